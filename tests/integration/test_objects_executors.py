@@ -8,25 +8,39 @@ import datetime
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from tests.support.clocks import ManualClock
 from tests.support.object_stores import Gateway, ObjectStore
 from tests.support.plugin_context import plugin_context
 from tests.support.spark_outputs import output
 from tests.support.spark_servers import SparkServer, connect_server_with_executors
 
 from onyx.errors import UserFunctionError
+from onyx.objects.urls import parse_url
+from onyx.plugins.options import read_options
+from onyx.plugins.protocol import START
+from onyx.spark.child.request import FrameSource, StageRequest, Watch
+from onyx.spark.child.runner import run_in_child
+from onyx.spark.middle.options import MiddleOptions
+from onyx.spark.middle.results import StageResults
+from onyx.spark.middle.spool import StageSpool
 from onyx.spark.objects.staged import ObjectTarget
 from onyx.spark.objects.writing import write_objects
 from onyx.spark.session.connect import open_connect
 from onyx.spark.stage.output import SparkOutput
+from onyx.spark.windows.object_files import SpoolObjects
+from onyx.spark.windows.plan import AGGREGATE, COUNT, EXTENT, KEY_TEXT, SHARD, Piece, Plan
+from onyx.spark.windows.spool import new_part, new_result
 
 pytestmark = pytest.mark.server
 ROWS = 200_000
+PATIENCE_S = 240
 FILE_BYTES_MAX = 65_536
 STAGES = """
 def twice(n):
@@ -149,6 +163,64 @@ def test_an_object_that_vanishes_is_named_with_job_and_task(
     assert said.startswith("job 'flights', task 'work': stage object_stages:vanishing: ")
     assert f"in an executor of Spark: {real_store.url}/{key} is gone" in said
     assert (real_store.keys("out/result/"), "Traceback" in said) == ([], False)
+
+
+@pytest.mark.usefixtures("stages")
+def test_a_stage_in_the_middle_gets_its_bundle_from_there(
+    server: SparkServer, real_store: ObjectStore
+) -> None:
+    given = {"path": f"{real_store.url}/bundles", "master": at(server), "rollSegments": 2}
+    clock = ManualClock()
+    context = dataclasses.replace(
+        plugin_context(
+            given, functions={"object_stages:shifted": lambda frame: frame}, clock=clock
+        ),
+        upstream=("read",),
+        spark_stage="object_stages:shifted",
+    )
+    options = read_options(context, MiddleOptions)
+    spool, results = StageSpool(context, options), StageResults(context, options)
+    spool.lead(True)
+    spool.write([{"n": 1}, {"n": 2}, {"n": 3}])
+    spool.flush()
+    spool.seal()
+    readers, found, pause = (
+        [results.open(each, START) for each in results.partitions()],
+        [],
+        Event(),
+    )
+    for _ in range(PATIENCE_S * 10):
+        clock.advance(10.0)
+        spool.tick()
+        found += [row["n"] for reader in readers for row in reader.read(10)]
+        if all(reader.exhausted() for reader in readers):
+            break
+        pause.wait(0.1)
+    assert sorted(found) == [2, 3, 4]
+
+
+def test_a_firing_of_a_window_aggregates_parts_and_the_result_of_the_one_before(
+    server: SparkServer, real_store: ObjectStore
+) -> None:
+    spool, before = SpoolObjects(parse_url(f"{real_store.url}/state")), list[Piece]()
+    result = ""
+    for words in (["a", "b", "a"], ["b", "c"]):
+        part, result = new_part(), new_result()
+        extents, shards = pa.array([1] * len(words), pa.int64()), pa.array([7] * len(words))
+        spool.write(part, pa.table({SHARD: shards, EXTENT: extents, KEY_TEXT: words}))
+        plan = Plan("count", (KEY_TEXT,), (Piece((spool.path(part),)), *before))
+        request = StageRequest(
+            AGGREGATE, source=FrameSource(), params=plan.params(), master=at(server)
+        )
+        with spool.asked(request, result) as asked:
+            run_in_child(asked, 300.0, Watch())
+            spool.settle(asked, result)
+        before = [Piece((spool.path(result),), partial=True)]
+    found: dict[str, int] = {}
+    for file in spool.files(result):
+        with spool.opened(file) as opened:
+            found |= {row[KEY_TEXT]: row[COUNT] for row in opened.read().to_pylist()}
+    assert found == {"a": 2, "b": 2, "c": 1}
 
 
 @pytest.mark.usefixtures("stages")

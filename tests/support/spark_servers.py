@@ -85,6 +85,7 @@ def connect_server(folder: Path, runs_at: str = "local[1]", **variables: str) ->
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
     }
     options = [each for key, value in settings.items() for each in ("--conf", f"{key}={value}")]
     home = Path(variables.get("SPARK_HOME", HOME))

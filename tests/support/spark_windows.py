@@ -18,10 +18,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.codec.records import decode_records, encode_records
+from onyx.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.spark.child.request import StageRequest, Watch
+from onyx.spark.objects.fetch import opened_parquet
+from onyx.spark.objects.staged import write_list
+from onyx.spark.objects.upload import Upload, uploaded
 from onyx.spark.windows.aggregate import state_columns
 from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.firings import Spark
+from onyx.spark.windows.object_files import files_of
 from onyx.spark.windows.plan import (
     COUNT,
     DUE,
@@ -71,26 +76,47 @@ def run_plan(request: StageRequest, timeout_s: float, watch: Watch) -> None:
             for rows in near(owned, plan.sessions.gap)
         ]
     found.sort(key=lambda row: (str(row.get(ITEMS)), row[EXTENT], *map(repr, row.values())))
+    parts = [part for number in range(FILES) if (part := found[number::FILES])]
+    if request.objects is not None:
+        order = Upload(request.objects)
+        staged = [
+            each
+            for number, part in enumerate(parts)
+            for each in uploaded(order, number, 0, [pa.RecordBatch.from_pylist(part)])
+        ]
+        write_list(Path(request.target), tuple(staged))
+        return
     target = Path(request.target)
     target.mkdir()
-    for number in range(FILES):
-        if part := found[number::FILES]:
-            pq.write_table(pa.Table.from_pylist(part), target / f"part-{number}.snappy.parquet")
+    for number, part in enumerate(parts):
+        pq.write_table(pa.Table.from_pylist(part), target / f"part-{number}.snappy.parquet")
     (target / "_SUCCESS").touch()
 
 
 def rows_of(plan: Plan, piece: Piece) -> list[dict[str, Any]]:
     found = []
     for path in piece.paths:
-        files = sorted(Path(path).glob("*.parquet")) if piece.partial else [Path(path)]
-        for file in files:
-            for row in pq.ParquetFile(file).read().to_pylist():
+        for file in tables_of(path, piece.partial):
+            for row in file.to_pylist():
                 found += [
                     as_state(plan, piece, {**row, EXTENT: extent})
                     for extent in range(row[EXTENT], row.get(LAST, row[EXTENT]) + 1)
                     if counts(piece, row[SHARD], extent) and not (piece.unfired and row[FIRES])
                 ]
     return found
+
+
+def tables_of(path: str, partial: bool) -> list[pa.Table]:
+    """What is in a part or result."""
+    if is_url(path):
+        return [table_of(parse_url(each)) for each in files_of(path)]
+    files = sorted(Path(path).glob("*.parquet")) if partial else [Path(path)]
+    return [pq.ParquetFile(file).read() for file in files]
+
+
+def table_of(url: ObjectUrl) -> pa.Table:
+    with opened_parquet(url) as file:
+        return file.read()
 
 
 def counts(piece: Piece, shard: int, extent: int) -> bool:

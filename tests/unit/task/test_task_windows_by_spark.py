@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 from tests.support.bench import Bench
+from tests.support.object_stores import ObjectStore
 from tests.support.spark_windows import run_plan
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.plugins.attempts import AWAY_S
 from onyx.settings import Settings, StateSettings, TaskSettings
+from onyx.spark.child.request import StageRequest
 from onyx.state.stores.opening import open_store, remove
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
@@ -185,10 +187,40 @@ def test_a_stage_that_keeps_failing_kills_the_job(
     assert made.proposals("kill-job")
 
 
-def test_state_in_an_object_store_is_refused_with_what_to_do(tmp_path: Any) -> None:
-    made = bench("s3://bucket/state", GLOBAL, 1)
+@pytest.mark.parametrize("rounds", [30, 90])
+@pytest.mark.parametrize("job", [MINUTES, SESSIONS], ids=["fixed", "session"])
+def test_files_in_an_object_store_are_counted_and_removed_as_those_in_a_folder(
+    fake_store: ObjectStore, job: Any, rounds: int
+) -> None:
+    job = {**job, "triggers": [{**job["triggers"][0], "postEvictor": ["all"]}]}
+    made, folders = bench(f"{fake_store.url}/state", job, 2, page=2), set[str]()
+
+    def runner(request: StageRequest, *others: Any) -> None:
+        assert request.objects is not None
+        folders.add(request.objects.url.rpartition("/")[0])
+        run_plan(request, *others)
+
+    made.stage_runner = runner
+    for _ in range(rounds):
+        made.round()
+    made.crash(made.task("count", 1))
     made.settle()
-    assert "set ONYX_STATE_URL of all workers to a folder" in made.exceptions[0]["detail"]
+    assert made.completed
+    if job["windows"] == MINUTES["windows"]:
+        assert by_extent(made) == WANTED
+    else:
+        assert set(by_extent(made)) == set(IN_SESSIONS)
+    assert folders == {f"{fake_store.url}/state/job-1/windows.spark/count"}
+    remove(open_store(f"{fake_store.url}/state"), "job-1")
+    assert fake_store.keys("state/") == []
+
+
+def test_a_store_that_refuses_kills_the_job_with_task_and_key(fake_store: ObjectStore) -> None:
+    made = bench("s3://no-such-bucket/state", GLOBAL, 1)
+    made.settle()
+    detail = made.exceptions[0]["detail"]
+    assert "state of count: s3://no-such-bucket/state/job-1/windows.spark/count/p-" in detail
+    assert "there is no such bucket" in detail
 
 
 def test_the_files_of_windows_by_spark_go_with_their_job(tmp_path: Any) -> None:

@@ -86,8 +86,8 @@ def _shaped(
     ]
     columns = [F.col(_quoted(name)) for name in data]
     if form in ("json", "csv"):
-        lines = {"json": F.to_json, "csv": F.to_csv}[form]
-        columns = [lines(F.struct(*columns), of_lines(options)).alias("value")]
+        lines = {"json": F.to_json, "csv": F.to_csv}[form]  # Connect takes no map without options
+        columns = [lines(F.struct(*columns), of_lines(options) or None).alias("value")]
     shaped = frame.select(*columns, *values)
     if partition_by:
         shaped = shaped.sortWithinPartitions(*shaped.columns[-len(values) :])
@@ -99,7 +99,7 @@ def _header(frame: Any, options: Mapping[str, Any], data: list[str]) -> str:
     from pyspark.sql import functions as F
 
     names = F.struct(*(F.lit(name).alias(name) for name in data))
-    one = frame.sparkSession.range(1).select(F.to_csv(names, of_lines(options)))
+    one = frame.sparkSession.range(1).select(F.to_csv(names, of_lines(options) or None))
     return str(one.collect()[0][0])
 
 

@@ -7,12 +7,15 @@ before it shuffles them. Called by the Spark child; `pyspark` is imported where 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
 
 import msgspec
 
+from onyx.objects.urls import is_url
+from onyx.spark.objects.reading import read_objects
+from onyx.spark.windows.object_files import all_files
 from onyx.spark.windows.plan import (
     COUNT,
     EXTENT,
@@ -107,7 +110,7 @@ def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
         names += plan.numbers if plan.aggregation in _COMPUTED else []
         names += [SEQ, ITEM] if ITEMS in states else []
     schema = ", ".join(f"{name} {_TYPES[name]}" for name in names)
-    rows = session.read.schema(schema).parquet(*piece.paths)
+    rows = _rows(session, schema, piece.paths)
     if piece.unfired:
         rows = rows.where(~F.col(FIRES))
     if piece.shards is not None:
@@ -121,6 +124,12 @@ def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
         rows = rows.where(_within(piece.extents))
     made = [_made(plan, piece, name).alias(name) for name in [*_carried(plan), *states]]
     return rows.select(EXTENT, *plan.keys, *made)
+
+
+def _rows(session: Any, schema: str, paths: Sequence[str]) -> Any:
+    if not is_url(paths[0]):
+        return session.read.schema(schema).parquet(*paths)
+    return read_objects(session, all_files(paths), session.createDataFrame([], schema).schema)
 
 
 def _made(plan: Plan, piece: Piece, name: str) -> Any:

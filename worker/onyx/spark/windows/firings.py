@@ -22,9 +22,9 @@ from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.protocol import SealProgress
 from onyx.seams import Clock, SystemClock
 from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
-from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.outcomes import Outcome
 from onyx.spark.windows.plan import AGGREGATE, DUE, EXTENT, FIRES, LOWER, SHARD, UPPER, Plan
+from onyx.spark.windows.spool import Spool, least, new_result
 from onyx.spark.windows.states import groups, states
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.firing import Firing, Number
@@ -61,7 +61,7 @@ class Stage:
     where: str
     """Begins messages."""
     spark: Spark
-    folder: SpoolFolder
+    folder: Spool
     words: str = ""
     """What runs, for people; empty if nothing does."""
     due: Number | None = None
@@ -76,7 +76,7 @@ class Stage:
         """
         attempts = Attempts()
         while True:
-            name = self.folder.new_result()
+            name = new_result()
             logger.info("%s fires: Spark at %s aggregates %s", self.where, self.spark.master,
                         plan.words())  # fmt: skip
             running = self.spark.aside(partial(self._run, plan, name))
@@ -115,16 +115,16 @@ class Stage:
         request = StageRequest(
             stage=AGGREGATE,
             source=FrameSource(),
-            target=str(self.folder.root / name),
             params=plan.params(),
             master=self.spark.master,
             spark_conf=self.spark.conf,
             name=f"{self.spark.name}, {self.where}",
         )
         watch = Watch(self.spark.wanted, self._seen)
-        self.spark.runner(request, STAGE_TIMEOUT_S, watch)
-        self.folder.settle(name)
-        self.due = self.folder.least(name, DUE) if plan.sessions is not None else None
+        with self.folder.asked(request, name) as asked:
+            self.spark.runner(asked, STAGE_TIMEOUT_S, watch)
+            self.folder.settle(asked, name)
+        self.due = least(self.folder, name, DUE) if plan.sessions is not None else None
 
     def _seen(self, progress: SealProgress) -> None:
         self.spark.seen(progress)
@@ -141,7 +141,7 @@ class Reader:
     states: Aggregation
     bounds: Callable[[int], tuple[Number, Number]]
     """Of an extent by its number."""
-    folder: SpoolFolder
+    folder: Spool
     page_max: int
 
     def pages(

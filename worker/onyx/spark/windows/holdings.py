@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.plan import Piece, Ranges, ranges
+from onyx.spark.windows.spool import Spool
 from onyx.windows.firing import Number
 from onyx.windows.records import Records, SpooledPart, append
 
@@ -116,14 +116,14 @@ class Holdings:
         return sum(self._sources[name].part.rows for name in names)
 
     def pieces(
-        self, extents: list[int], shards: Collection[int], folder: SpoolFolder
+        self, extents: list[int], shards: Collection[int], folder: Spool
     ) -> tuple[Piece, ...]:
         """What is to be read of these extents, files of which the same is read together."""
         wanted, all_ranges = frozenset(shards), ranges(extents)
         found: dict[tuple[bool, bool, bool, tuple[int, ...] | None, Ranges | None], list[str]] = {}
         for name, by_shards in self._counting(extents, wanted).items():
             source, chosen = self._sources[name], set(extents)
-            path = folder.root / name if source.part.partial else folder.part(name)
+            path = folder.path(name)
             for mine, numbers in by_shards.items():
                 whole = source.own and mine == source.shards
                 within: Ranges | None = ranges(numbers)
@@ -138,7 +138,7 @@ class Holdings:
                     None if whole else tuple(sorted(mine)),
                     within,
                 )
-                found.setdefault(key, []).append(str(path))
+                found.setdefault(key, []).append(path)
         return tuple(Piece(tuple(sorted(paths)), *read) for read, paths in found.items())
 
     def _counting(

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from onyx.spark.windows.files import SpoolFolder
+from onyx.spark.windows.spool import Spool
 from onyx.windows.firing import EventType, Number
 from onyx.windows.records import SpooledEmitted, SpooledFired
 
@@ -34,12 +33,12 @@ class Outcome:
     file: int = 0
     row: int = 0
 
-    def batches(self, folder: SpoolFolder, rows_max: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, folder: Spool, rows_max: int) -> Iterator[pa.RecordBatch]:
         """What is left, in bounded batches; the place is behind each when it is given."""
-        files = folder.result(self.name)
+        files = folder.files(self.name)
         while self.file < len(files):
             skipped = self.row
-            with pq.ParquetFile(files[self.file]) as file:
+            with folder.opened(files[self.file]) as file:
                 end = 0
                 for batch in file.iter_batches(rows_max):
                     first, end = end, end + batch.num_rows

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from onyx.spark.windows.files import SpoolFolder
+from onyx.spark.windows.spool import Spool
 
 
 class PartFiles:
     """A part that records name, on its way to the disk (`windows.running.Files`)."""
 
-    def __init__(self, folder: SpoolFolder, name: str, table: pa.Table) -> None:
+    def __init__(self, folder: Spool, name: str, table: pa.Table) -> None:
         self._folder = folder
         self._name = name
         self._table: pa.Table | None = table
@@ -35,7 +35,7 @@ class PartFiles:
 class Garbage:
     """Files that nobody needs once the chunk is durable."""
 
-    def __init__(self, folder: SpoolFolder, names: Sequence[str]) -> None:
+    def __init__(self, folder: Spool, names: Sequence[str]) -> None:
         self._folder = folder
         self._names = names
 

@@ -14,13 +14,13 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.flow.columns import Columns
 from onyx.spark.windows.buffer import Buffer
-from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.firings import Reader, Spark, Stage
 from onyx.spark.windows.holdings import Holdings
 from onyx.spark.windows.late import without_late
 from onyx.spark.windows.outcomes import THROUGH, Outcome, Restored
 from onyx.spark.windows.part_files import Garbage, PartFiles
 from onyx.spark.windows.plan import OPTIONAL, Plan
+from onyx.spark.windows.spool import Spool, new_part
 from onyx.spark.windows.states import form_of
 from onyx.spark.windows.waiting import waiting
 from onyx.windows.buckets import Frozen
@@ -54,7 +54,7 @@ class SparkWindow:
         compiled: CompiledWindow,
         grouped: bool,
         shards: Shards,
-        folder: SpoolFolder,
+        folder: Spool,
         spark: Spark,
         page_max: int,
     ) -> None:
@@ -272,7 +272,7 @@ class SparkWindow:
         """What the buffer has becomes a part."""
         if not len(self._buffer):
             return
-        made, name = self._buffer.take(), self._folder.new_part()
+        made, name = self._buffer.take(), new_part()
         self._new_files.append(PartFiles(self._folder, name, made.table))
         part = SpooledPart(
             self._id, name, list(made.extents), list(made.columns), len(made.table), made.seq,

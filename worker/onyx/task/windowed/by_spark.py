@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
+from operator import truediv
 from pathlib import Path
 
 from onyx.errors import UserError
-from onyx.objects.urls import is_url
+from onyx.objects.urls import is_url, parse_url
 from onyx.settings import StateSettings
 from onyx.spark.session.place import spark_of_job, wrong_place
 from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.firings import Spark
+from onyx.spark.windows.object_files import SpoolObjects
+from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.window import SparkWindow
 from onyx.state.names import WINDOWS_BY_SPARK
 from onyx.state.stores.opening import state_place
@@ -48,19 +51,11 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
         return None
     services, job = program.services, program.job
     place, where = state_place(services.settings), f"task {program.task} has windows by Spark"
-    if is_url(place):
-        raise UserError(
-            f"{where}, whose files cannot be in an object store yet: set ONYX_STATE_URL of all "
-            "workers to a folder that they share with Spark, or use engine: peers for the windows"
-        )
     on = spark_of_job(job.spark, services.settings.spark_master)
     for problem in wrong_place(on):
         raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
     state = services.settings.state
-    folder = SpoolFolder(
-        Path(place).absolute() / program.job_id / WINDOWS_BY_SPARK / program.task,
-        0o770 if state.group_access else 0o700,
-    )
+    folder = _spool(place, program, 0o770 if state.group_access else 0o700)
     spark = Spark(
         services.stage_runner,
         services.aside,
@@ -78,6 +73,14 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
         return SparkWindow(compiled, grouped, shards, folder, spark, page_max)
 
     return make
+
+
+def _spool(place: str, program: Program, mode: int) -> Spool:
+    """Where the files of its windows are, beside its state log."""
+    below = (program.job_id, WINDOWS_BY_SPARK, program.task)
+    if is_url(place):
+        return SpoolObjects(reduce(truediv, below, parse_url(place)))
+    return SpoolFolder(Path(place).absolute().joinpath(*below), mode)
 
 
 def _wanted(program: Program, version: int) -> bool:

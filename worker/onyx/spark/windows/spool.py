@@ -1,0 +1,99 @@
+"""Where files of a window by Spark lie: what a folder and an object store can both do.
+
+    <state>/<job>/windows.spark/<task>/p-<id>.parquet     a part: rows that came between two chunks
+    <state>/<job>/windows.spark/<task>/r-<id>/            a result: states after a firing
+
+They lie beside the state log, because whoever reads that has to see them, and go with the job. Each
+name is used once, and counts only when a chunk of the log names it; so neither a dead writer nor a
+zombie can change what counts, and no file needs a fence. What no chunk names, because its writer
+died before, stays until the job is removed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from onyx.spark.child.request import StageRequest
+from onyx.spark.windows.plan import KEY_INT, PLACE, SEQ
+
+SUFFIX = ".parquet"
+RESULT = "r-"
+_MANY = frozenset({KEY_INT, PLACE, SEQ})
+"""Columns of mostly different numbers, for which a dictionary would be made in vain."""
+
+
+class Spool(Protocol):
+    """Of one task. Safe to use from any thread; everything blocks, and may raise Unavailable, or
+    UserError if a store refuses."""
+
+    def make(self) -> None:
+        """Make it, if it is a place that has to be made."""
+        ...
+
+    def write(self, name: str, table: pa.Table) -> None:
+        """Make a part durable."""
+        ...
+
+    def asked(self, request: StageRequest, name: str) -> AbstractContextManager[StageRequest]:
+        """The request, with a place for a result of this name."""
+        ...
+
+    def settle(self, asked: StageRequest, name: str) -> None:
+        """Make the result of a run durable. Raises Unavailable: it cannot be seen."""
+        ...
+
+    def path(self, name: str) -> str:
+        """Of a part or result, for a plan."""
+        ...
+
+    def files(self, name: str) -> list[str]:
+        """The files of a result, in the order in which they are emitted."""
+        ...
+
+    def opened(self, file: str) -> AbstractContextManager[pq.ParquetFile]:
+        """One of them."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a part or result; what cannot be removed goes with the job."""
+        ...
+
+
+def new_part() -> str:
+    """A name that nobody has used."""
+    return f"p-{uuid.uuid4().hex}"
+
+
+def new_result() -> str:
+    """The same for a result."""
+    return f"{RESULT}{uuid.uuid4().hex}"
+
+
+def encode(table: pa.Table, target: object) -> None:
+    """Write a part to a file or path."""
+    few = [name for name in table.column_names if name not in _MANY]
+    pq.write_table(table, target, use_dictionary=few)
+
+
+def least(spool: Spool, name: str, column: str) -> int | None:
+    """The least of a column of ints of a result; None: it is null everywhere, or not there."""
+    found: list[int] = []
+    for path in spool.files(name):
+        with spool.opened(path) as file:
+            if column not in file.schema_arrow.names:
+                continue
+            at = file.schema_arrow.names.index(column)
+            for group in range(file.num_row_groups):
+                chunk = file.metadata.row_group(group).column(at)
+                known = chunk.statistics
+                if known is not None and known.has_min_max:
+                    found.append(known.min)
+                elif chunk.num_values and (known is None or not known.has_null_count):
+                    values = file.read_row_group(group, columns=[column]).column(column)
+                    found += values.drop_null().unique().to_pylist()
+    return min(found, default=None)
