@@ -245,12 +245,8 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
             Problem("arguments", "are those of `frame`, which is missing"),
         ),
         (
-            {"path": "s3://b/p", "frame": "m:f"},
-            Problem(
-                "path",
-                "is a URL, but a snapshot lies in a folder",
-                "take a folder on a volume that workers and Spark share",
-            ),
+            {"path": "s3://", "frame": "m:f"},
+            Problem("path", "is 's3://', which names no bucket; write s3://bucket/path"),
         ),
     ],
 )

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options, is_object
+from onyx.plugins.options import Options
+from onyx.plugins.options import wrong_place as wrong_url
 from onyx.spark.session.place import Place, wrong_place
 
 
@@ -16,7 +17,8 @@ class SparkInputOptions(Options, frozen=True, kw_only=True):
     """Which DataFrame is read, where it is evaluated, and where its snapshot lies."""
 
     path: Annotated[str, msgspec.Meta(min_length=1)]
-    """Folder for snapshots, which all workers of the task and Spark must see."""
+    """Folder for snapshots, which all workers of the task and Spark must see; or
+    `s3://bucket/path`."""
     frame: Annotated[str, msgspec.Meta(min_length=1)] | None = None
     """`package.module:name` of a function from a SparkSession to a DataFrame."""
     arguments: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -38,9 +40,7 @@ class SparkInputOptions(Options, frozen=True, kw_only=True):
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
-        if is_object(self.path):
-            what = "is a URL, but a snapshot lies in a folder"
-            yield Problem("path", what, "take a folder on a volume that workers and Spark share")
+        yield from wrong_url("path", self.path)
         if (self.frame is None) == (self.format is None):
             yield Problem("frame", "or `format` has to say what is read: one of them")
         if self.frame is None and self.arguments:

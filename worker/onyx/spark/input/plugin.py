@@ -10,14 +10,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onyx.errors import Unavailable, UserFunctionError
+from onyx.objects.urls import ObjectUrl
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.options import located
 from onyx.plugins.protocol import Cursor, PluginContext, Reader, UpgradedJob
 from onyx.spark.child.request import EXACT_TIMES, FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.child.runner import run_in_child
+from onyx.spark.input.object_snapshot import ObjectSnapshot
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.snapshot import SUFFIX, Snapshot
+from onyx.spark.objects.staged import ObjectTarget
 from onyx.spark.session.place import spark_for, wrong_place
 
 
@@ -42,13 +45,16 @@ class SparkInput:
         if options.frame is not None:
             context.resolve(options.frame)
         place = located(context, options.path)
-        assert isinstance(place, Path), "checked with the options"
         self._context = context
         self._options = options
         self._where = spark_for(context, options, wrong_place)
         self._runner = runner
-        self._snapshot = Snapshot(place.absolute(), context)
-        self._folder: Path | None = None
+        self._snapshot: Snapshot | ObjectSnapshot = (
+            Snapshot(place.absolute(), context)
+            if isinstance(place, Path)
+            else ObjectSnapshot(place, context)
+        )
+        self._folder: Path | ObjectUrl | None = None
         self._files = FilesInput(context, InputOptions(path=str(place / f"*{SUFFIX}")))
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
@@ -78,7 +84,9 @@ class SparkInput:
         """Leave the task; the snapshot stays."""
         self._files.close()
 
-    def _evaluate(self, target: Path, wanted: Callable[[], bool]) -> None:
+    def _evaluate(
+        self, target: Path, wanted: Callable[[], bool], objects: ObjectTarget | None = None
+    ) -> None:
         options, context = self._options, self._context
         what = options.frame or f"format {options.format}"
         source = FrameSource(
@@ -88,6 +96,7 @@ class SparkInput:
             stage=what,
             source=source,
             target=str(target),
+            objects=objects,
             params=options.arguments,
             master=self._where.master,
             spark_conf=self._where.conf,
