@@ -136,6 +136,20 @@ def test_other_paths_must_be_below_its_mount(path: str, seen: bool) -> None:
 @pytest.mark.parametrize(
     "of",
     [
+        job(READ, stage("s3://bucket/out")),
+        job(READ, middle("s3://bucket/bundles"), SINK),
+        windowed(),
+        job(READ, files("s3://bucket/out"), **WHOLE),
+    ],
+    ids=["stage", "middle", "window", "whole job"],
+)
+def test_what_is_in_an_object_store_needs_no_volume(of: Job) -> None:
+    assert found(of, settings={"ONYX_STATE_URL": "s3://bucket/state"}) == []
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
         job(READ, stage("out/sums", master="local[2]")),
         job(READ, stage("out/sums", master="sc://elsewhere:15002")),
         job(READ, middle("bundles", master="local[1]"), SINK),

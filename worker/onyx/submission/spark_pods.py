@@ -1,10 +1,10 @@
 """Whether executors that are pods see the files of a job: asked before the job is submitted.
 
 Spark reads what workers have written to files, and writes what workers publish. Beside a worker it
-sees the disk of that worker. The pods of an OnyxCluster share one volume and nothing else, so a
-folder elsewhere is another one in each pod: a stage would find no parts when all input has been
-processed, or a result would stay in an executor. Whoever knows the job and the cluster asks here;
-all that is wrong is reported at once, with its key.
+sees the disk of that worker. The pods of an OnyxCluster share one volume, and object stores, whose
+credentials they all have. A folder elsewhere is another one in each pod: a stage would find no
+parts when all input has been processed, or a result would stay in an executor. Whoever knows the
+job and the cluster asks here; all that is wrong is reported at once, with its key.
 
 Inputs of a job that Spark runs as a whole are not looked at: executors have the image of the
 workers, and it may have the files. Rejected: a file that a worker writes and an executor looks for,
@@ -63,8 +63,11 @@ class SparkPods:
     def remedy(self) -> str:
         """What to set."""
         if self.folder is None:
-            return f"set spec.data of the cluster, and take a path below its mountPath; {_BESIDE}"
-        return f"take a path below {self.folder}, which all pods share; {_BESIDE}"
+            return (
+                "set spec.data of the cluster, and take a path below its mountPath; or s3://; "
+                f"{_BESIDE}"
+            )
+        return f"take a path below {self.folder}, which all pods share; or s3://; {_BESIDE}"
 
 
 def spark_pods(cluster: Cluster) -> SparkPods | None:
@@ -112,8 +115,8 @@ def _windows(job: Job, pods: SparkPods) -> Iterator[Problem]:
                 at(at("spec.windows", index), "engine"),
                 f"window {window.id} of task {window.task} has its files in {place} "
                 f"(ONYX_STATE_URL), which the executors of OnyxCluster {pods.cluster} do not see",
-                "set spec.data of the cluster, and no other ONYX_STATE_URL than a folder there; "
-                "or spec.spark.master: local[*], which runs beside the worker",
+                "set spec.data of the cluster, and no other ONYX_STATE_URL than a folder there or "
+                "s3://bucket/prefix; or spec.spark.master: local[*], which runs beside the worker",
             )
 
 
