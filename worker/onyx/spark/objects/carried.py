@@ -14,11 +14,13 @@ from contextlib import contextmanager
 import msgspec
 
 from onyx.errors import OnyxError, Unavailable, UserError
+from onyx.structs import prepared
 
 _MARK = "onyx-objects"
 _FOUND = re.compile(rf"{_MARK}:([A-Za-z0-9+/=]+):{_MARK}")
 
 
+@prepared
 class _Message(msgspec.Struct, frozen=True):
     text: str
     by_user: bool
