@@ -4,29 +4,44 @@ PySpark's scripts start them."""
 from __future__ import annotations
 
 import dataclasses
+import json
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.plugin_context import plugin_context
 from tests.support.spark_outputs import output
+from tests.support.spark_query import publish_all, request_of
 from tests.support.spark_servers import SparkServer, connect_server, master, worker
 
 import onyx.spark.session.connect
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId
+from onyx.model.job import Job
+from onyx.model.parsing.job import parse_manifest
+from onyx.spark.child.environment import environment
 from onyx.spark.child.keeper import Keeper
 from onyx.spark.child.request import Frame, StageRequest, Watch
 from onyx.spark.child.runner import run_in_child
+from onyx.spark.query.request import QueryReply, lines
 from onyx.spark.session.connect import doubt, open_connect
 from onyx.spark.stage.output import SparkOutput
 
 pytestmark = pytest.mark.server
 TIMEOUT_S = 500.0
+STANDALONE = {
+    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "500m", "spark.cores.max": "2",
+}  # fmt: skip
+FEW_PLACES = {"spark.sql.shuffle.partitions": "2"}
 STAGES = """
 import os, time
 
@@ -36,6 +51,9 @@ def twice(n):
 def doubled(frame):
     from pyspark.sql import functions as F
     return frame.withColumn("twice", F.udf(twice, "double")("n"))
+
+def marked(segment):
+    return {**segment, "marked": True}
 
 def settings(frame):
     from pyspark.sql import functions as F
@@ -166,15 +184,60 @@ def test_what_is_no_connect_server_is_told_apart(monkeypatch: pytest.MonkeyPatch
             open_connect(f"sc://127.0.0.1:{port}", {})
 
 
+def with_a_middle(folder: Path) -> Job:
+    spec = {
+        "guarantee": "exactly-once",
+        "engine": "spark",
+        "workflow": [["read", "stage"], ["stage", "copy"], ["copy", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "sequence",
+             "options": {"segments": [{"n": n} for n in range(20)], "partitions": 2}},
+            {"name": "stage", "type": "function", "sparkStage": "remote_stages:doubled",
+             "options": {"path": str(folder / "bundles")}},
+            {"name": "copy", "type": "function", "fn": "packed_stages.inner:marked"},
+            {"name": "write", "type": "output", "plugin": "files",
+             "options": {"path": str(folder / "out"), "format": "jsonl"}},
+        ],
+    }  # fmt: skip
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "middle"}}
+    return parse_manifest(json.dumps({**head, "spec": spec}).encode())
+
+
+@pytest.mark.parametrize("kind", ["standalone", "connect"])
+def test_a_stage_in_the_middle_of_a_whole_job_runs_where_the_job_does(
+    kind: str, stages: Path, request: pytest.FixtureRequest
+) -> None:
+    """Modules of the user are sent along: only the worker has them."""
+    server: SparkServer = request.getfixturevalue(kind)
+    place = f"spark://127.0.0.1:{server.port}" if kind == "standalone" else at(server)
+    conf = FEW_PLACES | (STANDALONE if kind == "standalone" else {})
+    asked = request_of(
+        with_a_middle(stages), stages, ("remote_stages", "packed_stages.inner"), master=place,
+        spark_conf=conf, parent_pid=os.getpid(),
+    )  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "onyx.spark.query"],
+        input=msgspec.json.encode(asked),
+        stdout=subprocess.PIPE,
+        env=environment(place, str(stages)),
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    reply = lines.decode(done.stdout.splitlines()[-1])
+    assert isinstance(reply, QueryReply)
+    assert reply.failure is None, reply.failure
+    publish_all(asked, reply)
+    texts = [path.read_text() for path in (stages / "out").glob("part-*")]
+    found = [json.loads(line) for text in texts for line in text.splitlines()]
+    expected = [(n, 2.0 * n, True) for n in range(20)]
+    assert sorted((each["n"], each["twice"], each["marked"]) for each in found) == expected
+
+
 def test_a_stage_and_its_functions_run_on_a_master_and_its_workers(
     standalone: SparkServer, stages: Path
 ) -> None:
-    conf = {
-        "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
-        "spark.executor.memory": "500m", "spark.cores.max": "2",
-    }  # fmt: skip
     server = f"spark://127.0.0.1:{standalone.port}"
-    sink(stages, server, "packed_stages.inner:doubled", sparkConf=conf).seal()
+    sink(stages, server, "packed_stages.inner:doubled", sparkConf=STANDALONE).seal()
     assert sorted((row["n"], row["twice"]) for row in rows(stages)) == [(1, 2), (2, 4), (3, 6)]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from onyx.errors import NameNotRegistered, Unavailable
 from onyx.spark.child.run_stage import MESSAGE_CHARACTERS_MAX, failure_message, named
 from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.opening import configuration
+from onyx.spark.session.shipping import ship_modules
 
 
 def test_a_local_session_keeps_to_loopback_and_to_its_scratch_directory() -> None:
@@ -59,6 +62,53 @@ def test_a_jvm_that_is_gone_leaves_the_error_of_the_run_beside_its_query(tmp_pat
 
     with pytest.raises(Unavailable, match="while the stage ran"):
         run()
+
+
+class Receiver:
+    """A session that is sent files."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, list[str]] = {}
+
+    def addArtifacts(self, path: str, *, pyfile: bool) -> None:
+        assert pyfile
+        inside = zipfile.ZipFile(path).namelist() if path.endswith(".zip") else []
+        self.files[Path(path).name] = inside
+
+
+@pytest.fixture
+def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    (tmp_path / "shipped_module.py").write_text("")
+    (tmp_path / "shipped_package" / "inner").mkdir(parents=True)
+    for name in ("__init__.py", "inner/__init__.py", "inner/tasks.py"):
+        (tmp_path / "shipped_package" / name).write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in ("shipped_module", "shipped_package"):
+        sys.modules.pop(name, None)
+
+
+def test_modules_of_the_user_go_with_a_job_and_installed_ones_do_not(code: Path) -> None:
+    sent, scratch = Receiver(), code / "scratch"
+    scratch.mkdir()
+    modules = ["shipped_package.inner.tasks", "shipped_package.inner", "shipped_module"]
+    ship_modules(sent, [*modules, "json", "msgspec"], scratch)
+    names = ["__init__.py", "inner/__init__.py", "inner/tasks.py"]
+    assert sent.files == {
+        "shipped_module.py": [],
+        "shipped_package.zip": [f"shipped_package/{name}" for name in names],
+    }
+
+
+def test_a_package_that_is_too_large_is_taken_to_be_there(
+    code: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("onyx.spark.session.shipping.BYTES_MAX", 10)
+    (code / "shipped_package" / "__init__.py").write_text("# more than ten bytes")
+    sent = Receiver()
+    ship_modules(sent, ["shipped_package"], code)
+    assert sent.files == {}
+    assert "more than 10 bytes" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["json:nothing", "json:codecs", "os:system", "json:_x"])

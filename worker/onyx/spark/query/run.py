@@ -25,9 +25,10 @@ from onyx.spark.query.programs import Query, StageConfig
 from onyx.spark.query.request import QueryProgress, QueryReply, QueryRequest
 from onyx.spark.query.rows import Row
 from onyx.spark.query.stream import Publish, streaming
-from onyx.spark.session.masters import is_connect
+from onyx.spark.session.masters import is_connect, is_local
 from onyx.spark.session.opening import open_session
 from onyx.spark.session.progress import reported
+from onyx.spark.session.shipping import ship_modules
 
 ROWS_A_BATCH = "64"
 """Rows are whole batches of segments, so few go to Python at once."""
@@ -74,6 +75,8 @@ def answer(
         _require_own_driver(query)
         partitions = _partitions(query)
         spark = open_spark(request)
+        if not is_local(request.master):
+            ship_modules(spark, request.modules, Path(request.scratch))
         _say_how_far(say, spark, SealProgress())
         if query.plan.unbounded:
             assert publish is not None, "somebody publishes micro-batches"
