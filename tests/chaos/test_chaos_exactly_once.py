@@ -19,4 +19,4 @@ def test_windows_are_exactly_right_after_ten_kills_and_a_rescaling(
 ) -> None:
     faults = Faults(kills=10, stops=1, seed=7, pause_max_s=0.5)
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
-        run(cluster, tmp_path, 200_000, faults, columns)
+        run(cluster, tmp_path, 100_000, faults, columns)

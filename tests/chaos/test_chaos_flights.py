@@ -15,7 +15,7 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 PROCESSES = 4
-KILLS = 6
+KILLS = 4
 WORK_S = 0.5
 """CPU time that a worker is let do before it is killed."""
 WAIT_S = 240.0

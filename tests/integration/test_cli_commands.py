@@ -138,13 +138,6 @@ def test_a_run_refuses_names_that_do_not_exist_before_anything_starts(folder: Pa
     assert "'my_task' cannot be imported" in done.stderr
 
 
-def test_an_option_that_looks_like_a_function_may_be_something_else(folder: Path) -> None:
-    option = 'batchSize: 10, options: {queue: "localhost:orders"}}'
-    (folder / "option.yaml").write_text(JOB.replace('inc", batchSize: 10}', f'inc", {option}'))
-    assert "orders" in (folder / "option.yaml").read_text()
-    assert onyx(folder, "run", "option.yaml").returncode == 0
-
-
 def test_an_unreachable_zookeeper_is_told_in_one_line(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -162,6 +155,10 @@ def test_too_few_peers_are_told_before_anything_starts(folder: Path) -> None:
 
 
 def test_run_shows_what_was_done(folder: Path) -> None:
+    """Also with an option that looks like a function and is something else."""
+    option = 'batchSize: 10, options: {queue: "localhost:orders"}}'
+    (folder / "job.yaml").write_text(JOB.replace('inc", batchSize: 10}', f'inc", {option}'))
+    assert "orders" in (folder / "job.yaml").read_text()
     done = onyx(folder, "run", "job.yaml")
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "job trivial is completed"
