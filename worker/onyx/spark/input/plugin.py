@@ -28,8 +28,8 @@ class SparkInput:
     """The input of one peer."""
 
     examined = True
-    cooperative = True
-    """Reading; the DataFrame is evaluated off the task's thread."""
+    cooperative: bool
+    """Reading, as `FilesInput`; the DataFrame is evaluated off the task's thread."""
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class SparkInput:
         )
         self._folder: Path | ObjectUrl | None = None
         self._files = FilesInput(context, InputOptions(path=str(place / f"*{SUFFIX}")))
+        self.cooperative = self._files.cooperative
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
         """See `protocol.SnapshotInput`."""
