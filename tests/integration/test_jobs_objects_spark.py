@@ -1,6 +1,7 @@
-"""A whole job of which everything that Spark reads or writes is in a real object store: the
-snapshot of its input, a stage in the middle, a window by Spark beside its state, a stage at the
-output. One real Spark beside the worker serves them all."""
+"""Whole jobs of which everything that Spark reads or writes is in a real object store: on peers,
+the snapshot of an input, a stage in the middle, a window by Spark beside its state and a stage at
+the output, all with one real Spark beside the worker; and on Spark, all that a stage in the middle
+gets and makes."""
 
 from __future__ import annotations
 
@@ -22,6 +23,9 @@ MODULE = "stages_in_objects"
 USER_CODE = """
 def numbers(spark, many):
     return spark.range(many).selectExpr("id AS n", "id % 3 AS k").repartition(2)
+
+def numbered(n):
+    return {"n": n, "k": n % 3}
 
 def doubled(frame):
     return frame.selectExpr("n * 2 AS n", "k")
@@ -49,7 +53,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return MODULE
 
 
-def job(store: ObjectStore) -> dict[str, Any]:
+def job_on_peers(store: ObjectStore) -> dict[str, Any]:
     return manifest(f"""
         guarantee: exactly-once
         spark: {{master: "local[1]"}}
@@ -70,13 +74,28 @@ def job(store: ObjectStore) -> dict[str, Any]:
     """)
 
 
+def job_on_spark(store: ObjectStore) -> dict[str, Any]:
+    return manifest(f"""
+        engine: spark
+        spark: {{master: "local[1]", sparkConf: {{spark.sql.shuffle.partitions: "2"}}}}
+        workflow: [[read, double], [double, write]]
+        catalog:
+          - {{name: read, type: input, plugin: generator,
+              options: {{segments: 100, fn: "{MODULE}:numbered"}}}}
+          - {{name: double, type: function, sparkStage: "{MODULE}:doubled",
+              options: {{path: "{store.url}/bundles"}}}}
+          - {{name: write, type: output, plugin: files,
+              options: {{path: "{store.url}/out", format: parquet}}}}
+    """)
+
+
 def test_all_that_spark_does_for_a_job_is_in_the_store(
     real_store: ObjectStore, module: str
 ) -> None:
     state = StateSettings(url=f"{real_store.url}/state")
     settings = dataclasses.replace(Settings(), state=state)
     with with_test_env(4, modules=[module], settings=settings) as env:
-        status = env.run(job(real_store), WAIT_S)
+        status = env.run(job_on_peers(real_store), WAIT_S)
     assert status.exception is None
     assert status.state == "completed"
     found = [key for key in real_store.keys("out/result/") if key.endswith(".parquet")]
@@ -86,3 +105,18 @@ def test_all_that_spark_does_for_a_job_is_in_the_store(
     ]
     for folder in ("snapshots/", "bundles/", "state/", "out/parts/"):
         assert real_store.keys(folder) != []
+
+
+def test_a_stage_in_the_middle_of_a_job_on_spark_has_its_files_there_and_leaves_none(
+    real_store: ObjectStore, module: str
+) -> None:
+    with with_test_env(2, modules=[module]) as env:
+        status = env.run(job_on_spark(real_store), WAIT_S)
+    assert status.exception is None
+    assert status.state == "completed"
+    tables = [
+        pq.read_table(pa.BufferReader(real_store.get(key))) for key in real_store.keys("out/part-")
+    ]
+    found = pa.concat_tables(tables).to_pylist()
+    assert sorted(row["n"] for row in found) == [2 * n for n in range(100)]
+    assert real_store.keys("bundles/") == []

@@ -20,9 +20,13 @@ import pyarrow as pa
 from onyx.errors import UserFunctionError
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
+from onyx.objects.urls import is_url, parse_url
 from onyx.spark.child.request import StageRequest
 from onyx.spark.child.run_stage import named
 from onyx.spark.driver.outputs import Outputs
+from onyx.spark.objects.fetch import opened_parquet
+from onyx.spark.objects.staged import write_list
+from onyx.spark.objects.upload import Upload, uploaded
 from onyx.spark.query.programs import Query, StageConfig
 from onyx.spark.query.request import QueryBatch, QueryReply, QueryRequest
 from onyx.spark.query.rows import SCHEMA, Row, rows_of
@@ -56,7 +60,7 @@ class Frame:
                 yield pa.RecordBatch.from_pylist([row], SCHEMA if "stage" in row else None)
 
         def run(rows: Rows) -> Rows:
-            return [row._asdict() for batch in function(batches(rows)) for row in rows_of(batch)]
+            return [row for batch in function(batches(rows)) for row in as_dicts(batch)]
 
         made = [[run(rows) for _ in range(1 + self._repeats)][-1] for rows in self.partitions]
         return Frame(made, lambda: self.mapInArrow(function, schema), self._repeats)
@@ -93,6 +97,12 @@ class Frame:
 
     def collect(self) -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for rows in self.partitions for row in rows]
+
+
+def as_dicts(batch: pa.RecordBatch) -> Rows:
+    if "stage" not in batch.schema.names:
+        return list(batch.to_pylist())
+    return [row._asdict() for row in rows_of(batch)]
 
 
 @dataclass
@@ -212,9 +222,7 @@ class Frames:
 
 def run_on_pandas(spark: Any, request: QueryRequest, asked: StageRequest) -> None:
     """In the place of `run_beside`: the stage is a function of pandas."""
-    frames = [
-        (each.name, pandas.concat(map(pandas.read_parquet, each.parts))) for each in asked.frames
-    ]
+    frames = [(each.name, pandas.concat(map(read_part, each.parts))) for each in asked.frames]
     by_place = [frame for name, frame in frames if name is None]
     by_name = {name: frame for name, frame in frames if name is not None}
     try:
@@ -222,9 +230,22 @@ def run_on_pandas(spark: Any, request: QueryRequest, asked: StageRequest) -> Non
     except Exception as error:
         raise UserFunctionError(f"{type(error).__name__}: {error}") from error
     target = Path(asked.target)
+    if asked.objects is not None:
+        batches = [pa.RecordBatch.from_pandas(made[n::2], preserve_index=False) for n in range(2)]
+        order = Upload(asked.objects)
+        staged = [one for n, each in enumerate(batches) for one in uploaded(order, n, 0, [each])]
+        write_list(target, tuple(staged))
+        return
     target.mkdir()
     for number in range(2):
         made[number::2].to_parquet(target / f"part-{number}.parquet", index=False)
+
+
+def read_part(path: str) -> pandas.DataFrame:
+    if not is_url(path):
+        return pandas.read_parquet(path)
+    with opened_parquet(parse_url(path)) as file:
+        return file.read().to_pandas()
 
 
 def request_of(job: Job, folder: Path, modules: tuple[str, ...], **more: Any) -> QueryRequest:

@@ -57,7 +57,7 @@ def test_an_executor_without_credentials_says_what_to_set(monkeypatch: pytest.Mo
     schema = pa.schema([("n", pa.int64())])
     batch = pa.record_batch({"id": pa.array([0])})
     with pytest.raises(CarriedError) as caught:
-        list(fetch_rows(schema.serialize().to_pybytes(), ["s3://bucket/part.parquet"], [batch]))
+        list(fetch_rows(schema.serialize().to_pybytes(), ["s3://bucket/part.parquet"], 9, [batch]))
     found = carried_in(caught.value)
     assert isinstance(found, UserError)
     assert "s3://bucket/part.parquet" in str(found)

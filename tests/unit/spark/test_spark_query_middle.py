@@ -14,11 +14,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.object_stores import ObjectStore
 from tests.support.spark_query import Frames, publish_all, request_of, run_query
 
 from onyx.ids import GroupId
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
+from onyx.objects.urls import ObjectUrl
 from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.query.request import QueryReply, TaskCounts
 
@@ -263,3 +265,46 @@ def test_files_of_the_dead_and_of_runs_that_are_over_are_removed(tmp_path: Path)
     left.sweep("two")
     left.fence([])
     assert not place.exists()
+
+
+@pytest.mark.parametrize("repeats", [0, 1])
+def test_what_comes_to_a_stage_and_what_it_makes_may_be_in_an_object_store(
+    repeats: int, folder: Path, fake_store: ObjectStore
+) -> None:
+    made = job(JOIN.replace("path: bundles", f"path: '{fake_store.url}/bundles'"))
+    reply = run(made, folder, Frames(repeats=repeats))
+    assert reply.failure is None, reply.failure
+    assert sorted(each["n"] for each in lines(folder / "small")) == list(range(10, 20))
+    assert in_order(lines(folder / "write")) == in_order(
+        [{"n": n, "k": n % 3, "many": 10} for n in range(20, 30)]
+    )
+    assert not (folder / "bundles").exists()
+    (own,) = {key.rpartition("/group-1/")[0] for key in fake_store.keys("bundles/")}
+    left = Leftovers([ObjectUrl(fake_store.name, own)], GroupId("group-1"))
+    left.fence([GroupId("group-1")])
+    attempts = {
+        key.removeprefix(f"{own}/group-1/").partition("/")[0] for key in fake_store.keys(own)
+    }
+    assert len(attempts) == 1
+    left.sweep(*attempts)
+    assert fake_store.keys("bundles/") == []
+
+
+def test_what_dead_workers_have_left_in_an_object_store_is_removed(
+    fake_store: ObjectStore,
+) -> None:
+    for name in ("mine/one", "dead/one", "alive/one"):
+        fake_store.put(f"job.stage/{name}/parts/a", "")
+    left = Leftovers([ObjectUrl(fake_store.name, "job.stage")], GroupId("mine"))
+    left.fence([GroupId("mine"), GroupId("alive")])
+    assert fake_store.keys() == ["job.stage/alive/one/parts/a", "job.stage/mine/one/parts/a"]
+
+
+def test_a_store_that_refuses_fails_the_query_with_task_and_key(
+    folder: Path, fake_store: ObjectStore
+) -> None:
+    reply = run(job(JOIN.replace("path: bundles", "path: 's3://no-such-bucket/b'")), folder)
+    assert reply.failure is not None
+    assert "task 'stage'" in reply.failure.message
+    assert "s3://no-such-bucket/b/" in reply.failure.message
+    assert "there is no such bucket" in reply.failure.message

@@ -117,9 +117,6 @@ ROWS: dict[str, list[Spec]] = {
     "`bundleSegments`, `bundleSeconds`": [
         with_stage(bundleSegments=9), with_stage(bundleSeconds=9),
     ],
-    "`path` of a stage in the middle in an object store": [
-        with_stage(path="s3://bucket/bundles"),
-    ],
     "`sparkConf` of a stage in the middle that is not `spark.sql.*`": [
         with_stage(sparkConf={"spark.driver.memory": "1g"}),
     ],

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from onyx.errors import Problem
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import at
-from onyx.plugins.options import is_object
 from onyx.spark.session.masters import OF_SESSIONS, is_connect
 
 READ = ("files", "generator", "kafka", "sequence")
@@ -93,13 +92,6 @@ def _in_the_middle(entry: CatalogEntry, path: str) -> Iterator[Problem]:
                 "may be others",
                 f"leave it out, which gives one bundle on peers too, or {PEERS}",
             )
-    place = entry.options.get("path")
-    if isinstance(place, str) and is_object(place):
-        yield Problem(
-            at(options, "path"),
-            "is in an object store, and engine spark has what comes to a stage in files",
-            f"take a folder on a volume that workers and Spark share, or {PEERS}",
-        )
     conf = entry.options.get("sparkConf")
     for key in conf if isinstance(conf, dict) else ():
         if not str(key).startswith(OF_SESSIONS):

@@ -1,23 +1,23 @@
 """What runs of a query leave in the places of the Spark stages of their job.
 
-They lie on a volume that workers and Spark share, so they do not go with the scratch folder. A run
+They lie where workers and Spark both see them, so they do not go with the scratch folder. A run
 has a folder there, `<incarnation>/<attempt>`, and its worker removes that when the run is over.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from onyx.ids import GroupId
+from onyx.spark.query.storage import Place, names_in, remove
 
 
 class Leftovers:
     """What runs leave in the places of a job's stages, as the driver of the job removes it."""
 
-    def __init__(self, places: Sequence[Path], own: GroupId) -> None:
+    def __init__(self, places: Sequence[Place], own: GroupId) -> None:
         self._places = places
         self._own = own
 
@@ -26,19 +26,20 @@ class Leftovers:
         its files, and fails."""
         kept = set(live)
         for place in self._places:
-            for each in place.glob("*"):
-                if each.name not in kept:
-                    shutil.rmtree(each, ignore_errors=True)
+            for name in names_in(place):
+                if name not in kept:
+                    remove(place / name)
             _remove_if_empty(place)
 
     def sweep(self, attempt: str) -> None:
         """Remove what a run of this worker has left."""
         for place in self._places:
-            shutil.rmtree(place / self._own / attempt, ignore_errors=True)
+            remove(place / self._own / attempt)
             _remove_if_empty(place / self._own)
             _remove_if_empty(place)
 
 
-def _remove_if_empty(folder: Path) -> None:
-    with contextlib.suppress(OSError):
-        folder.rmdir()
+def _remove_if_empty(folder: Place) -> None:
+    if isinstance(folder, Path):
+        with contextlib.suppress(OSError):
+            folder.rmdir()

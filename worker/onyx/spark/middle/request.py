@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from onyx.errors import UserFunctionError
+from onyx.objects.urls import ObjectUrl
 from onyx.plugins.options import located, read_options, task_error
 from onyx.plugins.parts.directory import staging_name
 from onyx.plugins.protocol import PluginContext
@@ -28,12 +29,11 @@ def folder_of(context: PluginContext, options: MiddleOptions) -> Bundles:
     return ObjectBundles(place / staging_name(context), context)
 
 
-def place_of(context: PluginContext) -> Path:
+def place_of(context: PluginContext) -> Path | ObjectUrl:
     """The same of a stage in a query, by the options of the task. Raises UserError as
     `read_options`."""
     place = located(context, read_options(context, MiddleOptions).path)
-    assert isinstance(place, Path), "checked before the job is submitted"
-    return place.absolute() / staging_name(context)
+    return (place.absolute() if isinstance(place, Path) else place) / staging_name(context)
 
 
 def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:

@@ -29,22 +29,25 @@ BATCH_ROWS = 10_000
 
 
 def fetch_rows(
-    schema: bytes, urls: Sequence[str], batches: Iterable[pa.RecordBatch]
+    schema: bytes, urls: Sequence[str], rows_max: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of some objects (for `mapInArrow`).
 
     Args:
         schema: of the rows, serialized.
+        rows_max: of a batch.
         batches: places in `urls`, as their only column.
     """
     wanted = pa.ipc.read_schema(pa.py_buffer(schema))
     with carried():
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from rows_of(parse_url(urls[number]), wanted)
+                yield from rows_of(parse_url(urls[number]), wanted, rows_max)
 
 
-def rows_of(url: ObjectUrl, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+def rows_of(
+    url: ObjectUrl, wanted: pa.Schema, rows_max: int = BATCH_ROWS
+) -> Iterator[pa.RecordBatch]:
     """The rows of a Parquet object. A column that it lacks is null.
 
     Raises:
@@ -57,7 +60,7 @@ def rows_of(url: ObjectUrl, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
             None if set(given) <= set(wanted.names) else [n for n in wanted.names if n in given]
         )
         try:
-            for batch in parquet.iter_batches(BATCH_ROWS, columns=columns):
+            for batch in parquet.iter_batches(rows_max, columns=columns):
                 yield fitted(batch, wanted)
         except (pa.ArrowException, OSError) as error:
             raise UserError(f"{url} cannot be read: {error}") from error

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from onyx.objects.urls import parse_url
-from onyx.spark.objects.fetch import fetch_rows, schema_of
+from onyx.spark.objects.fetch import BATCH_ROWS, fetch_rows, schema_of
 
 TASKS_MAX = 256
 """Tasks of Spark for one frame; more objects than that share them."""
@@ -33,10 +33,22 @@ def read_objects(session: Any, urls: Sequence[str], schema: Any) -> Any:
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    return fetched(session, urls, to_arrow_schema(schema, timezone="UTC"), schema)
+
+
+def fetched(
+    session: Any, urls: Sequence[str], wanted: pa.Schema, schema: Any, rows_max: int = BATCH_ROWS
+) -> Any:
+    """The same.
+
+    Args:
+        wanted: the schema as Arrow has it.
+        schema: as Spark has it, or its DDL.
+        rows_max: of a batch.
+    """
     if not urls:
         return session.createDataFrame([], schema)
-    wanted = to_arrow_schema(schema, timezone="UTC").serialize().to_pybytes()
-    fetch = partial(fetch_rows, wanted, list(urls))
+    fetch = partial(fetch_rows, wanted.serialize().to_pybytes(), list(urls), rows_max)
     places = session.range(0, len(urls), 1, min(len(urls), TASKS_MAX))
     return places.mapInArrow(fetch, schema)
 

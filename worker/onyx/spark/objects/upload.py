@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -54,7 +55,9 @@ def upload_rows(order: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
     from pyspark import TaskContext
 
     task = TaskContext.get()
-    number, attempt = (task.partitionId(), task.taskAttemptId()) if task else (0, 0)
+    number, attempt = (
+        (task.partitionId(), str(task.taskAttemptId())) if task else (0, uuid.uuid4().hex[:8])
+    )
     with carried():
         staged = uploaded(msgspec.json.decode(order, type=Upload), number, attempt, batches)
     texts = [msgspec.json.encode(each).decode() for each in staged]
@@ -64,7 +67,7 @@ def upload_rows(order: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 def uploaded(
     order: Upload,
     number: int,
-    attempt: int,
+    attempt: int | str,
     batches: Iterable[pa.RecordBatch],
     empty: bool = False,
 ) -> list[Staged]:

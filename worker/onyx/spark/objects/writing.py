@@ -43,13 +43,18 @@ def write_objects(
         _header(frame, options, data) if with_header(form, options) else "",
         partition_by,
     )
-    upload = partial(upload_rows, msgspec.json.encode(order))
-    found = [
-        msgspec.json.decode(row[0], type=Staged) for row in shaped.mapInArrow(upload, DDL).collect()
-    ]
+    found = uploaded_frame(shaped, order)
     if not found and not FORMS[form].lines and not partition_by:
         found = _columns_alone(shaped, order)
-    return tuple(sorted(found, key=lambda each: each.name))
+    return tuple(found)
+
+
+def uploaded_frame(frame: Any, order: Upload) -> list[Staged]:
+    """Have the rows of a DataFrame written as they are; see `write_objects`."""
+    upload = partial(upload_rows, msgspec.json.encode(order))
+    rows = frame.mapInArrow(upload, DDL).collect()
+    found = (msgspec.json.decode(row[0], type=Staged) for row in rows)
+    return sorted(found, key=lambda each: each.name)
 
 
 def _data(frame: Any, form: str, partition_by: tuple[str, ...]) -> list[str]:

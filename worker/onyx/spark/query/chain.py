@@ -15,6 +15,7 @@ from onyx.spark.query.programs import Query
 from onyx.spark.query.request import OutputResult, QueryRequest, TaskCounts
 from onyx.spark.query.rows import DDL, ORDER, REPORTED, Row
 from onyx.spark.query.stage import run_stage
+from onyx.spark.query.storage import keep_rows
 from onyx.spark.query.tree import total
 
 PLACES_MAX = 128
@@ -65,9 +66,7 @@ def chain_with_middles(
         frame = _through(frame, config, query.config.places, piece)
         if piece.stop == len(query.plan.stages):
             return reported + _rows(frame)
-        folder = str(middles.rows_folder(piece.stop))
-        frame.write.parquet(folder)
-        made = spark.read.schema(DDL).parquet(folder)
+        made = keep_rows(spark, frame, middles.rows_folder(piece.stop))
         reported += _rows(made.where(f"stage = {REPORTED}"))
         results = spark.createDataFrame(middles.results(piece.stop, reported), DDL)
         frame = made.where(f"stage > {REPORTED}").union(results)

@@ -7,7 +7,6 @@ task that succeeded name them. So a task that Spark runs twice gives its segment
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
+from onyx.spark.query.storage import NewFile, Place
 from onyx.structs import prepared
 
 PART_BYTES_MAX = 134_217_728
@@ -33,7 +33,7 @@ class FramePart(msgspec.Struct, frozen=True):
 class FrameParts:
     """Of one task with a stage."""
 
-    def __init__(self, folder: Path, writer: str, form: ColumnsFormat) -> None:
+    def __init__(self, folder: Place, writer: str, form: ColumnsFormat) -> None:
         """`folder`: exists. `writer`: what no other task of Spark is named."""
         self._folder = folder
         self._writer = writer
@@ -64,10 +64,10 @@ class FrameParts:
 
 
 class _Part:
-    def __init__(self, path: Path, begin: Callable[[BinaryIO], ColumnsBody]) -> None:
+    def __init__(self, path: Place, begin: Callable[[BinaryIO], ColumnsBody]) -> None:
         self.path = path
-        self._file = path.open("xb")
-        self._body = begin(self._file)
+        self._file = NewFile(path)
+        self._body = begin(self._file.file)
         self._segments = 0
 
     @property

@@ -7,12 +7,12 @@ Everything that the next part reads is therefore fixed, and Spark may run any of
 although a stage need not give the same twice. Rejected: the stage as a lazy frame of the same
 query, which Spark would compute anew for each task that it repeats.
 
-The files lie in the `path` of the task, which Spark's processes share, and go with the query.
+The files lie in the `path` of the task, a folder that Spark's processes share or an object store,
+and go with the query.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -21,17 +21,20 @@ from typing import Any
 import msgspec
 
 from onyx.errors import UserFunctionError
+from onyx.objects.urls import ObjectUrl
 from onyx.plugins.options import read_options
 from onyx.spark.child.request import EXACT_TIMES, StageRequest
 from onyx.spark.child.run_stage import Turn, run
 from onyx.spark.compiler.plan import Middle
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import filled, request_of
+from onyx.spark.objects.staged import ObjectTarget, read_list
 from onyx.spark.query.frame_parts import FramePart
 from onyx.spark.query.places import folder_in, parts_of
 from onyx.spark.query.programs import Query
 from onyx.spark.query.request import QueryRequest
 from onyx.spark.query.rows import Row
+from onyx.spark.query.storage import Place, make, remove
 from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.masters import OF_SESSIONS
 
@@ -63,10 +66,10 @@ class MiddleStages:
         for middle in query.plan.middles:
             request_of(query.context(middle.task), self._options(middle))
             # This run may have begun before, and found that windows cannot be combined.
-            shutil.rmtree(folder_in(query, middle.task), ignore_errors=True)
-            parts_of(query, middle.task).mkdir(parents=True)
+            remove(folder_in(query, middle.task))
+            make(parts_of(query, middle.task))
 
-    def rows_folder(self, stage: int) -> Path:
+    def rows_folder(self, stage: int) -> Place:
         """For the rows that are there when a stage of the plan begins, behind a Spark stage."""
         middle = next(each for each in self._query.plan.middles if each.stage == stage)
         return folder_in(self._query, middle.task) / "rows"
@@ -97,17 +100,16 @@ class MiddleStages:
             return []
         task, places = middle.task, self._query.config.places
         try:
-            folder = self._run(middle, parts)
+            files = self._run(middle, parts)
         except UserFunctionError as error:
             raise self._query.failure(task, "spark-stage", error) from error
-        files = sorted(folder.glob("[!._]*.parquet"))
         return [
-            Row(middle.stage, task, n % places, n, task, "result", None, str(file).encode())
+            Row(middle.stage, task, n % places, n, task, "result", None, file.encode())
             for n, file in enumerate(files)
         ]
 
-    def _run(self, middle: Middle, parts: Sequence[FramePart]) -> Path:
-        """Where the result is."""
+    def _run(self, middle: Middle, parts: Sequence[FramePart]) -> list[str]:
+        """The files of the result."""
         query, options = self._query, self._options(middle)
         asked = request_of(query.context(middle.task), options)
         paths = {
@@ -125,20 +127,32 @@ class MiddleStages:
         for attempt in range(1, most + 1):
             target = folder_in(query, middle.task) / f"result-{attempt}"
             try:
-                self._run_stage(msgspec.structs.replace(asked, target=str(target.resolve())))
+                return self._files(asked, target, f"{middle.task}-{attempt}.json")
             except UserFunctionError as error:
                 if attempt == most:
                     what = f"stage {middle.function} failed {most} times, last with: {error}"
                     raise UserFunctionError(what) from error
                 self._pause(PAUSE_S)
-                continue
-            if target.is_dir():
-                return target
+        raise AssertionError("an attempt at least")
+
+    def _files(self, asked: StageRequest, target: Place, names: str) -> list[str]:
+        """Run the stage once; the files of its result.
+
+        Args:
+            names: of a file for the names of objects.
+        """
+        if isinstance(target, ObjectUrl):
+            written = Path(self._query.request.scratch) / names
+            objects = ObjectTarget(str(target), "part")
+            self._run_stage(msgspec.structs.replace(asked, target=str(written), objects=objects))
+            return [str(target / each.name) for each in read_list(written)]
+        self._run_stage(msgspec.structs.replace(asked, target=str(target.resolve())))
+        if not target.is_dir():
             raise UserFunctionError(
                 f"Spark at {asked.master} has written the result to {target}, which this worker "
                 "does not see: `path` must be on a volume that both share"
             )
-        raise AssertionError("an attempt at least")
+        return sorted(map(str, target.glob("[!._]*.parquet")))
 
     def _options(self, middle: Middle) -> MiddleOptions:
         return read_options(self._query.context(middle.task), MiddleOptions)

@@ -4,18 +4,17 @@ the worker and of the run (`spark.driver.leftovers`).
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from onyx.spark.middle.request import place_of
 from onyx.spark.query.programs import Query
+from onyx.spark.query.storage import Place
 
 
-def folder_in(query: Query, task: str) -> Path:
+def folder_in(query: Query, task: str) -> Place:
     """Of a task with a Spark stage, in this run."""
     request = query.request
     return place_of(query.context(task)) / request.incarnation / request.attempt
 
 
-def parts_of(query: Query, task: str) -> Path:
+def parts_of(query: Query, task: str) -> Place:
     """Where what comes to the stage is written."""
     return folder_in(query, task) / "parts"
