@@ -16,6 +16,8 @@ from tests.support.jobs import manifest
 from tests.support.object_stores import Gateway, ObjectStore
 
 from onyx.settings import Settings, StateSettings
+from onyx.spark.child.request import StageRequest
+from onyx.spark.windows.object_files import SpoolObjects
 from onyx.testing import with_test_env
 
 pytestmark = pytest.mark.server
@@ -77,7 +79,7 @@ def job_on_peers(store: ObjectStore) -> dict[str, Any]:
 def job_on_spark(store: ObjectStore) -> dict[str, Any]:
     return manifest(f"""
         engine: spark
-        spark: {{master: "local[1]", sparkConf: {{spark.sql.shuffle.partitions: "2"}}}}
+        spark: {{master: "local[1]"}}
         workflow: [[read, double], [double, write]]
         catalog:
           - {{name: read, type: input, plugin: generator,
@@ -90,8 +92,15 @@ def job_on_spark(store: ObjectStore) -> dict[str, Any]:
 
 
 def test_all_that_spark_does_for_a_job_is_in_the_store(
-    real_store: ObjectStore, module: str
+    real_store: ObjectStore, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    settle, fired = SpoolObjects.settle, list[str]()
+
+    def settled(spool: SpoolObjects, asked: StageRequest, name: str) -> None:
+        settle(spool, asked, name)
+        fired.extend(spool.files(name))
+
+    monkeypatch.setattr(SpoolObjects, "settle", settled)
     state = StateSettings(url=f"{real_store.url}/state")
     settings = dataclasses.replace(Settings(), state=state)
     with with_test_env(4, modules=[module], settings=settings) as env:
@@ -103,7 +112,9 @@ def test_all_that_spark_does_for_a_job_is_in_the_store(
     assert pa.concat_tables(tables).to_pylist() == [
         {"k": k, "total": sum(2 * n for n in range(k, 300, 3))} for k in range(3)
     ]
-    for folder in ("snapshots/", "bundles/", "state/", "out/parts/"):
+    assert fired, "the window was aggregated there"
+    assert real_store.keys("state/") == [], "which goes with the job"
+    for folder in ("snapshots/", "bundles/", "out/parts/"):
         assert real_store.keys(folder) != []
 
 
