@@ -150,7 +150,7 @@ def test_other_types_arrive_as_from_dicts(
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(found=arrays(pa.string(), st.text(st.characters(exclude_characters="\0")), 5))
+@given(found=arrays(pa.string(), st.text(st.characters(codec="utf-8", exclude_characters="\0")), 5))
 def test_any_text_arrives(database: Database, output: Make, found: pa.Array) -> None:
     database.run("DROP TABLE IF EXISTS texts")
     database.run("CREATE TABLE texts (v TEXT, n INTEGER)")
