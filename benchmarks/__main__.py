@@ -27,6 +27,7 @@ BENCHMARKS = {
     "spark_jobs": "sums in windows as a whole job on Spark against PySpark by hand",
     "spark_streams": "the same in micro-batches against Structured Streaming by hand",
     "spark_windows": "windows by Spark: spooling, and a stage against PySpark by hand",
+    "bad_rows": "what a few bad records cost in columns, reading and in a whole job",
     "nexmark": "six queries of Nexmark against Bytewax, Pathway, Polars and DuckDB",
     "scale": "CPU a row and memory over 100 million rows of columns",
     "acking": "what at-least-once costs against at-most-once",
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "bench_state": "appending to state logs, recovering from them, telling repeats",
     "bench_windows": "windows alone: segments into states, firings and changes",
     "bench_spill": "state in memory and on disk: memory, and segments into states",
+    "many_jobs": "100 jobs on 450 peers: time until all run, and entries of the log",
     "startup": "`onyx run` of a trivial job",
     "operator_jobs": "OnyxJobs applied, reported and deleted, and what the operator takes for it",
 }

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.figures import Figure, Measured, parser, publish
 
 from onyx.codec.entries import decode_entry, encode_entry
-from onyx.ids import GroupId, JobId, Position, TaskName
+from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.replica import canonical, machine
 from onyx.replica.command import Command
 from onyx.replica.commands import (
@@ -35,6 +35,7 @@ from onyx.replica.commands import (
     SubmitJob,
 )
 from onyx.replica.commands.join_cluster import acceptance
+from onyx.replica.commands.signal_ready import signal
 from onyx.replica.derived import settle
 from onyx.replica.entry import Entry
 from onyx.replica.spec import JobSpec, TaskSpec
@@ -79,12 +80,12 @@ def joining(groups: int, peers_each: int) -> Iterator[Command]:
             )
 
 
-def life_of(job: str, signals: list[str]) -> Iterator[Command]:
-    """All entries of a job that completes. Signals without a version are of the present one."""
+def life_of(job: str, signals: int) -> Iterator[Command]:
+    """All entries of a job that completes. Each signal is of all peers; `_written` says which."""
     yield submission(job, most=2)
     yield RegisterPartitions(job=job, task="read", count=8, digest="d")
-    for peer in signals:
-        yield SignalReady(id=peer)
+    for _ in range(signals):
+        yield signal(JobId(job), 0, PeerId("all"))
     for partition in range(8):
         yield ExhaustInput(job=job, task="read", partitions=(partition,))
     yield SealOutput(job=job, task="write")
@@ -100,8 +101,7 @@ def mixed_log() -> list[bytes]:
     number = 0
     while len(commands) < ENTRIES:
         number += 1
-        peers = [f"group-{group:04}-{group % 4}" for group in range(12)]
-        commands += life_of(f"job-{number}", peers)
+        commands += life_of(f"job-{number}", 12)
         if number % 10 == 0:
             commands += [Gc(id="client")]
             commands += [LeaveCluster(id=f"group-{number % 20:04}-3")]
@@ -109,12 +109,18 @@ def mixed_log() -> list[bytes]:
 
 
 def _written(commands: list[Command]) -> list[bytes]:
-    """The log; an accept says whom the replica had chosen, as the joiner would."""
+    """The log; an accept says whom the replica had chosen, as the joiner would, and a signal which
+    peers are on the job, as groups would."""
     replica, log = Replica(), []
     for position, command in enumerate(commands):
         if isinstance(command, AcceptJoinCluster):
             watcher, joiner = next(iter(replica.accepted.items()), ("none", "none"))
             command = acceptance(replica, watcher, joiner)
+        if isinstance(command, SignalReady):
+            (ready,) = command.jobs
+            run = replica.run(ready.job)
+            peers = tuple(peer for each in run.allocation.values() for peer in each)
+            command = signal(ready.job, run.allocation_version, *peers)
         replica = machine.apply(replica, Entry(Position(position), command))
         log.append(encode_entry(command, "", 0, None))
     assert replica.rejected == 0

@@ -36,6 +36,12 @@ _OVERVIEW = Row(
             "Each starts a worker's group anew, under new ids.",
             red=1,
         ),
+        stat(
+            "Killed for memory in 1 h",
+            Query(f"sum(increase(onyx_memory_kills_total{{{FLEET}}}[1h]))"),
+            "Processes that the kernel has killed; the containers go on unless that repeats.",
+            red=1,
+        ),
     ],
 )
 

@@ -173,7 +173,7 @@ _SOURCES = Row(
                 Query(_rate("onyx_task_retries_total"), "retries, {{task}}"),
                 Query(_rate("onyx_task_errors_total"), "exceptions, {{task}}"),
             ],
-            "Retries without a failure: pendingTimeout is shorter than processing takes.",
+            "Retries without a failure: segments get lost between workers.",
             unit="cps",
             width=8,
         ),

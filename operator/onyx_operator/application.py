@@ -38,6 +38,7 @@ from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube, cluster_configurat
 from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
+from onyx_operator.tenancies import Tenancies
 
 logger = logging.getLogger(__name__)
 
@@ -99,13 +100,15 @@ async def _open(
     kube = Kube(settings.kube, configuration, metrics.api_request)
     opened.callback(kube.close)
     jobs, clusters = settings.jobs, settings.clusters
+    known = Informer(CLUSTERS, clusters.resync_interval_s, liveness, metrics)
     operator = Operator(
         settings,
         kube,
         metrics,
         liveness,
         Informer(JOBS, jobs.resync_interval_s, liveness, metrics),
-        Informer(CLUSTERS, clusters.resync_interval_s, liveness, metrics),
+        known,
+        Tenancies(settings.engine, lambda: [body for _, body in known.store.items()]),
         connect,
     )
     pages = TelemetryServer(
@@ -123,7 +126,8 @@ async def _start(
     operator: Operator, configuration: kubernetes_client.Configuration, opened: AsyncExitStack
 ) -> None:
     """Everything that runs; ended in the reverse order."""
-    jobs, clusters = Jobs(operator), Clusters(operator)
+    jobs = Jobs(operator)
+    clusters = Clusters(operator, jobs.deaths)
     checks: dict[str, Check] = {JOBS.kind: jobs.check, CLUSTERS.kind: partial(check, operator)}
     await _serve_webhook(operator, checks, opened)
     watches = Watches(

@@ -24,7 +24,7 @@ def connection(cluster: Mapping[str, Any], base: Settings) -> Settings:
         base: how ZooKeeper is reached (timeouts, certificates, account), and its address when the
             cluster names none.
     """
-    metadata, spec = cluster["metadata"], cluster.get("spec") or {}
+    spec = cluster.get("spec") or {}
     named = spec.get("zookeeper") or {}
     zookeeper = replace(base.zookeeper, address=named.get("address") or base.zookeeper.address)
     if not (spec.get("tls") or {}).get("zookeeper"):
@@ -33,7 +33,13 @@ def connection(cluster: Mapping[str, Any], base: Settings) -> Settings:
         zookeeper = replace(zookeeper, auth_user="", auth_password_file="")
     return replace(
         base,
-        tenancy_id=spec.get("tenancyId") or f"{metadata['namespace']}.{metadata['name']}",
+        tenancy_id=tenancy_of(cluster),
         job_scheduler=spec.get("jobScheduler") or base.job_scheduler,
         zookeeper=zookeeper,
     )
+
+
+def tenancy_of(cluster: Mapping[str, Any]) -> str:
+    """The tenancy of an OnyxCluster: its namespace and name unless it names one."""
+    metadata, spec = cluster["metadata"], cluster.get("spec") or {}
+    return str(spec.get("tenancyId") or f"{metadata['namespace']}.{metadata['name']}")

@@ -15,6 +15,7 @@ from onyx_operator.kube import Kube
 from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
+from onyx_operator.tenancies import Tenancies
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class Operator:
     """All OnyxJobs."""
     clusters: Informer
     """All OnyxClusters."""
+    tenancies: Tenancies
     connect: Callable[[Settings], ClientLog]
     """Opens the log of a cluster. Blocks; raises Unavailable when no ZooKeeper answers."""
     _running: set[asyncio.Task[None]] = field(default_factory=set)

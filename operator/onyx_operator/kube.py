@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,10 @@ from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
 from onyx.errors import OnyxError, Unavailable
+from onyx_operator.event_series import EventSeries, Series
 from onyx_operator.settings import KubeSettings
+
+logger = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 """A Kubernetes object as plain data."""
@@ -39,6 +43,8 @@ _JSON_PATCH = "application/json-patch+json"
 _APPLY = "application/apply-patch+yaml"
 _MESSAGE_CHARACTERS_MAX = 1_000
 _MARK_CHARACTERS = 12
+_USUAL = (404, 409, 410)
+"""Refusals that belong to work as usual: an object is not there, or has changed meanwhile."""
 _MALFORMED_PATCH = "failed to create typed patch object"
 
 
@@ -80,7 +86,8 @@ class KubeError(OnyxError):
     """The API server refused a request."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(f"{status} {reason}: {message}"[:_MESSAGE_CHARACTERS_MAX])
+        said = ": ".join(part for part in (f"{status} {reason}".strip(), message) if part)
+        super().__init__(said[:_MESSAGE_CHARACTERS_MAX])
         self.status = status
         """HTTP status: 403, 409, 422, ..."""
         self.reason = reason
@@ -122,6 +129,7 @@ class Kube:
         self._waiting = 0
         self._closed = False
         self._observe = observe
+        self._events = EventSeries()
 
     async def get(self, resource: Resource, namespace: str | None, name: str) -> Object | None:
         """The object, or None when there is none."""
@@ -146,10 +154,12 @@ class Kube:
             if not query["continue"]:
                 return found
 
-    async def create(self, resource: Resource, body: Object) -> Object:
-        """Create an object; Conflict when its name is taken."""
+    async def create(self, resource: Resource, body: Object, *, dry_run: bool = False) -> Object:
+        """Create an object; Conflict when its name is taken. A dry run only says whether."""
         path = resource.path(body["metadata"].get("namespace"))
-        return await self._changed("create", "POST", path, {}, body)
+        full = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
+        query = {"dryRun": "All"} if dry_run else {}
+        return await self._changed("create", "POST", path, query, full)
 
     async def apply(
         self, resource: Resource, body: Object, manager: str = MANAGER, *, dry_run: bool = False
@@ -203,21 +213,24 @@ class Kube:
         return True
 
     async def event(
-        self,
-        about: Mapping[str, Any],
-        reason: str,
-        message: str,
-        *,
-        warning: bool = False,
-        name: str = "",
+        self, about: Mapping[str, Any], reason: str, message: str, *, warning: bool = False
     ) -> None:
-        """Post an Event about an object. With a `name`, a second one of that name is not posted.
+        """Post an Event about an object; one that repeats is counted (see `event_series`).
 
         Best effort: an event that the API server refuses is dropped.
         """
-        body = event_body(about, reason, message, warning=warning, name=name)
+        subject = (about["metadata"]["uid"], reason, warning)
+        series = self._events.next(subject, message, time.time())
+        if series is None:
+            return
+        body, namespace = event_body(about, reason, series, warning), about["metadata"]["namespace"]
         with contextlib.suppress(KubeError, Unavailable):
-            await self.create(EVENTS, body)
+            if series.name:
+                change = {key: body[key] for key in ("message", "lastTimestamp", "count")}
+                with contextlib.suppress(NotFound):  # an Event lives for an hour
+                    await self.patch(EVENTS, namespace, series.name, change)
+                    return
+            series.name = (await self.create(EVENTS, body))["metadata"]["name"]
 
     def close(self) -> None:
         """End the threads; requests that wait are dropped."""
@@ -279,7 +292,10 @@ class Kube:
             self._observe(verb, status, time.monotonic() - started_s)
         if 200 <= status < 300:
             return msgspec.json.decode(answer) if answer else None
-        raise _refusal(status, answer, f"{method} {path}")
+        refusal = _refusal(status, answer)
+        if status not in _USUAL:
+            logger.info("%s %s was refused: %s", method, path, refusal)
+        raise refusal
 
     def _exchange(
         self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str
@@ -326,18 +342,14 @@ def cluster_configuration() -> kubernetes_client.Configuration:
     return configuration
 
 
-def event_body(
-    about: Mapping[str, Any], reason: str, message: str, *, warning: bool = False, name: str = ""
-) -> Object:
+def event_body(about: Mapping[str, Any], reason: str, series: Series, warning: bool) -> Object:
     """An Event about an object, as the API takes it."""
     metadata = about["metadata"]
-    now = timestamp(time.time())
     where = {"namespace": metadata["namespace"]}
-    naming = {"name": name} if name else {"generateName": f"{metadata['name'][:50]}."}
     return {
         "apiVersion": EVENTS.api_version,
         "kind": EVENTS.kind,
-        "metadata": {**where, **naming},
+        "metadata": {**where, "generateName": f"{metadata['name'][:50]}."},
         "involvedObject": {
             "apiVersion": about["apiVersion"],
             "kind": about["kind"],
@@ -347,13 +359,13 @@ def event_body(
         },
         "type": "Warning" if warning else "Normal",
         "reason": reason,
-        "message": message[:_MESSAGE_CHARACTERS_MAX],
+        "message": series.message[:_MESSAGE_CHARACTERS_MAX],
         "source": {"component": MANAGER},
         "reportingComponent": MANAGER,
         "reportingInstance": MANAGER,
-        "firstTimestamp": now,
-        "lastTimestamp": now,
-        "count": 1,
+        "firstTimestamp": timestamp(series.first_s),
+        "lastTimestamp": timestamp(series.last_s),
+        "count": series.count,
     }
 
 
@@ -370,18 +382,19 @@ def seconds(text: str) -> float | None:
         return None
 
 
-def _refusal(status: int, answer: bytes, request: str) -> OnyxError:
-    """The exception for an answer that is no success."""
+def _refusal(status: int, answer: bytes) -> OnyxError:
+    """The exception for an answer that is no success. Its message goes into conditions and events:
+    it names no request, which means nothing to the owner of an object."""
     try:
         found = msgspec.json.decode(answer, type=dict[str, Any])
     except msgspec.DecodeError:
         found = {"message": answer[:200].decode(errors="replace")}
     reason = str(found.get("reason") or "")
-    message = f"{found.get('message', '')} ({request})"
+    message = str(found.get("message") or "")
     if status == 500 and message.startswith(_MALFORMED_PATCH):
         # It says "internal error", and means an unknown field or a wrong type in what was applied.
         return KubeError(422, "Invalid", message.partition("): ")[2])
     if status == 429 or status >= 500:
-        return Unavailable(f"the API server answered {status} {reason}: {message}")
+        return Unavailable(f"the API server answered {KubeError(status, reason, message)}")
     kind = {404: NotFound, 409: Conflict}.get(status, KubeError)
     return kind(status, reason, message)

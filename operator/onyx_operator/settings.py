@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onyx.settings import Settings, from_environment, read
+from onyx.settings import Settings, from_environment
+from onyx.variables import read
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,10 @@ import sys
 import time
 from typing import Any
 
+import pyarrow as pa
+
 POISON = 3_210
+POISON_TOO = 4_987
 Segment = dict[str, Any]
 
 
@@ -38,6 +41,22 @@ def quits(segment: Segment) -> Segment:
 
 def same(segment: Segment) -> Segment:
     return segment
+
+
+def exits_over_two(segments: list[Segment]) -> list[Segment]:
+    """Of all batches, those take longer that have none of them."""
+    time.sleep(0.02)
+    for segment in segments:
+        if segment["n"] in (POISON, POISON_TOO):
+            os._exit(5)
+    return segments
+
+
+def crashes_over_two(columns: pa.RecordBatch) -> pa.RecordBatch:
+    time.sleep(0.02)
+    if {POISON, POISON_TOO}.intersection(columns["n"].to_pylist()):
+        ctypes.string_at(0)
+    return columns
 
 
 def exits_in_batch(segments: list[Segment]) -> list[Segment]:

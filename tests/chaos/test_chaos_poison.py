@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.chaos.poison_job import POISON
+from tests.chaos.poison_job import POISON, POISON_TOO
 from tests.support.cluster import Cluster, Worker
 
 from onyx.log.server.process import ZooKeeperServer
@@ -83,6 +83,11 @@ def killed_because(cluster: Cluster, job: Any) -> str:
     return str((cluster.client.status(job).exception or {}).get("detail"))
 
 
+def deaths(cluster: Cluster) -> int:
+    """Processes that have died inside user code, by what their supervisors say."""
+    return sum(each.log.read_text().count(" inside user code: ") for each in cluster.workers)
+
+
 NAMED = f"partition {POISON % 2} of read at position {POISON // 2} has ended its worker process 3"
 
 
@@ -93,10 +98,33 @@ def test_without_a_dead_letter_the_job_is_killed_and_the_segment_named(
     cluster.start_workers(2, peers=2)
     job = cluster.submit(manifest(tmp_path, fn))
     assert NAMED in killed_because(cluster, job)
+    assert deaths(cluster) == 3
     healthy = manifest(tmp_path, "same")
     healthy["spec"]["catalog"][2]["options"]["path"] = str(tmp_path / "healthy")
     cluster.await_completed(cluster.submit(healthy), WAIT_S)
     assert sorted(each["n"] for each in written(tmp_path, "healthy")) == list(range(RECORDS))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"fn": "poison_job:exits_over_two", "batchFn": True},
+        {"fn": "poison_job:crashes_over_two", "batchFormat": "arrow"},
+    ],
+    ids=["batch function", "columns"],
+)
+def test_two_of_them_cost_three_processes_each_however_many_there_are(
+    work: dict[str, Any], cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.start_workers(4, peers=2)
+    spec = manifest(tmp_path, dead_letter=True, work={**work, "minPeers": 5})
+    cluster.await_completed(cluster.submit(spec), WAIT_S)
+    bad = {each["segment"]["n"] for each in written(tmp_path, "bad")}
+    good = Counter(each["n"] for each in written(tmp_path, "write"))
+    assert bad == {POISON, POISON_TOO}
+    assert set(good) == set(range(RECORDS)) - bad
+    assert set(good.values()) == {1}
+    assert 4 <= deaths(cluster) <= 6
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests.support import promql
 from tests.support.chart import ROOT, named, objects, value_set
 
@@ -15,7 +16,7 @@ from onyx.model.crd.status import PHASES
 from onyx.telemetry import catalog
 from onyx_operator import metrics as operator_metrics
 
-METRICS = {each.name: each for each in (*catalog.METRICS, *operator_metrics.METRICS)}
+METRICS = {each.name: each for each in (*catalog.EXPORTED, *operator_metrics.METRICS)}
 SUFFIXES = {"_bucket": {"le"}, "_sum": set(), "_count": set()}
 SCRAPED = {"namespace", "pod", "onyx_cluster"}
 """Labels that the PodMonitor brings."""
@@ -181,6 +182,22 @@ def test_the_monitors_keep_the_labels_that_queries_need() -> None:
 
     assert endpoint["honorLabels"] is True
     assert [each["targetLabel"] for each in endpoint["relabelings"]] == ["onyx_cluster"]
+
+
+def test_spark_servers_are_scraped_where_there_may_be_some() -> None:
+    values = {"metrics": {"podMonitor": {"create": True}}, "spark": {"enabled": True}}
+    monitor = named("PodMonitor", "onyx-spark", values)["spec"]
+    server = yaml.safe_load_all((ROOT / "tests/operator/golden/cluster-spark.yaml").read_text())
+    template = next(each for each in server if each["kind"] == "Deployment")["spec"]["template"]
+    ports = {each["name"] for each in template["spec"]["containers"][0]["ports"]}
+
+    assert monitor["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert {each["port"] for each in monitor["podMetricsEndpoints"]} <= ports
+    assert "onyx-spark" not in {
+        each["metadata"]["name"]
+        for each in objects({**values, "spark": {"enabled": False}})
+        if each["kind"] == "PodMonitor"
+    }
 
 
 def test_monitoring_is_left_out_where_kubernetes_does_not_know_it() -> None:

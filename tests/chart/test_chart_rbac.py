@@ -146,6 +146,15 @@ def everything(api: FakeApi, workers: Workers) -> None:
     running = api.wait_for("onyxjobs", "big", lambda found: found["status"]["phase"] == "Running")
     workers.finish(running["status"]["jobId"])
     api.wait_for("onyxjobs", "big", lambda found: found is None)
+    made_again(api)
+
+
+def made_again(api: FakeApi) -> None:
+    """What happens twice is one Event with a count."""
+    for _ in range(2):
+        api.delete("services", "onyx-worker")
+        api.wait_for("services", "onyx-worker", bool)
+    eventually(lambda: any(each["count"] > 1 for each in api.list("events")))
 
 
 @pytest.mark.parametrize(

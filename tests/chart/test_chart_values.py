@@ -48,6 +48,8 @@ OTHERS: Object = {
     "zookeeper.replicas": 3,
     "webhook.caBundle": "T1RIRVI=",
     "cluster.podTemplate": {"spec": {"hostname": "other"}},
+    "cluster.spark.podTemplate": {"spec": {"hostname": "other"}},
+    "cluster.spark.executors.podTemplate": {"spec": {"hostname": "other"}},
     "imagePullSecrets": [{"name": "other"}],
     "cluster.settings": {"ONYX_TAGS": "gpu"},
     "operator.settings": {"ONYX_OPERATOR_JOBS_RETRY_MIN_S": "2"},

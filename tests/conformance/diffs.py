@@ -26,6 +26,7 @@ from onyx.replica.commands import (
     SignalReady,
     SubmitJob,
 )
+from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
@@ -59,7 +60,7 @@ def _diff(command: Command, old: Replica, new: Replica) -> Any:
             return {"job-completed?": completed, "job": job}
         case ExhaustInput(job=job, task=task):
             return {"job": job, "task": task}
-        case SignalReady(id=peer):
+        case SignalReady(jobs=(ReadyPeers(peers=(peer,)),)):
             state = new.peer_state.get(peer)
             return {peer: state} if state != old.peer_state.get(peer) else None
         case Gc():

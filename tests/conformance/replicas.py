@@ -16,10 +16,11 @@ import msgspec
 from tests.support.raw_entries import raw_command
 from tests.support.submissions import job_spec, submit_job
 
-from onyx.ids import GroupId, Position
-from onyx.replica import canonical, machine
+from onyx.ids import GroupId, JobId, Position
+from onyx.replica import canonical, jobs, machine
 from onyx.replica.command import Command
 from onyx.replica.commands import SignalReady, SubmitJob
+from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import StartTask
 from onyx.replica.entry import Entry
 from onyx.replica.spec import JobSpec
@@ -143,24 +144,33 @@ def normal(case: Mapping[str, Any]) -> dict[str, Any]:
 def reported(ours: Replica) -> dict[str, Any]:
     """Our replica in the same normal form."""
     plain = {**canonical.to_plain(ours), **_told_records(ours)}
-    del plain["records"]
+    del plain["records"], plain["completed_before"], plain["killed_before"]
     plain = {name: _plain(name, value) for name, value in plain.items()}
     return {name: value for name, value in plain.items() if not _is_empty(value)}
 
 
-def entry(case: Mapping[str, Any], position: int | None = None) -> Entry:
-    """An entry as a client would have written it: no writer, so every repeat counts."""
+def entry(case: Mapping[str, Any], replica: Replica, position: int | None = None) -> Entry:
+    """An entry as a client would have written it: no writer, so every repeat counts.
+
+    `replica` is the one that it is applied to.
+    """
     at = case.get("message-id", 0) if position is None else position
-    return Entry(Position(at), command(case))
+    return Entry(Position(at), command(case, replica))
 
 
-def command(case: Mapping[str, Any]) -> Command:
-    """A command as a reader of the log gets it."""
+def command(case: Mapping[str, Any], replica: Replica) -> Command:
+    """A command as a reader of the log gets it. The original's signal names a peer alone and
+    speaks of the present allocation, ours also the job and the version."""
     args = {
         key: _scheduler(key, text(value))
         for key, value in case["args"].items()
         if value is not None
     }
+    if case["fn"] == SignalReady.NAME:
+        place = jobs.assignment(replica, args["id"])
+        job = JobId("none") if place is None else place[0]
+        version = replica.run(job).allocation_version
+        return signal(job, version, args["id"])
     if case["fn"] != SubmitJob.NAME:
         return raw_command(case["fn"], args)
     return submit_job(**{key.replace("-", "_"): value for key, value in args.items()})
@@ -180,7 +190,7 @@ def reactions_and_signals(of: Entry, old: Replica, new: Replica, groups: Iterabl
         {
             group: machine.reactions(of, old, new, GroupId(group))
             + tuple(
-                SignalReady(id=effect.peer)
+                signal(effect.job, effect.version, effect.peer)
                 for effect in machine.effects(of, old, new, GroupId(group))
                 if isinstance(effect, StartTask)
             )
@@ -196,7 +206,7 @@ def expected_reactions(
     found: dict[str, list[Command]] = {}
     for actor, entries in listed:
         group = old.groups_reverse_index.get(actor) or new.groups_reverse_index.get(actor) or actor
-        found.setdefault(group, []).extend(map(command, entries or ()))
+        found.setdefault(group, []).extend(command(each, new) for each in entries or ())
     return _by_group(found)
 
 

@@ -1,6 +1,5 @@
 """Spark on a cluster: a Connect server that the operator runs, with executors as pods; what runs
-there is a stage, a window, or a whole job. A job over inputs without end has its driver in a
-worker."""
+there is a stage, a window, or a whole job, over inputs without end too."""
 
 from __future__ import annotations
 
@@ -44,6 +43,27 @@ while time.monotonic() < until_s:
     time.sleep(0.02)
 """
 """Until executors write the result of a firing."""
+_STRANGER = """
+import sys
+from pyspark.sql import SparkSession
+try:
+    print(SparkSession.builder.remote(f"sc://{sys.argv[1]}:15002").create().version)
+except Exception as error:
+    print(error)
+"""
+_METRICS = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
+_AGREE = """
+import collections, json, pathlib, sys
+def rows(path):
+    for each in pathlib.Path(path).rglob("*.jsonl"):
+        yield from (json.loads(line) for line in each.open() if line.strip())
+sums = collections.Counter()
+for row in rows(sys.argv[1]):
+    sums[row["group"], row["n"] // 100 * 100] += row["square"]
+found = [((row["group"], row["from"]), row["total"]) for row in rows(sys.argv[2])]
+fired = sorted(found) == sorted(sums.items())
+print("they agree" if fired else [sorted(found)[-20:], sorted(sums.items())[-20:]])
+"""
 _DRIVES = """
 import pathlib
 lines = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")]
@@ -143,23 +163,87 @@ def test_a_window_by_spark_is_exact_although_an_executor_is_lost_in_a_stage(
     assert lost not in executors(release)
 
 
-def test_a_job_without_end_goes_on_when_the_pod_of_its_driver_is_lost(release: Release) -> None:
+def test_a_job_without_end_on_executors_is_exact_although_all_its_pods_are_lost(
+    release: Release,
+) -> None:
+    """Its micro-batches run in executors of the server; the loop over them is in a worker."""
+    until(lambda: is_ready(release), "the Spark server answers, and two executors run")
     squares = Squares(release, "endless", segments=0)
-    job = squares.manifest(per_second=200)
-    read = job["spec"]["catalog"][0]
-    del read["options"]["segments"]
-    job["spec"] |= {"engine": "spark", "spark": {"master": "local[1]"}}
-    release.kube.apply(job)
+    release.kube.apply(with_windows(squares))
     squares.await_some()
-    before = squares.written()
 
-    release.kube.delete_at_once("pod", until(lambda: driver(release), "a worker has the driver"))
+    lost = executors(release)[0]
+    (server,) = (each["metadata"]["name"] for each in release.kube.list("pods", SERVER))
+    for pod in (lost, server, until(lambda: driver(release), "a worker has the driver")):
+        before = squares.written()
+        release.kube.delete_at_once("pod", pod)
+        until(
+            lambda before=before: squares.written().distinct > before.distinct + 500,
+            "the job goes on",
+        )
 
-    until(lambda: squares.written().distinct > before.distinct + 1_000, "the job goes on")
     release.await_ready()
     squares.stop_and_assert_whole()
     found = squares.written()
     assert found.rows == found.distinct, "each micro-batch is published once"
+    paths = ("/data/squares/endless", "/data/windowed/endless")
+    assert release.kube.python(release.worker(), _AGREE, *paths).strip() == "they agree"
+
+
+def with_windows(squares: Squares) -> dict[str, Any]:
+    """A job without an end that writes numbers, and their sums by group and extent."""
+    job = squares.manifest(per_second=200)
+    spec = job["spec"]
+    read, square, write = spec["catalog"]
+    del read["options"]["segments"]
+    read["watermarkKey"] = "n"
+    square["fn"] = "squares:square_of_group"
+    totals = {**write, "name": "totals",
+              "options": {**write["options"], "path": f"windowed/{squares.name}"}}  # fmt: skip
+    sums = {"name": "sums", "type": "reduce", "groupByKey": "group", "fluxPolicy": "continue"}
+    spec["catalog"] += [sums, totals]
+    spec["workflow"] += [["square", "sums"], ["sums", "totals"]]
+    spec["windows"] = [
+        {"id": "hundreds", "task": "sums", "type": "fixed", "windowKey": "n",
+         "range": [100, "elements"], "aggregation": ["sum", "square"]}
+    ]  # fmt: skip
+    spec["triggers"] = [
+        {"windowId": "hundreds", "type": "watermark", "postEvictor": ["all"],
+         "emit": "squares:total"}
+    ]  # fmt: skip
+    spec |= {"engine": "spark", "guarantee": "exactly-once"}
+    return job
+
+
+def test_who_shows_no_token_gets_no_session_and_everyone_sees_metrics(release: Release) -> None:
+    until(lambda: is_ready(release), "the Spark server answers")
+    python, pod = release.kube.python, release.worker()
+    assert "No authentication token provided" in python(pod, _STRANGER, f"{NAME}-spark")
+    for path in ("/metrics/prometheus", "/metrics/executors/prometheus"):
+        found = python(pod, _METRICS, f"http://{NAME}-spark:4040{path}")
+        assert "metrics_onyx_driver_" in found or "metrics_executor_" in found
+
+
+def test_executors_that_find_no_node_are_in_the_status(release: Release) -> None:
+    until(lambda: is_ready(release), "the Spark server answers")
+    pod = {"nodeSelector": {"disk": "nowhere"}, "tolerations": [{"operator": "Exists"}]}
+    wanted: Any = {"spec": {"spark": {"executors": {"podTemplate": {"spec": pod}}}}}
+    release.kube.kubectl("patch", "oc", NAME, "--type=merge", "--patch", json.dumps(wanted))
+
+    def pending() -> str:
+        (found,) = conditions(release.kube.get("oc", NAME), "SparkReady")
+        return str(found["message"]) if found["reason"] == "ExecutorsPending" else ""
+
+    said = until(pending, "executors are Pending")
+    assert "0 of 2 executors run, 2 Pending" in said
+    assert "Unschedulable: 0/" in said
+    (*_, made) = release.kube.list("pods", EXECUTORS)
+    assert made["spec"]["nodeSelector"] == {"disk": "nowhere"}
+    assert {"operator": "Exists"} in made["spec"]["tolerations"]
+
+    wanted = {"spec": {"spark": {"executors": {"podTemplate": None}}}}
+    release.kube.kubectl("patch", "oc", NAME, "--type=merge", "--patch", json.dumps(wanted))
+    until(lambda: is_ready(release), "the executors run again")
 
 
 def test_a_job_whose_files_no_executor_would_see_waits_for_another_place(release: Release) -> None:

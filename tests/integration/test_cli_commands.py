@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -42,12 +43,12 @@ spec:
   workflow: [[read, work], [work, write]]
   catalog:
     - {name: read, type: input, plugin: sequence, batchSize: 10,
-       options: {segments: [{n: 1}, {n: 2}]}}
+       options: {segments: [{"n": 1}, {"n": 2}]}}
     - {name: work, type: function, fn: "my_tasks:inc", batchSize: 10}
     - {name: write, type: output, plugin: blackhole, batchSize: 10}
 """
 ENDLESS = JOB.replace("sequence", "generator").replace(
-    "segments: [{n: 1}, {n: 2}]", "segments: 1000000000000"
+    'segments: [{"n": 1}, {"n": 2}]', "segments: 1000000000000"
 )
 
 
@@ -107,6 +108,23 @@ def test_validate_answers_programs_in_json(folder: Path) -> None:
     assert {"path", "message", "hint", "where"} == set(answer["problems"][0])
 
 
+def test_validate_looks_up_functions_as_run_does(folder: Path) -> None:
+    (folder / "typo.yaml").write_text(JOB.replace(":inc", ":incc"))
+    (folder / "elsewhere.yaml").write_text(JOB.replace("my_tasks:", "not_here:"))
+    (folder / "arity.yaml").write_text(JOB.replace(":inc", ":pair"))
+    with (folder / "my_tasks.py").open("a") as file:
+        file.write("\n\ndef pair(a, segment):\n    return segment\n")
+    typo, elsewhere, arity = (
+        onyx(Path("/"), "validate", folder / f"{name}.yaml")
+        for name in ("typo", "elsewhere", "arity")
+    )
+    assert (typo.returncode, elsewhere.returncode, arity.returncode) == (2, 0, 2)
+    assert "did you mean inc? [task work]" in typo.stderr
+    assert "elsewhere.yaml:9: spec.catalog[1].fn: module not_here is not here" in elsewhere.stderr
+    assert "my_tasks:pair is called as fn(segment), but missing" in arity.stderr
+    assert "arity.yaml:9: spec.catalog[1].fn" in arity.stderr
+
+
 def test_validate_knows_a_cluster(tmp_path: Path) -> None:
     text = "apiVersion: onyx.dev/v1alpha1\nkind: OnyxCluster\nmetadata: {name: onyx}\nspec: {}\n"
     (tmp_path / "good.yaml").write_text(text)
@@ -124,6 +142,92 @@ def test_validate_looks_up_functions_beside_the_job_file(folder: Path, tmp_path:
     assert done.returncode == 2
     assert "spec.catalog[1].fn" in done.stderr
     assert "inc" in done.stderr
+
+
+POISONED = """\
+apiVersion: onyx.dev/v1alpha1
+kind: OnyxJob
+metadata: {name: poisoned}
+spec:
+  workflow: [[read, work], [work, write], [work, bad]]
+  catalog:
+    - {name: read, type: input, plugin: generator, options: {segments: 6000, fn: "my_tasks:make"}}
+    - {name: work, type: function, fn: "my_tasks:slow", deadLetter: bad}
+    - {name: write, type: output, plugin: blackhole}
+    - {name: bad, type: output, plugin: blackhole}
+  flowConditions:
+    - {from: work, to: [write], predicate: [">", amuont, 1]}
+"""
+SLOW = """
+
+def slow(segment):
+    import time
+    time.sleep(0.001)
+    if segment["n"] % 2:
+        raise ValueError("odd")
+    return segment
+"""
+
+
+def test_a_run_says_what_did_not_go_on_and_counts_right_after_a_kill(folder: Path) -> None:
+    (folder / "poisoned.yaml").write_text(POISONED)
+    with (folder / "my_tasks.py").open("a") as file:
+        file.write(SLOW)
+    arguments = ("run", "--json", "--processes", "2", "--fail-on-dead-letters", "10")
+    running = subprocess.Popen(
+        command(*arguments, "poisoned.yaml"),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stderr is not None
+    said = []
+    for line in running.stderr:
+        said.append(line)
+        if re.search(r"[1-9][\d,]* segments read", line) and len(workers_of(running.pid)) == 2:
+            os.kill(workers_of(running.pid)[0], signal.SIGKILL)
+            break
+    out, err = running.communicate(timeout=TIMEOUT_S * 2)
+    assert running.returncode == 1, err
+    answer = json.loads(out)
+    rows = {row["task"]: row for row in answer["tasks"]}
+    read, work = rows["read"], rows["work"]
+    assert answer["state"] == "completed"
+    assert read["completed"] == 6000
+    assert read["retried"] == read["segments_in"] - 6000 > 0
+    assert work["dead_letters"] >= 3000 <= work["unmatched"]
+    assert "went to bad; first error: ValueError: odd (my_tasks.py, line" in answer["outcomes"][0]
+    assert "matched no flow condition" in answer["outcomes"][1]
+    assert "no key 'amuont'" in answer["outcomes"][1]
+    assert "--fail-on-dead-letters" in err
+
+
+def test_ctrl_c_ends_a_run_whose_function_hangs_and_says_what_it_waits_for(folder: Path) -> None:
+    (folder / "my_tasks.py").write_text("import time\n\ndef inc(segment):\n    time.sleep(600)\n")
+    running = subprocess.Popen(
+        command("run", "job.yaml"),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert running.stdout is not None
+    for line in running.stdout:
+        if "2 segments read" in line:
+            break
+    running.send_signal(signal.SIGINT)
+    out, _ = running.communicate(timeout=TIMEOUT_S)
+    assert running.returncode == 130
+    assert "waiting for a worker process to leave: in apply-fn of task work of job" in out
+
+
+def workers_of(pid: int) -> list[int]:
+    """The worker processes of a command."""
+    listing = subprocess.run(
+        ["pgrep", "-P", str(pid), "-f", "cli worker"], capture_output=True, text=True, check=False
+    )
+    return [int(line) for line in listing.stdout.split()]
 
 
 def test_a_run_refuses_names_that_do_not_exist_before_anything_starts(folder: Path) -> None:
@@ -217,26 +321,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer
 def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeperServer) -> None:
     there = {"ONYX_ZOOKEEPER_ADDRESS": server.address, "ONYX_TENANCY_ID": "cli"}
     assert "no jobs yet" in onyx(folder, "jobs", **there).stdout
-    worker = subprocess.Popen(
-        command("worker", "--peers", 3, "--modules", "my_tasks"),
-        cwd=folder,
-        env={**os.environ, **there},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    worker = _worker(folder, there)
     try:
-        done = onyx(folder, "submit", "--wait", "--json", "job.yaml", **there)
+        done = onyx(folder, "submit", "--wait", "--json", "job.yaml", "job.yaml", **there)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["job"]
+        submitted = [json.loads(line)["job"] for line in done.stdout.splitlines()]
+        assert len(set(submitted)) == 2
+        assert onyx(folder, "submit", "job.yaml", "nowhere.yaml", **there).returncode == 2
         endless = onyx(folder, "submit", "endless.yaml", **there).stdout.strip()
         _check_lifecycle(folder, there, endless)
+        _check_code(folder, there, endless)
         assert "killed" in onyx(folder, "kill", endless, **there).stdout
         refused = onyx(folder, "suspend", endless, **there)
         assert (refused.returncode, "is killed" in refused.stderr) == (2, True)
         listed = {each["id"]: each["state"] for each in _json(folder, "jobs", there)}
         assert listed.pop(endless) == "killed"
-        assert set(listed.values()) == {"completed"}
+        other = listed.keys() - set(submitted)
+        assert {listed[job] for job in submitted} == {"completed"}
+        assert {listed[job] for job in other} == {"completed"}
         assert onyx(folder, "jobs", "nonsense", **there).returncode == 2
         _check_inspection(folder, there, endless)
         collected = json.loads(onyx(folder, "gc", "--json", **there).stdout)
@@ -246,11 +348,53 @@ def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeper
         worker.send_signal(signal.SIGTERM)
         output = worker.communicate(timeout=TIMEOUT_S)[0]
     assert worker.returncode == 0, output
-    joined = f"joined tenancy cli at ZooKeeper {server.address} with 3 peers; modules: my_tasks"
+    joined = (
+        f"joined tenancy cli at ZooKeeper {server.address} with 3 peers; modules: my_tasks; code: "
+    )
     assert output.count(joined) == 1
     entries = onyx(folder, "log", "--json", **there).stdout.splitlines()
     last = [json.loads(line)["fn"] for line in entries][-1]
     assert last == "group-leave-cluster", "it left and was not found dead"
+
+
+def _worker(folder: Path, there: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        command("worker", "--peers", 3, "--modules", "my_tasks"),
+        cwd=folder,
+        env={**os.environ, **there},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def _check_code(folder: Path, there: dict[str, str], job: str) -> None:
+    """A worker that starts after an edit works with other code on the same job."""
+    (before,) = _code(folder, there, job, hashes=1)
+    with (folder / "my_tasks.py").open("a") as file:
+        file.write("# edited\n")
+    edited = _worker(folder, there)
+    try:
+        assert edited.stdout is not None
+        warned = next(line for line in edited.stdout if "began with code" in line)
+        found = _code(folder, there, job, hashes=2)
+        shown = " ".join(onyx(folder, "jobs", job, **there).stdout.split())
+    finally:
+        edited.send_signal(signal.SIGTERM)
+        edited.communicate(timeout=TIMEOUT_S)
+    (after,) = found - {before}
+    assert "peers mixed trivial its peers run different code: " in shown
+    assert f", with {before} it began; restart the workers with the wrong one" in shown
+    assert f"job {job} began with code {before}, and this worker runs it with {after}" in warned
+
+
+def _code(folder: Path, there: dict[str, str], job: str, hashes: int) -> set[str]:
+    """The hashes that `onyx jobs` shows, when there are so many."""
+    for _ in range(60):
+        (found,) = json.loads(onyx(folder, "jobs", "--json", job, **there).stdout)
+        if len(found["code"]) == hashes:
+            return set(found["code"])
+    raise AssertionError(found)
 
 
 def _check_lifecycle(folder: Path, there: dict[str, str], job: str) -> None:

@@ -17,6 +17,7 @@ from onyx.errors import JobRefused, ManifestError, UserError
 from onyx.ids import JobId
 from onyx.log.interface import Origin
 from onyx.plugins.channel import Channel
+from onyx.replica.commands import SignalReady
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.testing import TestEnv, with_test_env
@@ -67,6 +68,25 @@ def test_two_jobs_one_after_the_other(env: TestEnv) -> None:
         flow.source.put(*({"n": n} for n in range(count)))
         assert flow.finish(env, job).state == "completed"
         assert sorted(each["n"] for each in taken(flow.target)) == list(range(1, count + 1))
+
+
+def test_what_a_job_costs_in_the_log_does_not_grow_with_its_peers(env: TestEnv) -> None:
+    flow = Flow()
+    before = env.client.replica().version
+    job = env.submit(flow.manifest)
+    replica = until(env, lambda each: sum(allocated(each, job).values()) == PEERS)
+    flow.source.put({"n": 1})
+    assert flow.finish(env, job).state == "completed"
+    entries = [entry.command for entry in env.client.log.read(before)]
+    assert [each.NAME for each in entries] == [
+        "submit-job",
+        "register-partitions",
+        "signal-ready",
+        "exhaust-input",
+        "seal-output",
+    ]
+    assert isinstance(entries[2], SignalReady)
+    assert [each.peers for each in entries[2].jobs] == [tuple(sorted(replica.peers))]
 
 
 def test_two_jobs_at_once_share_the_peers_evenly(env: TestEnv) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from tests.support.jobs import FUNCTIONS, channel, manifest, taken, until
 
 from onyx import api
 from onyx.errors import UserError
-from onyx.ids import JobId
+from onyx.ids import NO_POSITION, JobId, Position
 from onyx.plugins.channel import Channel
-from onyx.settings import Settings
+from onyx.settings import HistorySettings, Settings
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
@@ -141,3 +143,29 @@ def test_garbage_is_collected_while_a_job_runs_and_ids_are_free_again(env: TestE
     assert env.client.wait(running, 30.0)
     found += [segment["n"] for segment in taken(target)]
     assert set(found) == set(range(1, 22))
+
+
+def test_workers_collect_what_has_ended_without_being_asked(tmp_path: Path) -> None:
+    history = HistorySettings(
+        jobs_max=1, entries_max=20, interval_s=0.2, chunk_age_s=0, archive=str(tmp_path)
+    )
+    text = """
+        workflow: [[read, write]]
+        metadata: {jobId: JOB}
+        catalog:
+          - {name: read, type: input, plugin: sequence, batchSize: 5, options: {segments: [{n: 1}]}}
+          - {name: write, type: output, plugin: blackhole, batchSize: 5}
+    """
+    jobs = [manifest(text.replace("JOB", f"job-{number}")) for number in range(6)]
+    with with_test_env(PEERS, modules=[FUNCTIONS], settings=Settings(history=history)) as env:
+        for job in jobs:
+            assert env.client.wait(env.submit(job), 30.0)
+        until(env, lambda replica: len(replica.records) == 1 and len(replica.completed_before) == 5)
+        while env.client.log.origin().position < 0:  # the suite has a time limit
+            time.sleep(0.05)
+        for job in jobs[:-1]:
+            assert env.client.wait(env.submit(job)), "it does not run again"
+        assert env.client.replica().jobs == ()
+        entries = list(env.client.entries(NO_POSITION))
+        assert [entry.position for entry in entries] == list(range(len(entries)))
+        assert env.client.replica(Position(3)).version == 3

@@ -12,7 +12,7 @@ import pytest
 from tests.support import job_functions
 from tests.support.jobs import FUNCTIONS, channel, manifest, taken
 
-from onyx.errors import JobRefused
+from onyx.errors import ManifestError
 from onyx.plugins.channel import Channel
 from onyx.testing import TestEnv, with_test_env
 
@@ -237,7 +237,7 @@ def test_a_file_that_is_not_there_is_told_by_name(env: TestEnv, tmp_path: Path) 
 def test_a_wrong_option_of_a_plugin_is_refused_before_any_worker_has_the_job(env: TestEnv) -> None:
     spec = one_task("f:same", "none").replace("plugin: channel", "plugin: files")
     wrong = r"spec\.catalog\[2\]\.options\.pathh: is not known \(did you mean path\?\)"
-    with pytest.raises(JobRefused, match=wrong):
+    with pytest.raises(ManifestError, match=wrong):
         env.run(manifest(spec.replace("options: {channel: none}", "options: {pathh: x}")))
 
 

@@ -42,6 +42,7 @@ spec:
   workflow: [[read, work], [work, write]]
   catalog:
     - {name: read, type: input, plugin: files, batchSize: 100, maxPending: 1000,
+       pendingTimeout: 3000, inputRetryTimeout: 500,
        options: {path: in/a.csv, types: {n: int}}}
     - {name: work, type: function, fn: "stall_functions:FN", batchSize: 50}
     - {name: write, type: output, plugin: files, batchSize: 50, options: {path: place/out}}
@@ -122,10 +123,13 @@ def running(folder: Path, fn: str = "slow", guarantee: str = "exactly-once") -> 
         run.end()
 
 
-def test_a_function_that_hangs_is_named_with_where_it_is(tmp_path: Path) -> None:
-    with running(tmp_path, "hangs") as run:
+def test_a_function_that_hangs_is_named_with_where_it_is_and_its_batch_not_read_again(
+    tmp_path: Path,
+) -> None:
+    with running(tmp_path, "hangs", "at-least-once") as run:
         run.until(r"does not advance: task work .*function stall_functions:hangs is running; ")
         run.until(r"at .*stall_functions.py:\d+ in hangs")
+        run.until(r"task work .*are in flight, .* longer than pendingTimeout \(3,000 ms\)")
         (tmp_path / "go").touch()
         run.completes()
 

@@ -12,10 +12,11 @@ import pytest
 from tests.support.logs import Inbox, expire_session, settings_for
 from tests.support.markers import marker
 from tests.support.memory_log import MemoryLog
+from tests.support.submissions import submit_job
 
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
-from onyx.log.interface import Document, GroupLog, Origin, Session
+from onyx.log.interface import ChunkGone, Document, GroupLog, Origin, Session
 from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.replica.command import Command
 from onyx.settings import LogSettings, Settings
@@ -328,6 +329,77 @@ def test_chunks_of_every_size_come_back_under_their_content_address(world, size)
 def test_a_chunk_that_is_missing_is_unavailable(world):
     with pytest.raises(Unavailable, match="chunk 00"):
         world.client().get_chunk("00" * 32)
+
+
+def test_chunks_that_nothing_names_go_once_they_are_old(world):
+    client = world.client()
+    small, large = client.put_chunk(b"s"), client.put_chunk(b"l" * 170_000)
+    kept = client.put_chunk(b"kept")
+    client.collect(Origin(Position(3), b"replica"))
+    assert client.sweep_chunks(lambda: {kept}, age_s=3_600) == 0
+    assert client.sweep_chunks(lambda: {kept}, age_s=-60) == 2
+    for digest in (small, large):
+        with pytest.raises(Unavailable, match=f"chunk {digest}"):
+            client.get_chunk(digest)
+    assert client.get_chunk(kept) == b"kept"
+    assert client.origin().replica == b"replica"
+    assert client.put_chunk(b"l" * 170_000) == large
+    assert client.get_chunk(large) == b"l" * 170_000
+
+
+@pytest.mark.parametrize("size", [1, 170_000])
+@pytest.mark.parametrize("how", ["put again", "named by an entry", "named by a document"])
+def test_a_chunk_that_somebody_wants_while_chunks_are_swept_stays(world, size, how):
+    client, other = world.client(), world.client()
+    data = b"x" * size
+    digest = other.put_chunk(data)
+
+    def named():
+        if how == "put again":
+            other.put_chunk(data)
+        elif how == "named by an entry":
+            other.append(submit_job("j", "in", digest=digest))
+        else:
+            version = None if (found := other.get_document("d")) is None else found.version
+            other.put_document("d", b"", version, [digest])
+        return ()
+
+    client.sweep_chunks(named, age_s=-60)
+    assert client.get_chunk(digest) == data
+
+
+def test_what_would_name_a_chunk_that_is_gone_is_not_written(world):
+    client, group = world.client(), world.group("g1")
+    digest = client.put_chunk(b"x")
+    client.sweep_chunks(tuple, age_s=-60)
+    with pytest.raises(ChunkGone, match="submit-job"):
+        client.append(submit_job("j", "in", digest=digest))
+    for log in (client, group):
+        with pytest.raises(ChunkGone, match="document d"):
+            log.put_document("d", b"", None, [digest])
+    heard = Inbox()
+    group.on_session(heard)
+    group.append([submit_job("j", "in", digest=digest)])
+    assert heard.take(1) == [Session.LOST]
+    assert list(client.read(NO_POSITION)) == []
+    assert client.get_document("d") is None
+
+
+def test_folders_are_listed_beside_documents(world):
+    client = world.client()
+    for path in ("of/a/1", "of/b/1/2", "of/c", "of", "off/x"):
+        client.put_document(path, b"", None)
+    assert list(client.list_folders("of")) == ["a", "b"]
+    assert list(client.list_folders("")) == ["of", "off"]
+    assert list(client.list_folders("nowhere")) == []
+
+
+def test_a_dead_incarnation_deletes_no_documents(world):
+    group, client = world.group("g1", pulse=False), world.client()
+    client.put_document("of/a", b"", None)
+    with pytest.raises(Fenced):
+        group.delete_documents("of")
+    assert list(client.list_documents("of")) == ["a"]
 
 
 def test_what_is_too_large_is_refused_before_it_is_sent(world):

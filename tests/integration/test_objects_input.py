@@ -106,7 +106,7 @@ def test_an_object_store_does_not_hold_up_the_thread_of_the_others(store: Object
         ("{url}", "option 'path': 's3://[^/]*' is a directory; write s3://[^/]*/\\* for its files"),
         ("{url}-no/*", "option 'path': s3://.*-no/: there is no such bucket"),
         ("s3://k:topsecret@bucket/*", "option 'path' is a s3:// URL with credentials in it"),
-        ("az://bucket/*", "option 'path' is 'az://bucket/\\*', but there are only paths and URLs"),
+        ("az://bucket/*", r'option .path. is "az://bucket/\*", but there are only paths and URLs'),
     ],
 )
 def test_a_path_that_leads_nowhere_is_told(store: ObjectStore, path: str, why: str) -> None:

@@ -147,7 +147,7 @@ def test_a_crash_leaves_uploads_that_the_next_fence_ends(fake_store: ObjectStore
     ("path", "why"),
     [
         ("s3://key:topsecret@bucket/out", r"option 'path' is a s3:// URL with credentials in it"),
-        ("gs://bucket/out", r"option 'path' is 'gs://bucket/out', but there are only"),
+        ("gs://bucket/out", r"option 'path' is \"gs://bucket/out\", but there are only"),
     ],
 )
 def test_a_path_that_cannot_be_is_refused_at_the_start(path: str, why: str) -> None:

@@ -30,7 +30,7 @@ from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.middle.spool import StageSpool
 from onyx.spark.query.middle import run_beside
-from onyx.spark.query.run import opened
+from onyx.spark.query.session import opened
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server

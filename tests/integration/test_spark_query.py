@@ -15,14 +15,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support import spark_settings
 from tests.support.spark_query import publish_all, request_of, run_query
 from tests.support.spark_session import MASTER, local_spark
 
 from onyx.model.parsing.job import parse_manifest
+from onyx.model.spark_settings import known_settings
 from onyx.spark.child.environment import environment
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.query.request import QueryProgress, QueryReply, lines
-from onyx.spark.query.run import opened
+from onyx.spark.query.session import opened
 
 pytestmark = pytest.mark.server
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -151,3 +153,8 @@ def test_the_process_of_a_query_reports_how_it_goes_on_and_ends(
     assert isinstance(last, QueryReply)
     assert last.failure is None
     assert last.tasks["print"].written == 3
+
+
+def test_the_table_of_settings_is_that_of_this_spark(spark: Any) -> None:
+    """Else: python -m tests.support.spark_settings."""
+    assert spark_settings.keys(spark) == set(known_settings())

@@ -164,5 +164,16 @@ def test_what_cannot_be_read_is_named(env: TestEnv, spark: Any, tmp_path: Path) 
         ({"path": str(tmp_path / "away")}, "away is not there"),
         ({"path": "x", "tasks": "y"}, "option 'tasks' is not known; did you mean task"),
     ]:
-        with pytest.raises(Exception, match=message):
+        with pytest.raises(Exception, match=message) as caught:
             spark.read.format("onyx").options(**given).load().collect()
+        assert message in str(caught.value).splitlines()[0]
+        assert "Traceback" not in str(caught.value)
+
+
+def test_dead_letters_of_any_shape_are_read(spark: Any, tmp_path: Path) -> None:
+    letters = ['{"segment":{"n":1,"who":{"a":[1]}}}', '{"segment":{"n":"x","_error":"no"}}']
+    (tmp_path / "part-bad--j-1--0-0123456789ab-000000.jsonl").write_text("\n".join(letters))
+    found = spark.read.format("onyx").load(str(tmp_path)).select("segment.*").collect()
+    assert [(row["n"], row["who"], row["_error"]) for row in found] == [
+        ("1", ([1],), None), ("x", None, "no"),
+    ]  # fmt: skip

@@ -1,12 +1,13 @@
-"""Jobs over inputs without end on real Spark, with and without windows: a batch that is repeated, a
-worker that is killed."""
+"""Jobs over inputs without end on real Spark, with and without windows: a worker that is
+killed, and an executor of a Connect server."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -14,18 +15,21 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.cluster import Cluster
-from tests.support.spark_query import publish_batch, request_of, run_query
-from tests.support.spark_session import MASTER, local_spark
+from tests.support.spark_query import publish_batch, request_of
+from tests.support.spark_servers import connect_server_with_executors
+from tests.support.spark_session import MASTER
 
+import onyx.spark
 from onyx.errors import Unavailable
 from onyx.log.server.process import ZooKeeperServer
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.query.request import QueryBatch
-from onyx.spark.query.run import opened
+from onyx.spark.query.run import answer
 
 pytestmark = pytest.mark.server
 PATIENCE_S = 300.0
 CONF = {"spark.sql.shuffle.partitions": "2"}
+PACKAGE = str(Path(onyx.spark.__file__).parents[2])
 MODULE = "ticking_on_spark"
 USER_CODE = '''
 import pathlib, time
@@ -76,7 +80,7 @@ def allow(folder: Path, limit: int) -> None:
     (folder / "limit.new").replace(folder / "limit")
 
 
-def manifest(folder: Path) -> dict[str, Any]:
+def manifest(folder: Path, master: str = MASTER) -> dict[str, Any]:
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -84,7 +88,7 @@ def manifest(folder: Path) -> dict[str, Any]:
         "spec": {
             "engine": "spark",
             "guarantee": "exactly-once",
-            "spark": {"master": MASTER, "sparkConf": CONF},
+            "spark": {"master": master, "sparkConf": CONF},
             "workflow": [
                 ["read", "double"], ["double", "write"], ["read", "count"], ["count", "sums"],
             ],
@@ -118,30 +122,39 @@ def counts(folder: Path) -> list[tuple[str, int, int]]:
     return sorted((each["at"], each["from"], each["count"]) for each in found)
 
 
-def test_rows_are_not_doubled_when_the_last_entry_of_the_commit_log_is_gone(
-    folder: Path,
+def test_on_a_connect_server_rows_come_once_though_an_executor_and_the_worker_die(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = parse_manifest(json.dumps(manifest(folder)).encode())
-    request = request_of(job, folder, (MODULE,), master=MASTER)
-    checkpoint = Path(request.scratch) / "checkpoint"
+    """The server runs micro-batches in executors, which have the package and nothing else of the
+    worker; who takes over has a session of its own. It wants a token."""
+    server = connect_server_with_executors(
+        folder / "server", PYTHONPATH=PACKAGE, SPARK_CONNECT_AUTHENTICATE_TOKEN="a-word"
+    )
+    place = f"sc://127.0.0.1:{server.port}"
+    (folder / "token").write_text("a-word")
+    job = parse_manifest(json.dumps(manifest(folder, place)).encode())
+    request = request_of(job, folder, (MODULE,), master=place, spark_conf=CONF)
     batches: list[QueryBatch] = []
 
     def publish(batch: QueryBatch) -> None:
-        if batch.number == 3 and len(rows(folder)) == 80:
-            allow(folder, 60)
+        if batch.number == 3 and request.attempt != "second":
             raise Unavailable("the worker died")
         batches.append(batch)
         publish_batch(request, batch)
         allow(folder, 20 + 20 * batch.number)
+        if batch.number == 1:
+            os.kill(server.executors()[0], signal.SIGKILL)
 
-    with local_spark(folder, partial(opened, request)) as spark:
-        assert run_query(request, spark, publish).failure is not None
-        commits = sorted((checkpoint / "commits").glob("[0-9]*"))
-        assert [each.name for each in commits] == ["0", "1"]
-        for each in (commits[-1], checkpoint / "offsets/2"):
-            each.unlink()
-            each.with_name(f".{each.name}.crc").unlink(missing_ok=True)
-        allow(folder, 60)
+    try:
+        refused = answer(request, lambda line: None, publish=publish).failure
+        assert refused is not None
+        assert refused.by_user
+        assert "wants a token that this worker does not show" in refused.message
+        monkeypatch.setenv("ONYX_SPARK_MASTER", place)
+        monkeypatch.setenv("ONYX_SPARK_TOKEN_FILE", str(folder / "token"))
+        failure = answer(request, lambda line: None, publish=publish).failure
+        assert failure is not None
+        assert failure.message == "the worker died"
         request = msgspec.structs.replace(
             request,
             attempt="second",
@@ -149,20 +162,13 @@ def test_rows_are_not_doubled_when_the_last_entry_of_the_commit_log_is_gone(
             positions=batches[-1].positions,
             held=batches[-1].held,
         )
-        reply = run_query(request, spark, publish_all := _publisher(request, batches))
-    assert publish_all
+        reply = answer(request, lambda line: None, publish=publish)
+    finally:
+        server.kill()
     assert reply.failure is None, reply.failure
     assert rows(folder) == EXPECTED
     assert counts(folder) == COUNTS
-    assert [each.number for each in batches][:2] == [1, 2]
-
-
-def _publisher(request: Any, batches: list[QueryBatch]) -> Any:
-    def publish(batch: QueryBatch) -> None:
-        batches.append(batch)
-        publish_batch(request, batch)
-
-    return publish
+    assert [each.number for each in batches] == [1, 2, 3]
 
 
 @pytest.fixture

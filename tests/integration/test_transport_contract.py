@@ -57,6 +57,7 @@ class Side:
         self.room = threading.Event()
         self.acks: list[tuple[int, int]] = []
         self.completions: list[tuple[int, int]] = []
+        self.held: list = []
         transport.on_room(self.room.set)
 
     def on_acks(self, job, version, acker, roots, values) -> None:
@@ -64,6 +65,9 @@ class Side:
 
     def on_completions(self, job, version, target, roots, retries_max) -> None:
         self.completions += [(root, retries_max) for root in roots.tolist()]
+
+    def on_held(self, job, version, target, roots) -> None:
+        self.held += [(job, version, target, root) for root in roots.tolist()]
 
     def on_query(self, query) -> None:
         raise AssertionError("nobody asks here")
@@ -298,15 +302,17 @@ def test_a_new_version_takes_over_from_the_old(world):
     assert world.counters().dropped_version == 1
 
 
-def test_acks_and_completions_reach_the_handlers(world):
+def test_acks_completions_and_held_trees_reach_the_handlers(world):
     near, far = world.near, world.far
     roots, values = np.array([1, 2], np.uint64), np.array([3, 2**64 - 1], np.uint64)
     send = near.transport
     eventually(lambda: send.send_acks(far.group, JOB, VERSION, PeerId("q"), roots, values))
     eventually(lambda: send.send_completions(far.group, JOB, VERSION, PeerId("q"), roots, 3))
-    eventually(lambda: far.acks and far.completions)
+    eventually(lambda: send.send_held(far.group, JOB, VERSION, PeerId("q"), roots))
+    eventually(lambda: far.acks and far.completions and far.held)
     assert far.acks == [(1, 3), (2, 2**64 - 1)]
     assert far.completions == [(1, 3), (2, 3)]
+    assert far.held == [(JOB, VERSION, "q", 1), (JOB, VERSION, "q", 2)]
 
 
 def test_an_unknown_group_is_refused_and_waits(world):

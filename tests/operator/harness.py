@@ -64,7 +64,7 @@ def settings(**more: str) -> OperatorSettings:
 
 @cache
 def chart_rights(
-    *namespaces: str, everywhere: bool = False, labelled: bool = False
+    *namespaces: str, everywhere: bool = False, labelled: bool = False, spark: bool = False
 ) -> frozenset[Right]:
     """What the chart grants to an operator that looks after these namespaces (by default the one
     called `default`), or all, or those with a label."""
@@ -74,6 +74,7 @@ def chart_rights(
     elif not everywhere:
         watched = list(namespaces or ("default",))
         values = {"watchNamespaces": watched, "cluster": {"create": False}}
+    values["spark"] = {"enabled": spark}
     return frozenset(granted(objects(values), (NAMESPACE, "onyx-operator")))
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.operator.declaring import FAST, condition, declare, phase, started, submitted
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
-from tests.operator.harness import Logs, Operator, cluster, job, settings
+from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
 from tests.operator.test_admission_server import NAME, PATHS, Files
 from tests.operator.test_watches import eventually
 from tests.operator.workers import Workers
@@ -58,7 +58,7 @@ class Guarded:
 
 
 @contextmanager
-def guarded(api: FakeApi, folder: Path) -> Iterator[Guarded]:
+def guarded(api: FakeApi, folder: Path, **more: str) -> Iterator[Guarded]:
     files = Files(folder)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -68,10 +68,12 @@ def guarded(api: FakeApi, folder: Path) -> Iterator[Guarded]:
         WEBHOOK_HOST="127.0.0.1",
         WEBHOOK_PORT=str(port),
         KUBE_READ_TIMEOUT_S="0.5",
+        **more,
     )
     trust = ssl.create_default_context()
     files.authority.configure_trust(trust)
-    with Operator(api, Logs().connect, found):
+    rights = chart_rights(spark="CLUSTERS_SPARK_ROLE" in more)
+    with Operator(api, Logs().connect, found, rights=rights):
         yield Guarded(port, trust)
 
 
@@ -90,6 +92,24 @@ def test_a_typo_in_a_pod_template_is_refused_with_its_path(api: FakeApi, tmp_pat
         assert "spec.podTemplate.spec.nodeSelektor: field not declared in schema" in reported
         assert webhook.review(cluster(**GOOD)) == {"uid": "1", "allowed": True}
     assert api.list("statefulsets") == []
+
+
+@pytest.mark.parametrize("of", ["server", "executors"])
+def test_a_typo_in_a_template_of_spark_is_refused_with_its_path(
+    api: FakeApi, tmp_path: Path, of: str
+) -> None:
+    with guarded(api, tmp_path, CLUSTERS_SPARK_ROLE="Role/onyx-spark") as webhook:
+        wanted = TYPO | {"podTemplate": {}}
+        spark: Any = {"podTemplate": TYPO["podTemplate"]}
+        path = "spec.spark.podTemplate"
+        if of == "executors":
+            spark, path = {"executors": spark}, "spec.spark.executors.podTemplate"
+        refused = webhook.review(cluster(**wanted, spark=spark))
+        assert not refused["allowed"]
+        reported = refused["status"]["message"]
+        assert f"{path}.spec.nodeSelektor: field not declared in schema" in reported
+        assert webhook.review(cluster(**wanted, spark={})) == {"uid": "1", "allowed": True}
+    assert api.list("deployments") == []
 
 
 @pytest.mark.parametrize(
@@ -124,6 +144,21 @@ def test_a_job_is_warned_of_what_its_cluster_has_not(api: FakeApi, tmp_path: Pat
         (warning,) = webhook.review(job(catalog=catalog, workflow=edges))["warnings"]
     assert "spec.catalog[2].fn: OnyxCluster onyx offers no functions of flight.tasks" in warning
     assert "(it has flights)" in warning
+
+
+def test_a_cluster_is_warned_of_another_one_that_has_its_tenancy(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    api.create(cluster(tenancyId="shared"))
+    with guarded(api, tmp_path) as webhook:
+        api.wait_for("onyxclusters", "onyx", lambda found: found["status"]["tenancyId"])
+        found = webhook.review(cluster("second", tenancyId="shared"))
+        other = webhook.review(cluster("third", tenancyId="other"))
+    (warning,) = found["warnings"]
+    assert found["allowed"]
+    assert "spec.tenancyId" in warning
+    assert "belongs to OnyxCluster default/onyx" in warning
+    assert "belongs to" not in str(other)
 
 
 def test_a_module_in_a_listed_package_is_offered() -> None:
@@ -192,7 +227,8 @@ def test_a_typo_is_told_in_conditions_and_in_one_warning(api: FakeApi, logs: Log
     with Operator(api, logs.connect, FAST):
         found = api.wait_for("onyxclusters", "onyx", lambda each: each["status"]["conditions"])
         eventually(lambda: len(warnings(api)) > 0)
-    for each in found["status"]["conditions"]:
+    of_workers = [each for each in found["status"]["conditions"] if each["type"] != "Stable"]
+    for each in of_workers:
         assert each["status"] == "False"
         assert "spec.podTemplate.spec.nodeSelektor: field not decl" in each["message"]
     (event,) = warnings(api)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.operator.declaring import condition, phase, started
 from tests.operator.fake_api.doors import Failpoint
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
-from tests.operator.harness import Logs, Operator, cluster, job, settings
+from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
+from tests.operator.workers import Workers
 
+from onyx.client.deaths import report_death
+from onyx.deaths import Cause, Death
 from onyx_operator.clusters.resources import WORKER_KINDS
 
 pytestmark = [
@@ -275,11 +280,32 @@ def test_what_the_api_server_refuses_is_told_and_the_rest_is_made(api: FakeApi) 
     with Operator(api, Logs().connect, QUICK):
         api.create(cluster())
         found = api.wait_for("onyxclusters", "onyx", says("Reconciled", "False", "ApplyFailed"))
-        assert "403 Forbidden" in message(found, "Reconciled")
+        assert message(found, "Reconciled").startswith("NetworkPolicy onyx-worker: 403 Forbidden")
+        assert "/apis/" not in message(found, "Reconciled")
         api.wait_for("statefulsets", "onyx-worker", bool)
         api.faults.clear()
 
         api.wait_for("onyxclusters", "onyx", says("Reconciled", "True"))
+
+
+def test_deaths_of_worker_processes_are_told_of_the_job_and_of_the_cluster(api: FakeApi) -> None:
+    logs = Logs()
+    quick = settings(CLUSTERS_RESYNC_INTERVAL_S="0.1", JOBS_PROGRESS_INTERVAL_S="0.05")
+    with Workers(logs.log()), Operator(api, logs.connect, quick):
+        reconciled(api)
+        job_id = started(api)
+        api.wait_for("onyxclusters", "onyx", says("Stable", "True", "NoDeaths"))
+        client = logs.log().client()
+        for number in range(2):
+            at_ms = time.time_ns() // 1_000_000 + number
+            death = Death("onyx-worker-0", 1, at_ms, Cause.MEMORY, "SIGKILL", jobs=(job_id,))
+            report_death(client, death)
+        client.close()
+        found = api.wait_for("onyxjobs", "job", phase("Running", "OutOfMemory"))
+        assert "2 for want of memory" in found["status"]["message"]
+        api.wait_for("onyxjobs", "job", condition("Advancing", "False", "OutOfMemory"))
+        api.wait_for("onyxclusters", "onyx", says("Stable", "False", "OutOfMemory"))
+        eventually(lambda: "OutOfMemory" in events(api, "job") & events(api))
 
 
 def test_an_api_server_with_a_bad_day_delays_and_stops_nothing(api: FakeApi) -> None:
@@ -337,3 +363,25 @@ def test_an_operator_killed_at_any_write_is_followed_by_another(
         eventually(lambda: len(operator.doors) == 2)
 
     assert {plural: len(api.list(plural)) for plural in CHILDREN} == dict.fromkeys(CHILDREN, 1)
+
+
+def test_a_spark_server_gets_a_token_that_the_operator_never_reads(api: FakeApi) -> None:
+    quick = settings(CLUSTERS_RESYNC_INTERVAL_S="0.1", CLUSTERS_SPARK_ROLE="Role/onyx-spark")
+    with Operator(api, Logs().connect, quick, rights=chart_rights(spark=True)):
+        made = reconciled(api, spark={})
+        (secret,) = api.list("secrets")
+        assert secret["metadata"]["name"] == "onyx-spark"
+        assert secret["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+        assert len(secret["data"]["token"]) > 40
+        eventually(lambda: "Created" in events(api))
+
+        api.delete("secrets", "onyx-spark")
+        again = api.wait_for("secrets", "onyx-spark", lambda found: found is not None)
+        assert again["data"] != secret["data"]
+        kept = again["metadata"]["resourceVersion"]
+        api.patch("onyxclusters", "onyx", {"spec": {"spark": {"memory": "2g"}}})
+        api.wait_for("onyxclusters", "onyx", says("Reconciled", "True"))
+    (last,) = api.list("secrets")
+    assert last["metadata"]["resourceVersion"] == kept
+    requests = {each.target.verb for each in api.requests if each.target.resource == "secrets"}
+    assert requests == {"create"}

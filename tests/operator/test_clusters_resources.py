@@ -14,7 +14,7 @@ from tests.operator.clusters import CODE, SMALL, SPARK, WHOLE, pool
 from onyx.model.cluster import SET_BY_OPERATOR, SPARK_SET_BY_OPERATOR
 from onyx.settings import Settings, from_environment, variables
 from onyx_operator.clusters.pool import Pool, code_of
-from onyx_operator.clusters.resources import children
+from onyx_operator.clusters.resources import children, trials
 from onyx_operator.settings import OperatorSettings
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -256,6 +256,9 @@ def test_what_spark_needs_is_what_validation_refuses_to_others() -> None:
     found, _ = spark_files()
     of_its_own = {
         "spark.kubernetes.executor.deleteOnTermination",
+        "spark.metrics.conf.*.sink.prometheusServlet.class",
+        "spark.metrics.conf.*.sink.prometheusServlet.path",
+        "spark.metrics.namespace",
         "spark.sql.execution.arrow.pyspark.enabled",
         "spark.sql.session.timeZone",
         "spark.sql.shuffle.partitions",
@@ -266,6 +269,7 @@ def test_what_spark_needs_is_what_validation_refuses_to_others() -> None:
         "spark.kubernetes.driver.pod.name",
         "spark.driver.host",
         "spark.driver.bindAddress",
+        "spark.connect.authenticate.token",
     }
     with_policy = {"spark.kubernetes.container.image.pullPolicy"}
     assert found.keys() - of_its_own == SPARK_SET_BY_OPERATOR.keys() - at_start - with_policy
@@ -297,7 +301,8 @@ def test_server_and_executors_see_what_workers_see() -> None:
     _, executor = spark_files()
     server = of_kind(POOLS["spark"], "Deployment")["spec"]["template"]["spec"]
     ours = {"name", "mountPath"}
-    shared = [{key: each[key] for key in ours} for each in worker(POOLS["spark"])["volumeMounts"]]
+    mounted = worker(POOLS["spark"])["volumeMounts"]
+    shared = [{key: each[key] for key in ours} for each in mounted if each["name"] != "spark-token"]
     for each in (server, executor["spec"]):
         found = [{key: m[key] for key in ours} for m in each["containers"][0]["volumeMounts"]]
         assert all(mount in found for mount in shared)
@@ -321,17 +326,87 @@ def test_server_and_executors_have_the_credentials_that_workers_have() -> None:
     _, executor = spark_files(of)
     for template in (of_kind(of, "Deployment")["spec"]["template"], executor):
         (container,) = template["spec"]["containers"]
-        variables = [(each["name"], each.get("value")) for each in container["env"]]
-        assert variables == [
-            ("ONYX_POD_NAME", None),
-            ("ONYX_POD_IP", None),
-            ("AWS_ENDPOINT_URL", "https://minio:9000"),
-            ("PYTHONPATH", "/own"),
-        ]
+        variables = {each["name"]: each.get("value") for each in container["env"]}
+        variables.pop("ONYX_SPARK_TOKEN_FILE", None)
+        assert variables == {
+            "ONYX_POD_NAME": None,
+            "ONYX_POD_IP": None,
+            "AWS_ENDPOINT_URL": "https://minio:9000",
+            "PYTHONPATH": "/own",
+        }
         assert container["envFrom"] == [secret]
     accounts = [each["metadata"] for each in objects(of) if each["kind"] == "ServiceAccount"]
     assert {each["name"] for each in accounts} == {"fleet-worker", "fleet-spark"}
     assert {each["annotations"]["eks.amazonaws.com/role-arn"] for each in accounts} == {"arn:onyx"}
+
+
+def test_server_and_workers_have_the_token_of_the_server_and_executors_have_not() -> None:
+    of = pool({**SPARK, "env": [{"name": "ONYX_SPARK_TOKEN_FILE", "value": "/own"}]}, CODE)
+    _, executor = spark_files(of)
+    server = of_kind(of, "Deployment")["spec"]["template"]["spec"]
+    (secret,) = (each for each in objects(of) if each["kind"] == "Secret")
+    assert "data" not in secret, "it is drawn when the Secret is made"
+    for each in (server, pod(POOLS["spark"])):
+        volumes = {volume["name"]: volume for volume in each["volumes"]}
+        assert volumes["spark-token"]["secret"]["secretName"] == secret["metadata"]["name"]
+    named = [each for each in server["containers"][0]["env"] if "TOKEN" in each["name"]]
+    assert named == [{"name": "ONYX_SPARK_TOKEN_FILE", "value": "/etc/onyx/spark-token/token"}]
+    assert values(POOLS["spark"])["ONYX_SPARK_TOKEN_FILE"] == "/etc/onyx/spark-token/token"
+    assert "spark-token" not in str(executor)
+    elsewhere = {"settings": {"ONYX_SPARK_MASTER": "sc://spark.elsewhere:15002"}}
+    assert "ONYX_SPARK_TOKEN_FILE" not in values(pool({**SPARK, **elsewhere}, CODE))
+
+
+PLACED = {
+    "metadata": {"labels": {"team": "data"}, "annotations": {"note": "seen"}},
+    "spec": {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "spot", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {}},
+        "priorityClassName": "high",
+        "containers": [
+            {"name": "spark", "volumeMounts": [{"name": "extra", "mountPath": "/extra"}]},
+            {"name": "logs", "image": "logs:1"},
+        ],
+        "volumes": [{"name": "extra", "emptyDir": {}}],
+    },
+}
+
+
+@pytest.mark.parametrize("place", ["server", "executor"])
+def test_pods_of_spark_go_where_their_template_says(place: str) -> None:
+    given = {"podTemplate": PLACED} if place == "server" else {"executors": {"podTemplate": PLACED}}
+    of = pool({**SPARK, "spark": given}, CODE)
+    found = {
+        "server": of_kind(of, "Deployment")["spec"]["template"],
+        "executor": spark_files(of)[1],
+    }
+    chosen, other = found.pop(place), found.popitem()[1]
+    for key in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        assert chosen["spec"][key] == PLACED["spec"][key]  # type: ignore[index]
+        assert key not in other["spec"]
+    assert [each["name"] for each in chosen["spec"]["containers"]] == ["spark", "logs"]
+    assert "/extra" in [
+        each["mountPath"] for each in chosen["spec"]["containers"][0]["volumeMounts"]
+    ]
+    assert "/tmp" in [each["mountPath"] for each in chosen["spec"]["containers"][0]["volumeMounts"]]
+    assert chosen["metadata"]["labels"].items() >= {"team": "data", "onyx.dev/spark": place}.items()
+    stubborn = {"metadata": {"labels": {"onyx.dev/spark": "none"}}}
+    again = pool({**SPARK, "spark": {"podTemplate": stubborn}}, CODE)
+    template = of_kind(again, "Deployment")["spec"]
+    assert template["template"]["metadata"]["labels"].items() >= (
+        template["selector"]["matchLabels"].items()
+    )
+
+
+@pytest.mark.parametrize("version", KUBERNETES_VERSIONS)
+def test_kubernetes_is_asked_about_all_pods(version: str) -> None:
+    asked = {each.pods_key: each for each in trials(POOLS["spark"])}
+    assert [*asked] == ["spec.spark.podTemplate", "spec.podTemplate",
+                        "spec.spark.executors.podTemplate"]  # fmt: skip
+    for each in asked.values():
+        body = {"apiVersion": "apps/v1", "kind": each.resource.kind, **each.body}
+        kubernetes_validate.validate(body, version, strict=True)
 
 
 def test_nothing_of_spark_is_taken_for_a_worker() -> None:

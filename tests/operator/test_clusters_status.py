@@ -10,6 +10,7 @@ import pytest
 import yaml
 from tests.operator.clusters import CODE, SMALL, SPARK, WHOLE, cluster, pool
 
+from onyx.deaths import Cause, Death
 from onyx.model.crd import cluster as crd_cluster
 from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.events import news
@@ -17,9 +18,10 @@ from onyx_operator.clusters.observed import Found, Observed
 from onyx_operator.clusters.plan import Plan, plan
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import DEPLOYMENTS
-from onyx_operator.clusters.spec import Refusal, deleting, read_spec
+from onyx_operator.clusters.spec import Refusal, deleting, read_spec, taken
 from onyx_operator.clusters.status import status
 from onyx_operator.settings import ClusterSettings
+from onyx_operator.work_queue import Key
 
 NOW_S = 1_795_262_400.0
 NOW, LATER = "2026-11-21T12:00:00Z", "2026-11-21T12:05:00Z"
@@ -63,6 +65,7 @@ def test_a_cluster_whose_workers_are_all_ready() -> None:
     assert found == {
         "observedGeneration": 1,
         "tenancyId": "team.fleet",
+        "zookeeperAddress": "zk:2181",
         "peers": 8,
         "replicas": 2,
         "readyReplicas": 2,
@@ -77,10 +80,11 @@ def test_a_cluster_whose_workers_are_all_ready() -> None:
 
 def test_the_schema_has_every_key_and_condition_that_is_written() -> None:
     found = reported(pool(), workers(**all_ready(2)))
+    refused = reported(taken(pool(), Key("team", "first")), None)
     version = crd_cluster.definition()["spec"]["versions"][0]
     schema = version["schema"]["openAPIV3Schema"]["properties"]["status"]
 
-    assert found.keys() == schema["properties"].keys()
+    assert found.keys() | refused.keys() == schema["properties"].keys()
     shown = yaml.safe_dump(schema["properties"]["conditions"])
     assert all(each["type"] in shown for each in found["conditions"])
 
@@ -104,6 +108,35 @@ def test_why_a_cluster_is_not_ready(of: Any, reason: str, message: str) -> None:
 
     assert found[:2] == ("False", reason)
     assert message in found[2]
+
+
+def test_a_cluster_without_workers_names_what_keeps_them_away() -> None:
+    failed = Refusal("ApplyFailed", "StatefulSet fleet-worker: 422 Invalid: no such field")
+    found = status(Observed(cluster(), pool(), NOW_S), Plan(trouble=failed))
+
+    assert condition(found, "Ready") == ("False", failed.reason, failed.message)
+    assert [each.reason for each in news({}, found)] == ["ApplyFailed"]
+
+
+def test_processes_that_die_in_pods_that_go_on_are_told() -> None:
+    death = Death("fleet-worker-0", 1, int(NOW_S * 1000), Cause.MEMORY, "SIGKILL", 9 << 20)
+    seen = Observed(cluster(), pool(), NOW_S, (), workers(**all_ready(2)), deaths=(death,))
+    calm, found = reported(pool(), workers(**all_ready(2))), status(seen, Plan())
+
+    assert condition(calm, "Stable")[:2] == ("True", "NoDeaths")
+    assert condition(found, "Stable")[:2] == ("False", "OutOfMemory")
+    assert "process 1 of fleet-worker-0" in condition(found, "Stable")[2]
+    assert condition(found, "Ready")[0] == "True"
+    (event,) = news(calm, found)
+    assert (event.reason, event.warning) == ("OutOfMemory", True)
+
+
+def test_a_pod_that_was_out_of_memory_says_so() -> None:
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "message": "the end"}}
+    crashing = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 10s"}}
+    pods = [pod("fleet-worker-0", containerStatuses=[{"state": crashing, "lastState": ended}])]
+    message = condition(reported(pool(), workers(), pods), "Ready")[2]
+    assert "it ended with 137 (OOMKilled): the end" in message
 
 
 def test_a_cluster_scaled_to_nothing_is_ready() -> None:
@@ -207,7 +240,7 @@ def test_the_time_of_a_condition_is_that_of_its_last_change() -> None:
     second = reported(pool(), workers(**all_ready(2)), of=of, now_s=NOW_S + 300)
 
     times = {each["type"]: each["lastTransitionTime"] for each in second["conditions"]}
-    assert times == {"Reconciled": NOW, "Ready": LATER}
+    assert times == {"Reconciled": NOW, "Ready": LATER, "Stable": NOW}
 
 
 def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> None:
@@ -263,21 +296,68 @@ def test_the_clusters_own_address_and_image_win() -> None:
     assert found.image == "registry.example/onyx-worker:1.0"
 
 
-def test_a_spark_server_has_a_condition_of_its_own() -> None:
-    wanted = pool(SPARK, CODE)
-    away = Found(DEPLOYMENTS, {"metadata": {"name": "fleet-spark"}})
-    there = Found(DEPLOYMENTS, {**away.body, "status": {"availableReplicas": 1}})
-    of, ready = cluster(SPARK), workers(**all_ready(2))
-    for found, verdict in [
-        ((), ("False", "ServerStarting")),
-        ((away,), ("False", "ServerStarting")),
-        ((there,), ("True", "ServerReady")),
-    ]:
-        seen = Observed(of, wanted, NOW_S, found, ready)
-        assert condition(status(seen, Plan()), "SparkReady")[:2] == verdict
-        assert (plan(seen).again_in_s is None) == (verdict[0] == "True")
-    names = {each["type"] for each in reported(pool(), ready)["conditions"]}
-    assert names == {"Reconciled", "Ready"}
+SERVER = Found(DEPLOYMENTS, {"metadata": {"name": "fleet-spark"}})
+ANSWERS = Found(DEPLOYMENTS, {**SERVER.body, "status": {"availableReplicas": 1}})
+REFUSED = Found(
+    DEPLOYMENTS,
+    {**SERVER.body, "status": {"conditions": [
+        {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+         "message": "exceeded quota: pods"}]}},
+)  # fmt: skip
+UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                 "message": "0/3 nodes are available: 3 Insufficient cpu."}  # fmt: skip
+
+
+def of_spark(role: str, phase: str, name: str = "", **reported: Any) -> dict[str, Any]:
+    made = pod(name or f"fleet-spark-{role}", phase=phase, **reported)
+    made["metadata"]["labels"] = {"onyx.dev/spark": role}
+    return made
+
+
+RUN = [of_spark("executor", "Running", f"fleet-spark-exec-{n}") for n in range(3)]
+WAITS = of_spark("executor", "Pending", "fleet-spark-exec-9", conditions=[UNSCHEDULABLE])
+CRASHES = of_spark("server", "Running", containerStatuses=[
+    {"state": {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}}])  # fmt: skip
+GOES = {**RUN[0], "metadata": {**RUN[0]["metadata"], "deletionTimestamp": NOW}}
+
+
+@pytest.mark.parametrize(
+    ("found", "pods", "verdict", "said"),
+    [
+        ((), [], "ServerStarting", "does not answer yet"),
+        ((SERVER,), [], "ServerStarting", "kubectl describe deployment fleet-spark"),
+        ((SERVER,), [CRASHES], "ServerFailing", "fleet-spark-server: CrashLoopBackOff: back-off"),
+        ((REFUSED,), [], "ServerFailing", "FailedCreate: exceeded quota: pods"),
+        ((ANSWERS,), [], "ExecutorsStarting", "0 of 3 executors run; if that stays so, kubectl lo"),
+        ((ANSWERS,), [*RUN[1:], GOES], "ExecutorsStarting", "2 of 3 executors run"),
+        ((ANSWERS,), [*RUN[1:], WAITS], "ExecutorsPending", "2 of 3 executors run, 1 Pending; fleet"
+         "-spark-exec-9: Unschedulable: 0/3 nodes are available: 3 Insufficient cpu."),
+        ((ANSWERS,), [of_spark("executor", "Pending", "e-1")], "ExecutorsStarting", "pod e-1 says"),
+        ((ANSWERS,), RUN, "ServerReady", "executors: 3"),
+    ],
+)  # fmt: skip
+def test_a_spark_server_has_a_condition_that_sees_its_pods(
+    found: Any, pods: Any, verdict: str, said: str
+) -> None:
+    ready = workers(**all_ready(2))
+    seen = Observed(cluster(SPARK), pool(SPARK, CODE), NOW_S, found, ready, (), pods)
+    status_, reason, message = condition(status(seen, Plan()), "SparkReady")
+    assert (reason, status_) == (verdict, "True" if verdict == "ServerReady" else "False")
+    assert said in message
+    assert (plan(seen).again_in_s is None) == (status_ == "True")
+
+
+def test_executors_that_come_and_go_by_themselves_are_not_waited_for() -> None:
+    given = {"conf": {"spark.dynamicAllocation.enabled": "true"}}
+    wanted = pool({**SPARK, "spark": given}, CODE)
+    for pods, expected in (((), "True"), ((WAITS,), "False")):
+        seen = Observed(cluster(SPARK), wanted, NOW_S, (ANSWERS,), None, (), pods)
+        assert condition(status(seen, Plan()), "SparkReady")[0] == expected
+
+
+def test_a_cluster_without_spark_says_nothing_of_it() -> None:
+    names = {each["type"] for each in reported(pool(), workers(**all_ready(2)))["conditions"]}
+    assert names == {"Reconciled", "Ready", "Stable"}
 
 
 def test_events_are_about_what_is_new() -> None:

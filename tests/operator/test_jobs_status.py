@@ -13,6 +13,7 @@ from onyx.ids import JobId
 from onyx.model.crd.status import CONDITIONS, PHASES
 from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, Job
+from onyx_operator.jobs.events import news
 from onyx_operator.jobs.observed import Observed, observed
 from onyx_operator.jobs.plan import Plan, plan
 from onyx_operator.jobs.record import Record, job_id, read_record
@@ -153,6 +154,27 @@ def test_a_missing_job_file_is_looked_for_at_growing_intervals(
         assert plan(seen).again_in_s == wait_s
     wrong = replace(missing, problem_reason="InvalidSpec")
     assert plan(observed(wrong, 1e9, Record(), Log(9, {}))).again_in_s is None
+
+
+DIES = "worker processes die: 2 for want of memory"
+
+
+def test_a_job_whose_workers_die_does_not_merely_run() -> None:
+    dying = replace(RUNNING, deaths=DIES, deaths_reason="OutOfMemory")
+    found = reported(dying)
+    assert (found["phase"], found["reason"]) == ("Running", "OutOfMemory")
+    assert found["message"] == f"3 peers work on it; {DIES}"
+    assert truths(found)["Advancing"] == "True"
+    halted = reported(replace(dying, halted=True))
+    assert truths(halted)["Advancing"] == "False"
+    (event,) = news(reported(RUNNING), halted)
+    assert (event.reason, event.warning) == ("OutOfMemory", True)
+    starting = reported(replace(dying, starting=True))
+    assert starting["message"] == f"its peers are getting ready; {DIES}"
+    waiting = reported(LogJob("live", waiting_for="needs 2 peers", deaths=DIES))
+    assert waiting["message"] == f"needs 2 peers; {DIES}"
+    stalled = reported(replace(dying, stalled="task write"))
+    assert stalled["message"] == f"does not advance: task write; {DIES}"
 
 
 def test_a_job_that_goes_on_after_a_wrong_edit_has_not_failed() -> None:

@@ -17,7 +17,7 @@ from onyx_operator.jobs.actions import Action, Control, Remember, Submit
 from onyx_operator.jobs.plan import Plan, plan
 from onyx_operator.jobs.record import Record, job_id
 from onyx_operator.jobs.spec import Spec
-from onyx_operator.logs.state import LogJob
+from onyx_operator.logs.state import LogJob, Stage
 
 A, B, C = "digest-a", "digest-b", "digest-c"
 RESUME = Declaration(upgrade_policy="KeepState")
@@ -309,6 +309,25 @@ def test_state_that_has_been_collected_is_not_forgotten_silently() -> None:
     declare(of, restart_nonce=1)
     of.settle()
     assert of.jobs[job(of)].stage == "live"
+
+
+@pytest.mark.parametrize("stage", ["completed", "killed"])
+def test_a_status_stays_as_it_was_when_its_job_has_been_collected(stage: Stage) -> None:
+    of = world(failure_policy=FailurePolicy(1, 0))
+    of.record = replace(of.record, phase="Failed", finished_at="2001-09-09T01:46:40Z")
+    of.jobs[job(of)] = LogJob(stage, collected=True)
+    found = now(of)
+    assert (found.actions, found.phase, found.reason) == ((), "Failed", "Finished")
+
+
+@pytest.mark.parametrize(("stage", "phase"), [("completed", "Completed"), ("killed", "Killed")])
+def test_a_job_that_was_collected_before_anybody_saw_its_end_does_not_run_again(
+    stage: Stage, phase: str
+) -> None:
+    of = world(failure_policy=FailurePolicy(1, 0))
+    of.jobs[job(of)] = LogJob(stage, collected=True)
+    found = now(of)
+    assert (found.actions, found.phase) == ((), phase)
 
 
 def test_a_retry_goes_on_from_the_attempt_before_and_the_count_of_them_begins_anew() -> None:

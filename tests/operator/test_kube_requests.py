@@ -109,6 +109,7 @@ def test_refusals_are_told_apart(
     with pytest.raises(error) as caught:
         asked(api, lambda kube: kube.create(CONFIG_MAPS, config_map("one")))
     assert getattr(caught.value, "status", None) == status
+    assert "/api/" not in str(caught.value), "the owner of an object knows no requests"
     assert len(api.requests) == 1, "nothing is repeated behind the caller's back"
 
 
@@ -144,3 +145,34 @@ def test_events_tell_about_an_object_and_never_fail(api: FakeApi) -> None:
     api.faults.add(Fault(verb="create", resource="events", code=403))
     asked(api, lambda kube: kube.event(made, "Submitted", "again"))
     assert len(api.list("events")) == 1
+
+
+def test_an_event_that_repeats_is_counted(api: FakeApi) -> None:
+    made = api.create(job())
+
+    async def act(kube: Kube) -> None:
+        for number in range(40):
+            await kube.event(made, "Displaced" if number % 2 else "Running", "as before")
+        await kube.event(made, "Running", "otherwise")
+
+    asked(api, act)
+    found = {(each["reason"], each["message"]): each for each in api.list("events")}
+    assert {key: each["count"] for key, each in found.items()} == {
+        ("Running", "as before"): 16,
+        ("Displaced", "as before"): 16,
+        ("Running", "otherwise"): 1,
+    }
+    assert len(api.list("events")) == 3
+
+
+def test_an_event_that_the_api_server_has_dropped_is_made_again(api: FakeApi) -> None:
+    made = api.create(job())
+
+    async def act(kube: Kube) -> None:
+        await kube.event(made, "Running", "as before")
+        api.delete("events", api.list("events")[0]["metadata"]["name"])
+        await kube.event(made, "Running", "as before")
+
+    asked(api, act)
+    (event,) = api.list("events")
+    assert event["count"] == 2

@@ -25,9 +25,9 @@ from onyx.replica.commands import (
     PrepareJoinCluster,
     RegisterPartitions,
     SealOutput,
-    SignalReady,
     VouchJob,
 )
+from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import AnswerCheck, Effect, JobReady, RewireTask, SealTask, StartTask
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
@@ -98,8 +98,8 @@ class Workers:
 
     def _done(self, effect: Effect) -> list[Command]:
         match effect:
-            case StartTask(peer, _, _, _, version) | RewireTask(peer, _, _, _, version):
-                return [SignalReady(id=peer, version=version)]
+            case StartTask(peer, job, _, _, version) | RewireTask(peer, job, _, _, version):
+                return [signal(job, version, peer)]
             case JobReady(job, _):
                 return [*self._register(job), *self._exhaust(job)]
             case AnswerCheck(check) if self.problems is not None:
@@ -112,7 +112,7 @@ class Workers:
     def _register(self, job: JobId) -> list[Command]:
         known = self._replica.partitions(job)
         return [
-            RegisterPartitions(job=job, task=task, count=1, digest="none")
+            RegisterPartitions(job=job, task=task, count=1)
             for task in self._replica.spec(job).inputs
             if task not in known
         ]

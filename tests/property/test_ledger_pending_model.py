@@ -1,4 +1,4 @@
-"""The pending window against a dict of position to (attempt, state, rotation when sent)."""
+"""The pending window against a dict of position to (attempt, state, rotation when sent or held)."""
 
 import math
 
@@ -61,7 +61,7 @@ class PendingModel(RuleBasedStateMachine):
         self.next += count
 
     def complete_model(self, pairs):
-        found = {p for p, attempt in pairs if p in self.open and self.open[p][0] == attempt}
+        found = {p for p, _ in pairs if p in self.open}
         for position in found:
             del self.open[position]
         return len(found)
@@ -78,6 +78,14 @@ class PendingModel(RuleBasedStateMachine):
         pairs = [(position, 0) for position in range(start, start + count)]
         roots = pack_roots(5, 0, np.arange(start, start + count, dtype=np.uint64))
         assert self.window.complete(roots) == self.complete_model(pairs)
+
+    @rule(data=st.data())
+    def hold(self, data):
+        roots, pairs = self.draw_roots(data)
+        self.window.held(roots, self.now_s)
+        for position in {p for p, _ in pairs if p in self.open}:
+            # One rotation more than if it had been sent now: it may be at the end of this one.
+            self.open[position][2] = max(self.open[position][2], int(self.now_s) + 1)
 
     @rule(seconds=st.sampled_from([0.25, 1.0, 2.5, 7.0]))
     def time_passes(self, seconds):

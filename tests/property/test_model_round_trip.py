@@ -92,7 +92,7 @@ def jobs(draw: st.DrawFn) -> Job:
     if windowed:
         late = dict(zip(("late_to",), tasks[2:3], strict=False))
         windows = (
-            Window("w", tasks[1], "global", "count", init=draw(SCALARS)),
+            Window("w", tasks[1], "global", "app:sums", init=draw(SCALARS)),
             Window("v", tasks[1], "fixed", "count", window_key="at", range=(1, "hours"),
                    allowed_lateness=(draw(st.integers(0, 9)), "minutes"), **late),
         )  # fmt: skip

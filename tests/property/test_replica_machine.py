@@ -70,7 +70,19 @@ ARGUMENTS = {
     "register-partitions": {"job": jobs, "task": tasks, "count": counts, "digest": st.just("d")},
     "exhaust-input": {"job": jobs, "task": tasks, "partitions": st.none() | st.lists(counts)},
     "seal-output": {"job": jobs, "task": tasks},
-    "signal-ready": {"id": peers, "version": st.none() | st.integers(0, 60)},
+    "signal-ready": {
+        "jobs": st.lists(
+            st.fixed_dictionaries(
+                {
+                    "job": jobs,
+                    "version": st.integers(0, 60),
+                    "peers": st.lists(peers, min_size=1, max_size=4),
+                }
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    },
     "check-job": {"id": st.just("check"), "digest": st.just("d")},
     "vouch-job": {
         "id": st.just("check"),

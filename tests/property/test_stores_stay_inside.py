@@ -23,8 +23,10 @@ from onyx.log.zookeeper.chunks import Chunks
 from onyx.objects.urls import parse_url
 from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.objects import ObjectParts
+from onyx.plugins.sql.store import Target
 from onyx.spark.child.request import StageRequest
 from onyx.spark.stage.directory_stage import Workplace, run_stage
+from onyx.spark.stage.frames import folder_of
 from onyx.state.names import LogKey, TaskPlace
 from onyx.state.stores.directory import DirectoryStore
 from onyx.state.stores.interface import ChunkStore
@@ -274,3 +276,23 @@ def test_digests_of_documents_in_zookeeper_are_names_too() -> None:
     chunks = Chunks(None, Paths("t"), 1_000)  # type: ignore[arg-type] # no request is ever made
     with pytest.raises(UserError, match="digest of a document"):
         chunks.get("../../other")
+
+
+@hostile
+@given(hostile_names)
+def test_a_frame_is_a_folder_below_its_result_or_none(name: str) -> None:
+    place = Path("/data/out")
+    with contextlib.suppress(UserError):
+        found = folder_of(place, name)
+        assert found.resolve() == place / "frames" / name
+        assert name.isidentifier()
+
+
+@hostile
+@given(hostile_names)
+def test_a_table_is_no_path(name: str) -> None:
+    for table, schema, positions in ((name, None, "p"), ("t", name, "p"), ("t", None, name)):
+        with contextlib.suppress(UserError):
+            Target(table, schema, None, (), positions)
+            assert not set("/\\\0\n;\"'") & set(name)
+            assert ".." not in name

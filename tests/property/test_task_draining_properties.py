@@ -102,9 +102,10 @@ class World:
     def read(self) -> bool:
         if self.draining:
             self.source.drain()
-        batch = self.source.read()
-        if batch is None:
+        batches = self.source.read()
+        if not batches:
             return False
+        (batch,) = batches
         assert batch.roots is not None
         found = [segment["n"] for segment in batch.segments]
         assert found == positions_of(batch.roots).tolist()

@@ -62,6 +62,8 @@ class Group:
 
     def on_completions(self, *args) -> None: ...
 
+    def on_held(self, *args) -> None: ...
+
 
 class World:
     def __init__(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.client import Client
+from tests.sim.collecting import Collecting
 from tests.sim.tasks import Running, Tasks
 from tests.sim.zk import Reply, Status
 from tests.support.runs import by_job
@@ -192,6 +193,8 @@ class Process:
         for _ in range(self.peers):
             self.add_peer()
         self.later(self.chance.uniform(0, POLL_S), self._poll)
+        if self.options.collects_s is not None:
+            Collecting(self, self.options.collects_s)
 
     def add_peer(self) -> None:
         peer = PeerId(f"{self.group}-{len(self.wanted)}-{self.chance.getrandbits(16):04x}")
@@ -224,7 +227,7 @@ class Process:
                 self._restart()
             return
         assert self.queue is not None
-        self._send(self.queue.on_session(session))
+        self.send(self.queue.on_session(session))
         if session is Session.CONNECTED:
             self._read(self.tail.on_connected())
             if self.cluster.bug.rearms:
@@ -254,7 +257,7 @@ class Process:
         match action:
             case do.Append(commands, parent):
                 if self.queue is not None and not self.queue.fenced:
-                    self._send(self.queue.enqueue(commands, parent))
+                    self.send(self.queue.enqueue(commands, parent))
             case effects.WatchPulse(target):
                 self._watch(target)
             case effects.UnwatchPulse():
@@ -315,7 +318,7 @@ class Process:
 
     # --- the log --------------------------------------------------------------------------------
 
-    def _send(self, request: append_queue.Append | None) -> None:
+    def send(self, request: append_queue.Append | None) -> None:
         if request is not None:
             arguments = (request.fence, request.payloads)
             self.client.call("append", arguments, lambda r: self._appended(request.attempt, r))
@@ -327,7 +330,7 @@ class Process:
             Status.OK: append_queue.Reply.WRITTEN,
             Status.NO_NODE: append_queue.Reply.PULSE_GONE,
         }.get(reply.status, append_queue.Reply.UNKNOWN)
-        self._send(self.queue.on_reply(attempt, result))
+        self.send(self.queue.on_reply(attempt, result))
 
     def _poll(self) -> None:
         self._read(self.tail.on_poll())

@@ -43,6 +43,8 @@ class Options:
     """Mean time between two faults of a family; a family that is off is missing."""
     replays: bool
     """Whether the whole log is folded again at the end (L6)."""
+    collects_s: float | None
+    """Mean time between two rounds of the oldest group, which collects garbage; None: never."""
 
 
 def draw_options(seed: int) -> Options:
@@ -60,4 +62,5 @@ def draw_options(seed: int) -> Options:
             if choice.random() < 0.5
         ),
         replays=choice.random() < 0.25,
+        collects_s=choice.choice((None, 0.5, 3.0)),
     )

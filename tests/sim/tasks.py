@@ -1,9 +1,9 @@
 """What the peers of one simulated process do: a small model of the task runtime.
 
-Peers signal ready, input tasks register their partitions and exhaust them one by one once every
-peer of the job is ready, the elected sealer seals. A job that drains has no more partitions than it
-has registered. Every unit of work is *emitted*: the checker
-asks whether this group was allowed to act at this moment (fencing).
+Peers signal ready; once every peer of the job is ready, input tasks register their partitions, read
+one after the other, and say so when they are through; the elected sealer seals. A job that drains
+has no more partitions than it has registered. Every unit of work is *emitted*: the checker asks
+whether this group was allowed to act at this moment (fencing).
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onyx.ids import AllocationVersion, JobId, PeerId, Slot, TaskName
-from onyx.replica.commands import ExhaustInput, RegisterPartitions, SealOutput, SignalReady
+from onyx.replica.commands import ExhaustInput, RegisterPartitions, SealOutput
+from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import JobReady, RewireTask, SealTask, StartTask, StopTask
 
 if TYPE_CHECKING:
     from tests.sim.process import Process
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
     """One peer's task as the process has been asked for."""
 
@@ -27,6 +28,10 @@ class Running:
     task: TaskName
     slot: Slot
     version: AllocationVersion
+    read: int = 0
+    """Partitions of its own that an input has read to the end."""
+    exhausted: bool = False
+    """Whether an input has said that it has read all of its own."""
 
 
 class Tasks:
@@ -80,7 +85,7 @@ class Tasks:
     def _signal_ready(self, peer: PeerId, version: AllocationVersion) -> None:
         running = self.running.get(peer)
         if running is not None and running.version == version:
-            self.process.propose(peer, SignalReady(id=peer, version=version))
+            self.process.propose(peer, signal(running.job, version, peer))
 
     def _step(self, peer: PeerId, version: AllocationVersion) -> None:
         """One step of a task; the process decides nothing here that the replica does not say."""
@@ -117,15 +122,17 @@ class Tasks:
                 ),
             )
             return True
-        done = replica.run(running.job).exhausted_partitions
+        if running.exhausted:
+            return False
         numbers = range(partitions.first, partitions.first + partitions.count)
-        mine = [n for n in numbers if n not in done and self._deals(peer, running, n)]
-        if mine:
-            some = tuple(mine[:1])
-            self.process.propose(
-                peer, ExhaustInput(job=running.job, task=running.task, partitions=some)
-            )
-        return bool(mine)
+        mine = tuple(n for n in numbers if self._deals(peer, running, n))
+        if running.read < len(mine):
+            running.read += 1
+            return True
+        running.exhausted = True
+        job, task = running.job, running.task
+        self.process.propose(peer, ExhaustInput(job=job, task=task, partitions=mine))
+        return False
 
     def _deals(self, peer: PeerId, running: Running, number: int) -> bool:
         slots = self.process.replica.run(running.job).slots[running.task]

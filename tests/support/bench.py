@@ -11,6 +11,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from onyx.flow.batch import U64, Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
+from onyx.peer.holding import Holding
 from onyx.peer.running_tasks import kind_of
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
@@ -39,6 +41,7 @@ from onyx.replica.commands import (
     SealOutput,
     SignalReady,
 )
+from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import DRIVER, submission
@@ -49,8 +52,10 @@ from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
+from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
 from onyx.task.phases.table import LOOP_END, Phase, Progress
+from onyx.task.source.bad_records import described
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.local import LocalTransport
@@ -124,6 +129,12 @@ class Watched:
     def open(self, partition: str, cursor: Any) -> Any:
         self.opened.append(cursor.position)
         return self._inner.open(partition, cursor)
+
+    def describe(self, partition: str, position: int) -> str:
+        return described(self._inner, partition, position)
+
+    def column_types(self) -> Any:
+        return getattr(self._inner, "column_types", dict)()
 
     def close(self) -> None:
         self.closed = True
@@ -221,6 +232,7 @@ class Bench:
         self.tasks: dict[PeerId, Task] = {}
         self._add_peers()
         self.acker = self._new_acker()
+        self.holding = Holding("bench", self.transport, self.clock, self, raised)
 
     # --- what a test does -----------------------------------------------------------------------
 
@@ -336,7 +348,7 @@ class Bench:
         match command:
             case RegisterPartitions():
                 self._register(command)
-            case SignalReady(version=self._version):
+            case SignalReady(jobs=(ReadyPeers(version=self._version),)):
                 self._ready.add(peer)
                 if self._ready == set(self._all_peers()):
                     self._all_ready()
@@ -409,6 +421,19 @@ class Bench:
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
     ) -> None:
         self.tasks[target].post(Completions(version, roots, retries_max))
+
+    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
+        if version == self._version and target == self._all_peers()[0]:
+            self.acker.holds.add(roots)
+        holds_for(self.tasks[target], version, roots)
+
+    @property
+    def runners(self) -> list[Any]:
+        return [SimpleNamespace(task=task) for task in self.tasks.values()]
+
+    @property
+    def ackers(self) -> Mapping[Any, AckerTask]:
+        return {(self.id, AllocationVersion(self._version), self._all_peers()[0]): self.acker}
 
     # --- the replica's part ----------------------------------------------------------------------
 
@@ -543,3 +568,7 @@ def chain(
 def _between_batches(task: Task) -> bool:
     """Whether it is where its loop begins."""
     return task.phase is task.successors[LOOP_END]
+
+
+def raised(error: BaseException) -> None:
+    raise error

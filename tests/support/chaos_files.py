@@ -148,7 +148,7 @@ class ChaosFiles:
 
     def unfinished_parts_of(self, group: GroupId, output: str) -> list[Path]:
         """What an incarnation has written to an output and not made visible."""
-        return sorted(self.directory(output).glob(f".staging/*/{group}.*/part-*"))
+        return sorted(self.directory(output).glob(f".staging/*/{group}.*/*.staged"))
 
     def written(self, output: str) -> collections.Counter[tuple[Key, Any]]:
         """Every record of an output with how often it is there."""

@@ -30,6 +30,7 @@ from onyx.client.statuses import JobStatus
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import Origin
 from onyx.replica.entry import Entry
+from onyx.replica.reconcile import is_ready
 from onyx.replica.state import Replica
 from onyx.settings import (
     Settings,
@@ -286,6 +287,4 @@ class Cluster:
 
 def _is_ready(replica: Replica, job: JobId) -> bool:
     """Whether a job has peers, and each has signalled ready for the present allocation."""
-    version = replica.run(job).allocation_version
-    peers = [peer for task in replica.run(job).allocation.values() for peer in task]
-    return bool(peers) and all(replica.ready.get(peer) == version for peer in peers)
+    return is_ready(replica.run(job))

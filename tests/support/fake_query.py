@@ -17,9 +17,9 @@ import msgspec
 
 from onyx.model.job import CatalogEntry
 from onyx.model.parsing.job import parse_mapping
+from onyx.path_names import staged_name
 from onyx.plugins.parts.directory import STAGING
 from onyx.resolve import Resolver
-from onyx.spark.child.serve import die_with
 from onyx.spark.query.request import (
     OutputResult,
     QueryFailure,
@@ -29,6 +29,7 @@ from onyx.spark.query.request import (
     TaskCounts,
 )
 from onyx.spark.query.spools import SpoolWriter
+from onyx.spark.session.ending import die_with
 
 COMMAND = (sys.executable, __file__)
 replies: BinaryIO
@@ -84,7 +85,7 @@ def result(
     folder = Path(request.data_dir, write.options["path"])
     staging = folder / STAGING / f"{request.job_id}.{write.name}" / writer
     staging.mkdir(parents=True)
-    (staging / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (staging / staged_name(name)).write_text("".join(json.dumps(row) + "\n" for row in rows))
     return OutputResult(tokens=({"writer": writer, "name": name},))
 
 

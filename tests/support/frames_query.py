@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 COMMAND = (sys.executable, __file__)
@@ -17,11 +16,16 @@ def run() -> int:
     from tests.support.spark_query import Frames, run_on_pandas
 
     from onyx.spark.query import __main__ as process
-    from onyx.spark.query.run import answer
+    from onyx.spark.query import run as query
+    from onyx.spark.query.request import QueryReply, QueryRequest
 
-    process.answer = partial(  # type: ignore[assignment]
-        answer, open_spark=lambda _: Frames(), run_middle=run_on_pandas
-    )
+    answer = query.answer
+
+    def without_spark(request: QueryRequest, say: query.Say, *_: object) -> QueryReply:
+        return answer(request, say, lambda _: Frames(), run_middle=run_on_pandas)
+
+    process.begin = lambda _: None
+    query.answer = without_spark  # type: ignore[assignment]
     return process.main()
 
 

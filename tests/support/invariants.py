@@ -145,16 +145,15 @@ def members_are_indexed(replica: Replica) -> Iterator[str]:
 
 
 def versions_are_set(replica: Replica) -> Iterator[str]:
-    """An allocated job has a version, of the past; signals speak of no later one."""
+    """An allocated job has a version, of the past; those that are ready for it are on the job."""
     for job in by_job(replica, "allocation"):
         if not 0 <= replica.run(job).allocation_version <= replica.version:
             yield f"{job} has the version {replica.run(job).allocation_version}"
-    places = {peer: job for job, _, peer in _places(replica)}
-    for peer in sorted(replica.ready):
-        if peer not in places:
-            yield f"{peer} is ready and has no task"
-        elif replica.ready[peer] > replica.run(places[peer]).allocation_version:
-            yield f"{peer} is ready for a version to come"
+    places = {(job, peer) for job, _, peer in _places(replica)}
+    for job in by_job(replica, "ready"):
+        for peer in sorted(replica.run(job).ready):
+            if (job, peer) not in places:
+                yield f"{peer} is ready for {job} and is not on it"
 
 
 def tags_are_kept(replica: Replica) -> Iterator[str]:
@@ -179,7 +178,7 @@ def size_is_bounded(replica: Replica) -> Iterator[str]:
     known = {*replica.jobs, *replica.completed_jobs, *replica.killed_jobs}
     for job in sorted(set(replica.records) - known):
         yield f"a record of {job}, which nobody knows"
-    for key in ("peer_state", "peer_sites", "peer_tags", "ready"):
+    for key in ("peer_state", "peer_sites", "peer_tags"):
         for peer in sorted(getattr(replica, key)):
             if peer not in replica.groups_reverse_index:
                 yield f"{key} of {peer}, who is gone"

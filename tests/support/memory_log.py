@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -24,9 +24,10 @@ from onyx.errors import Fenced, InvariantViolated, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
 from onyx.log.callback_loop import Loop
-from onyx.log.interface import Document, Origin, Session
+from onyx.log.interface import ChunkGone, Document, Origin, Session
 from onyx.log.paths import Paths
-from onyx.replica.entry import Command, Entry
+from onyx.replica.command import Command
+from onyx.replica.entry import Entry
 from onyx.settings import LogSettings
 
 Deliver = Callable[[Entry | Origin], None]
@@ -97,6 +98,10 @@ class MemorySession:
         with store.lock:
             store.sessions.append(self)
 
+    @property
+    def identity(self) -> int:
+        return id(self._store)
+
     def read(self, after: Position, entries_max: int = 10_000) -> Sequence[Entry]:
         with self._serving() as store:
             wanted = sorted(p for p in store.entries if p > after)[:entries_max]
@@ -121,7 +126,18 @@ class MemorySession:
         digest = hashlib.sha256(data).hexdigest()
         with self._serving() as store:
             store.chunks[digest] = bytes(data)
+            store.touch([digest])
         return digest
+
+    def sweep_chunks(self, named: Callable[[], Collection[str]], age_s: float) -> int:
+        with self._serving() as store:
+            before_s = time.monotonic() - age_s
+            old = {each: at for each, at in store.touched_s.items() if at <= before_s}
+            kept = named()
+            gone = [e for e in old if e not in kept and store.touched_s[e] == old[e]]
+            for digest in gone:
+                del store.chunks[digest], store.touched_s[digest]
+            return len(gone)
 
     def get_chunk(self, digest: str) -> bytes:
         with self._serving() as store:
@@ -136,7 +152,9 @@ class MemorySession:
         with self._serving() as store:
             return store.documents.get(_checked(path))
 
-    def put_document(self, path: str, data: bytes, version: int | None) -> int | None:
+    def put_document(
+        self, path: str, data: bytes, version: int | None, names: Sequence[str] = ()
+    ) -> int | None:
         with self._serving() as store:
             self._check_fence()
             if len(data) > store.settings.chunk_bytes_max:
@@ -147,6 +165,8 @@ class MemorySession:
             present = store.documents.get(_checked(path))
             if version != (None if present is None else present.version):
                 return None
+            if not store.touch(names):
+                raise ChunkGone(f"what document {path} names was collected before; try again")
             written = 0 if version is None else version + 1
             store.documents[path] = Document(bytes(data), written)
             return written
@@ -156,8 +176,15 @@ class MemorySession:
             split = [path.rpartition("/") for path in store.documents]
             return sorted(name for parent, _, name in split if parent == folder)
 
+    def list_folders(self, folder: str) -> Sequence[str]:
+        prefix = f"{folder}/" if folder else ""
+        with self._serving() as store:
+            below = [each[len(prefix) :] for each in store.documents if each.startswith(prefix)]
+            return sorted({name for name, slash, _ in (b.partition("/") for b in below) if slash})
+
     def delete_documents(self, path: str) -> None:
         with self._serving() as store:
+            self._check_fence()
             for each in list(store.documents):
                 if each == _checked(path) or each.rpartition("/")[0] == path:
                     del store.documents[each]
@@ -223,6 +250,8 @@ class MemoryClientLog(MemorySession):
         data = encode_entry(command)
         check_size(command, data, self._store.settings.entry_bytes_max)
         with self._serving() as store:
+            if not store.touch(command.chunks):
+                raise ChunkGone(f"what {command.NAME} names was collected before; try again")
             written = store.write([data], fence=None)
         assert written is not None
         return written[0]
@@ -240,10 +269,6 @@ class MemoryGroupLog(MemorySession):
         self._listeners: list[Callable[[Session], None]] = []
         self._lost = False
         self._confirmed_s = time.monotonic()
-
-    @property
-    def identity(self) -> int:
-        return id(self._store)
 
     def register_pulse(self) -> None:
         with self._serving() as store:
@@ -319,7 +344,8 @@ class MemoryGroupLog(MemorySession):
 
     def _transmit(self, request: Append | None) -> None:
         while request is not None:
-            written = self._store.write(request.payloads, request.fence)
+            there = self._store.touch(request.chunks)
+            written = self._store.write(request.payloads, request.fence) if there else None
             reply = Reply.PULSE_GONE if written is None else Reply.WRITTEN
             request = self._queue.on_reply(request.attempt, reply)
             if reply is Reply.PULSE_GONE:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from onyx.ids import NO_POSITION, GroupId, Position
@@ -27,6 +28,7 @@ class MemoryStore:
         self.entries: dict[Position, bytes] = {}
         self.origin = Origin(NO_POSITION, b"")
         self.chunks: dict[str, bytes] = {}
+        self.touched_s: dict[str, float] = {}
         self.documents: dict[str, Document] = {}
         self.parameters: dict[str, str] | None = None
         self.pulses: dict[GroupId, Watcher] = {}
@@ -54,6 +56,14 @@ class MemoryStore:
                 del self.entries[position]
             self._changed()
             return origin == self.origin
+
+    def touch(self, digests: Collection[str]) -> bool:
+        """Somebody is about to name these chunks; False if one is gone."""
+        with self.lock:
+            if not all(each in self.chunks for each in digests):
+                return False
+            self.touched_s.update((each, time.monotonic()) for each in digests)
+            return True
 
     def drop_pulse(self, group: GroupId) -> None:
         """Remove the ephemeral node of a session that ended."""

@@ -23,6 +23,7 @@ def plugin_context(
     incarnation: str = "incarnation-1",
     slot: int = 0,
     task: str = "work",
+    job: str = "job-1",
     data_dir: str = "",
     batch_format: Literal["dicts", "arrow"] = "dicts",
     schema: pa.Schema | None = None,
@@ -35,7 +36,7 @@ def plugin_context(
         return known[name]
 
     return PluginContext(
-        job=JobId("job-1"),
+        job=JobId(job),
         job_name="flights",
         task=TaskName(task),
         peer=PeerId(f"{incarnation}-peer"),

@@ -18,8 +18,8 @@ from onyx.replica.commands import (
     NotifyJoinCluster,
     PrepareJoinCluster,
     SealOutput,
-    SignalReady,
 )
+from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import Effect
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
@@ -81,11 +81,10 @@ class ReplicaLog:
         return self
 
     def ready(self, job: str = "j") -> ReplicaLog:
-        """Every peer of the job signals ready for the present allocation."""
-        version = self.new.run(job).allocation_version
-        for peers in list(self.new.run(job).allocation.values()):
-            for peer in peers:
-                self.tell(SignalReady(id=peer, version=version))
+        """Every peer of the job signals ready for the present allocation, one after the other."""
+        run = self.new.run(job)
+        for peer in [peer for peers in run.allocation.values() for peer in peers]:
+            self.tell(signal(job, run.allocation_version, peer))
         return self
 
     def effects(self, group: str) -> tuple[Effect, ...]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -105,95 +104,13 @@ def as_dicts(batch: pa.RecordBatch) -> Rows:
     return [row._asdict() for row in rows_of(batch)]
 
 
-@dataclass
-class Checkpoint:
-    """Of a streaming query: the ends of batches that were begun, and how many are committed."""
-
-    begins: int | None = None
-    ends: list[dict[str, Any]] = field(default_factory=list)
-    commits: int = 0
-
-
-class StreamedFrame:
-    """A streaming query of one source, a micro-batch with each look at it."""
-
-    def __init__(self, source: type[Any], checkpoint: Checkpoint) -> None:
-        self._source = source
-        self._options: dict[str, str] = {}
-        self._checkpoint = checkpoint
-        self.status = {"isTriggerActive": False}
-
-    def format(self, name: str) -> StreamedFrame:
-        assert name == self._source.name()
-        return self
-
-    def option(self, key: str, value: str) -> StreamedFrame:
-        self._options[key] = value
-        return self
-
-    def load(self) -> StreamedFrame:
-        return self
-
-    @property
-    def writeStream(self) -> StreamedFrame:
-        return self
-
-    def foreachBatch(self, process: Callable[[Frame, int], None]) -> StreamedFrame:
-        self._process = process
-        return self
-
-    def trigger(self, processingTime: str) -> StreamedFrame:
-        return self
-
-    def start(self) -> StreamedFrame:
-        self._reader = self._source(self._options).streamReader(None)
-        if self._checkpoint.begins is None:
-            self._checkpoint.begins = self._reader.initialOffset()
-        return self
-
-    def stop(self) -> None:
-        pass
-
-    def awaitTermination(self, timeout_s: float) -> bool:
-        known, number = self._checkpoint, self._checkpoint.commits
-        start = known.ends[number - 1] if number else known.begins
-        if len(known.ends) == number:
-            end = self._reader.latestOffset(start, None)
-            if end == start:
-                return False
-            known.ends.append(end)
-        parts = self._reader.partitions(start, known.ends[number])
-        columns = ("number", "batch", "start")
-        rows = [
-            [dict(zip(columns, row, strict=True)) for row in self._reader.read(part)]
-            for part in parts
-        ]
-        self._process(Frame(rows), number)
-        known.commits += 1
-        return False
-
-
 class Frames:
     """In the place of a session."""
 
-    def __init__(
-        self, places: int = 3, checkpoint: Checkpoint | None = None, repeats: int = 0
-    ) -> None:
+    def __init__(self, places: int = 3, repeats: int = 0) -> None:
         self._places = self.defaultParallelism = places
         self._repeats = repeats
         self.conf = self.sparkContext = self
-        self._checkpoint = checkpoint or Checkpoint()
-
-    @property
-    def dataSource(self) -> Frames:
-        return self
-
-    def register(self, source: type[Any]) -> None:
-        self.source = source
-
-    @property
-    def readStream(self) -> StreamedFrame:
-        return StreamedFrame(self.source, self._checkpoint)
 
     def setJobGroup(self, group: str, description: str) -> None:
         """Nobody asks how far it is."""
@@ -269,7 +186,9 @@ def run_query(
 ) -> QueryReply:
     if spark is None or isinstance(spark, Frames):
         frames = spark or Frames()
-        return answer(request, lambda line: None, lambda _: frames, publish, run_on_pandas)
+        return answer(
+            request, lambda line: None, lambda _: frames, publish, run_on_pandas, lambda s: None
+        )
     return answer(request, lambda line: None, lambda _: spark, publish)
 
 

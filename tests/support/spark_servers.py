@@ -64,6 +64,16 @@ class SparkServer:
                 )
             time.sleep(0.2)
 
+    def executors(self) -> list[int]:
+        """Process ids of its executors that are processes of their own."""
+        found: list[int] = []
+        for each in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                ours = os.getpgid(int(each.name)) == self._process.pid
+                if ours and b"CoarseGrainedExecutorBackend" in (each / "cmdline").read_bytes():
+                    found.append(int(each.name))
+        return found
+
     def kill(self) -> None:
         """At once, and wait until it is gone."""
         with contextlib.suppress(ProcessLookupError):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from tests.support.spark_query import Checkpoint, Frames, publish_batch, request_of, run_query
+from tests.support.spark_query import Frames, publish_batch, request_of, run_query
 
 from onyx.errors import Unavailable
 from onyx.model.job import Job
@@ -40,9 +40,7 @@ class Worker:
         if self.dies(batch) == "behind it":
             raise Unavailable("died")
 
-    def run(
-        self, checkpoint: Checkpoint | None = None, places: int = 3, draining: bool = False
-    ) -> QueryReply:
+    def run(self, spark: Any = None, places: int = 3, draining: bool = False) -> QueryReply:
         """A new query, behind the last commit."""
         last = self.batches[-1] if self.batches else None
         self.request = msgspec.structs.replace(
@@ -53,7 +51,7 @@ class Worker:
             held=last.held if last else Held(),
             draining=draining,
         )
-        return run_query(self.request, Frames(places, checkpoint), self.publish)
+        return run_query(self.request, spark or Frames(places), self.publish)
 
 
 def written(folder: Path) -> list[dict[str, Any]]:

@@ -159,7 +159,7 @@ def triggers(draw: st.DrawFn, window: Window, name: str, passing: bool) -> Trigg
         sync="app:sync",
         refinement=refinement,
         post_evictor=evictor,
-        fire_all_extents=draw(st.booleans()),
+        fire_all_extents=kind["type"] != "timer" and draw(st.booleans()),
         **kind,
     )
 

@@ -9,9 +9,9 @@ from tests.support.memory_log import MemoryLog
 from tests.support.raw_entries import raw_entry
 from tests.support.submissions import submit_job
 
-from onyx.client import collection
 from onyx.client.client import Client
 from onyx.errors import UserError
+from onyx.history import collection
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
 from onyx.model.parsing.job import parse_mapping
@@ -180,8 +180,10 @@ def test_a_job_whose_manifest_cannot_be_read_is_listed_beside_the_others(
     with Client(memory.client(), "greedy") as client:
         sound = submit(client, 1)
         garbage = client.log.put_chunk(b"garbage")
-        for name, digest in (("lost", "0" * 64), ("garbage", garbage)):
+        lost = client.log.put_chunk(b"lost")
+        for name, digest in (("lost", lost), ("garbage", garbage)):
             client.log.append(submit_job(name, "in", digest=digest))
+        client.log.sweep_chunks(lambda: {garbage, client.replica().spec(sound).digest}, 0.0)
 
         found = {status.id: status for status in client.statuses()}
         assert found[sound].name == "j"

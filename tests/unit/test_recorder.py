@@ -13,7 +13,14 @@ from tests.support.clocks import ManualClock
 
 from onyx import recorder
 from onyx.ids import JobId, TaskName
-from onyx.recorder import ALONE_PAUSE_S, ALONE_WAIT_MAX_S, RESERVED_S, ROOTS_MAX, Recorder, Slot
+from onyx.recorder import (
+    ALONE_WAIT_FIRST_S,
+    ALONE_WAIT_MAX_S,
+    RESERVED_S,
+    ROOTS_MAX,
+    Recorder,
+    Slot,
+)
 
 JOB = JobId("job-1")
 
@@ -120,23 +127,48 @@ def test_who_is_alone_waits_for_the_others_and_they_wait_for_it(shared: Shared) 
     assert not other.begin("apply-fn", roots(1), 1, False)
     assert [each.task for each in shared.supervisor.deaths()] == ["suspect"]
     suspect.end()
+    assert not other.begin("apply-fn", roots(1), 1, False), "the next suspect may come"
+    assert suspect.begin("apply-fn", roots(4), 4, True)
+    suspect.end()
+    assert suspect.begin("apply-fn", roots(5), 5, False), "that was the last one"
+    suspect.end()
     assert other.begin("apply-fn", roots(1), 1, False)
 
 
-def test_a_task_that_stays_in_user_code_does_not_stop_the_others_for_ever(shared: Shared) -> None:
+def test_what_takes_long_is_waited_for_in_turns_until_the_suspect_is_alone(shared: Shared) -> None:
     suspect, slow, third = shared.slot("suspect"), shared.slot("slow"), shared.slot("third")
     assert slow.begin("apply-fn", roots(1), 1, False)
-    for _ in range(int(ALONE_WAIT_MAX_S / 0.1)):
-        assert not suspect.begin("apply-fn", roots(2), 2, True)
+    held_up_s = 0.0
+    for _ in range(500):
+        assert not suspect.begin("apply-fn", roots(2), 2, True), "it would be in doubt"
+        if third.begin("apply-fn", roots(3), 3, False):
+            third.end()
+        else:
+            held_up_s += 0.1
         shared.clock.advance(0.1)
-    shared.clock.advance(0.2)
-    assert suspect.begin("apply-fn", roots(2), 2, True), "among the others, after a while"
+    assert ALONE_WAIT_FIRST_S < held_up_s < 40.0, "the others have their turns"
+    slow.end()
+    assert suspect.begin("apply-fn", roots(2), 2, True)
+    assert [each.task for each in shared.supervisor.deaths()] == ["suspect"]
+
+
+def test_a_task_that_stays_in_user_code_does_not_stop_the_others_for_ever(shared: Shared) -> None:
+    suspect, stuck, third = shared.slot("suspect"), shared.slot("stuck"), shared.slot("third")
+    assert stuck.begin("apply-fn", roots(1), 1, False)
+
+    def waited_s() -> float:
+        began_s = shared.clock.monotonic_s()
+        while not suspect.begin("apply-fn", roots(2), 2, True):
+            shared.clock.advance(0.1)
+        return shared.clock.monotonic_s() - began_s
+
+    assert ALONE_WAIT_MAX_S < waited_s() < 5 * ALONE_WAIT_MAX_S, "among the others in the end"
     assert third.begin("apply-fn", roots(3), 3, False)
     suspect.end()
-    assert suspect.begin("apply-fn", roots(2), 2, True), "and at once from then on"
+    assert waited_s() == 0.0, "and at once from then on"
     suspect.end()
     third.end()
-    shared.clock.advance(ALONE_PAUSE_S)
+    shared.clock.advance(ALONE_WAIT_MAX_S)
     assert not suspect.begin("apply-fn", roots(2), 2, True)
 
 
@@ -162,3 +194,14 @@ def test_runs_have_every_number_and_are_few(numbers: Sequence[int], runs_max: in
     assert ends == sorted(ends)
     if len(recorder.runs(numbers, 10_000)) <= runs_max:
         assert sum(last - first + 1 for first, last in found) == len(set(numbers))
+
+
+def test_the_jobs_whose_user_code_has_run_are_known_after_the_death() -> None:
+    shared = Shared()
+    assert shared.supervisor.jobs() == []
+    for job in ("one", "two", "one"):
+        slot = shared.worker.slot(JobId(job), TaskName("task"))
+        slot.begin("apply", None, 0, False)
+        slot.end()
+    shared.supervisor.clear()
+    assert shared.supervisor.jobs() == ["one", "two"]

@@ -76,3 +76,15 @@ def test_the_longest_of_equals_is_named_and_the_others_are_counted():
         "task write (peer peer-bbb and 1 more), since 1970-01-01T00:00:02Z: write is unavailable"
     )
     assert "for 0 s" in sentence(found, stalls, 1_000), "clocks may differ"
+
+
+def test_what_is_in_flight_for_longer_than_its_pending_timeout_names_the_key():
+    late = {"segments": 40, "oldest_ms": 1_000, "is_input": True, "overdue_ms": 60_000}
+    stalls = [stall("parse", Reason.FUNCTION, 2_000), stall("read", Reason.COMPLETIONS, **late)]
+    found = cause(stalls, ORDER)
+    assert found.task == "parse"
+    named = "longer than pendingTimeout (60,000 ms): what a worker still works on is not read again"
+    assert sentence(found, stalls, 91_000).endswith(
+        f"; 40 segments are in flight, the oldest for 90 s, {named}"
+    )
+    assert status_sentence(found, stalls).endswith(f"; segments are in flight, {named}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -59,8 +60,8 @@ def test_a_job_whose_options_are_right() -> None:
             "types[...]: is 'integer', which is not offered (did you mean int?)",
         ),
         ("files", {"path": 3}, "path: is wrong: expected `str | array`, got `int`"),
-        ("files", {"path": "ftp://x/y"}, "path: is 'ftp://x/y', but there are only paths"),
-        ("files", {"path": ["a", "s3:///b"]}, "path: is 's3:///b', which names no bucket"),
+        ("files", {"path": "ftp://x/y"}, 'path: is "ftp://x/y", but there are only paths'),
+        ("files", {"path": ["a", "s3:///b"]}, 'path: is "s3:///b", which names no bucket'),
         ("files", {"path": "a", "delimiter": ";;"}, "delimiter: must be one character"),
         ("files", {"path": "a", "header": False}, "columns: is missing: header: false"),
         ("files", {"path": "a", "types": {"n": "double"}}, "types"),
@@ -244,7 +245,7 @@ def job_with_a_stage(engine: str = "peers", **options: Any) -> Job:
         ({}, "path: is missing"),
         (
             {"path": "s3a://bucket/x"},
-            "path: is 's3a://bucket/x', but there are only paths and URLs",
+            'path: is "s3a://bucket/x", but there are only paths and URLs',
         ),
         ({"path": "x", "bundleSegments": 0}, "bundleSegments: is wrong"),
         ({"path": "x", "stage": "m:f"}, "stage: is not known"),
@@ -268,3 +269,65 @@ def test_a_stage_in_the_middle_of_a_job_on_spark_has_one_bundle() -> None:
     assert found.startswith(
         "spec.catalog[1].options.bundleSeconds: engine spark runs the stage once"
     )
+
+
+HOSTILE = ["../..", "a/../b", "/etc", "a\n", "..", ".a", " a", "a;b", 'a"b', "\u202ea", "a" * 3_000]
+"""Names; no table, column or frame can be called so."""
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=lambda name: ascii(name)[:8])
+@pytest.mark.parametrize(
+    ("where", "plugin", "options"),
+    [
+        ("frame", "spark", lambda name: {"path": "out", "frame": name, "stage": "m:f"}),
+        (
+            "write.partitionBy[1]",
+            "spark",
+            lambda name: {"path": "o", "stage": "m:f", "write": {"partitionBy": ["a", name]}},
+        ),
+        ("table", "sql", lambda name: {"url": "sqlite:///a", "table": name}),
+        ("schema", "sql", lambda name: {"url": "sqlite:///a", "table": "t", "schema": name}),
+        ("positionsTable", "sql", lambda name: {**SQL, "table": "t", "positionsTable": name}),
+    ],
+    ids=["frame", "partitionBy", "table", "schema", "positionsTable"],
+)
+def test_a_hostile_name_is_refused_by_its_option(
+    where: str, plugin: str, options: Callable[[str], dict[str, Any]], name: str
+) -> None:
+    (found,) = reported(job(write={"plugin": plugin, "options": options(name)}))
+    assert found.startswith(f"spec.catalog[1].options.{where}: is ")
+    assert len(found) < 400
+
+
+SQL: dict[str, Any] = {"url": "sqlite:///a"}
+GOOD_NAMES = ["flights", "Flights 2024", "\u00fcber", "_t$1", "a.b", "day-of-week"]
+
+
+@pytest.mark.parametrize("name", GOOD_NAMES)
+def test_a_name_of_a_table_or_column_may_be_any_words(name: str) -> None:
+    spark = {"path": "out", "stage": "m:f", "write": {"partitionBy": [name]}}
+    assert reported(job(write={"plugin": "spark", "options": spark})) == []
+    assert reported(job(write={"plugin": "sql", "options": {**SQL, "table": name}})) == []
+
+
+@pytest.mark.parametrize("path", ["../..", "out/../../etc", "a\\..\\b", "file:///x/../y", ".."])
+def test_a_folder_of_spark_does_not_lead_out_of_one_that_it_names(path: str) -> None:
+    reads = {"path": path, "format": "csv"}
+    (read,) = reported(job(read={"plugin": "spark", "options": reads}))
+    (written,) = reported(job(write={"plugin": "spark", "options": {"path": path, "stage": "m:f"}}))
+    what = "options.path: has a part `..` (name the folder itself)"
+    assert (read, written) == (f"spec.catalog[0].{what}", f"spec.catalog[1].{what}")
+
+
+@pytest.mark.parametrize("plugin", ["files", "spark"])
+def test_no_object_is_above_its_bucket(plugin: str) -> None:
+    options = {"path": "s3://bucket/a/../../b"} | ({} if plugin == "files" else {"stage": "m:f"})
+    (found,) = reported(job(write={"plugin": plugin, "options": options}))
+    assert "options.path: is" in found
+    assert "a key of an object has no part `..`" in found
+
+
+@pytest.mark.parametrize("name", ["../..", "f", "os:system:x", "a" * 3_000])
+def test_the_frame_of_an_input_is_the_name_of_a_function(name: str) -> None:
+    (found,) = reported(job(read={"plugin": "spark", "options": {"path": "in", "frame": name}}))
+    assert found.startswith("spec.catalog[0].options.frame: is not the name of a function")

@@ -71,14 +71,14 @@ def files(path: str) -> dict[str, Any]:
     return {"name": "sums", "type": "output", "plugin": "files", "options": options}
 
 
-def windowed(**spec: Any) -> Job:
+def windowed(read: dict[str, Any] = READ, **spec: Any) -> Job:
     """A job whose window is aggregated by Spark."""
     counted = {"name": "sums", "type": "reduce", "groupByKey": "k", "fluxPolicy": "continue"}
     window = {"id": "counts", "task": "sums", "type": "global", "aggregation": "count",
               "engine": "spark"}  # fmt: skip
     trigger = {"windowId": "counts", "type": "watermark", "refinement": "accumulating",
                "emit": "sums:row"}  # fmt: skip
-    return job(READ, counted, SINK, windows=[window], triggers=[trigger], **spec)
+    return job(read, counted, SINK, windows=[window], triggers=[trigger], **spec)
 
 
 def found(of: Job, **cluster: Any) -> list[str]:
@@ -201,12 +201,19 @@ def test_a_window_by_spark_needs_its_state_on_the_volume() -> None:
     assert found(windowed(), envFrom=[{"secretRef": {"name": "s3"}}]) == [], "it may say where"
 
 
-def test_a_job_over_inputs_without_end_needs_its_driver_in_a_worker() -> None:
+def test_windows_over_inputs_without_end_need_their_state_on_the_volume() -> None:
+    """Executors read and write it between micro-batches."""
     endless = {**READ, "options": {}}
-    (problem,) = found(job(endless, files("out"), **WHOLE), **SHARED)
-    assert problem.startswith("spec.spark.master: ")
-    assert "set spec.spark.master: local[*]" in problem
-    assert found(job(endless, files("out"), **WHOLE, **LOCAL), **SHARED) == []
+    own = {"settings": {"ONYX_STATE_URL": "/own/state"}}
+    assert found(job(endless, files("out"), **WHOLE), **SHARED, **own) == []
+    counts = windowed(**WHOLE)
+    assert found(counts, **SHARED, **own) == [], "with an end nothing is between"
+    counts = windowed(endless, **WHOLE)
+    assert found(counts, **SHARED) == []
+    (problem,) = found(counts, **SHARED, **own)
+    assert problem.startswith("spec.windows[0]: window counts of task sums has its state between ")
+    assert "/own/state (ONYX_STATE_URL)" in problem
+    assert found(windowed(endless, **WHOLE, **LOCAL), **SHARED, **own) == []
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ def submit(client: Client, name: str, after: str | None = None) -> JobId:
 
 def read(client: Client, name: str, documents: int) -> None:
     """The job lists two partitions, of which so many have a frontier."""
-    client.log.append(RegisterPartitions(job=name, task="in", count=2, digest="d"))
+    digest = client.log.put_chunk(b"[]")
+    client.log.append(RegisterPartitions(job=name, task="in", count=2, digest=digest))
     for number in range(documents):
         client.log.put_document(f"frontier/{name}/{number}", b"{}", None)
 
@@ -82,7 +83,7 @@ def test_a_job_that_would_lose_state_silently_is_refused_before_anything_is_kill
 
 
 def test_only_a_known_job_that_has_not_completed_can_be_upgraded(client: Client) -> None:
-    with pytest.raises(UserError, match="there is no job a"):
+    with pytest.raises(UserError, match="job a is not known"):
         submit(client, "b", after="a")
     submit(client, "a")
     client.drain(JobId("a"))

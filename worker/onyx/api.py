@@ -12,22 +12,26 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from onyx.client.client import Client, Submission
-from onyx.client.collection import Collected
 from onyx.client.connection import connect
 from onyx.client.query import window_state
+from onyx.code_hash import code_hash
+from onyx.codes import CODE
 from onyx.errors import Unavailable
+from onyx.history.collection import Collected
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position
 from onyx.log.interface import Origin
 from onyx.log.server.environment import Env, shutdown_env, start_env
 from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
 from onyx.log.zookeeper.session import zookeeper_certificates
 from onyx.model.job import Job
+from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_manifest, parse_mapping
 from onyx.model.workflow import Edge, edges_of
 from onyx.peer.membership import PeerGroup
@@ -71,6 +75,7 @@ __all__ = [
 ]
 
 JOIN_TIMEOUT_S = 60.0
+logger = logging.getLogger("onyx.client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ def open_peer_group(
     Args:
         settings: of the process.
         metrics: receives the metrics of the group.
-        site: announced with every peer beside its address.
+        site: announced with every peer beside its address and the hash of its code.
 
     Raises:
         SettingsError: a setting or a module in `modules` is wrong.
@@ -141,8 +146,10 @@ def open_peer_group(
         return GrpcTransport(settings.transport, settings.tenancy_id, certificates)
 
     resolver = Resolver(settings.modules)
+    code = code_hash(settings.modules)
+    announced = {**(site or {}), **({CODE: code} if code else {})}
     group = PeerGroup(
-        settings, open_log, open_transport, resolver, metrics, site, recorder=recorder
+        settings, open_log, open_transport, resolver, metrics, announced, recorder=recorder
     )
     group.start()
     return group
@@ -171,9 +178,13 @@ def shutdown_peers(peers: Iterable[Peer]) -> None:
 
 
 def submit_job(settings: Settings, job: Job | Mapping[str, Any]) -> Submission:
-    """Submit a job (a `Job`, or a manifest as a mapping); idempotent by `metadata.jobId`."""
+    """Submit a job (a `Job`, or a manifest as a mapping); idempotent by `metadata.jobId`. Keys that
+    have no effect are logged as warnings."""
+    read = job if isinstance(job, Job) else parse_mapping(job)
+    for each in notices(read):
+        logger.warning("job %s: %s", read.name, each)
     with connect(settings) as client:
-        return client.submit(job if isinstance(job, Job) else parse_mapping(job))
+        return client.submit(read)
 
 
 def await_job_completion(settings: Settings, job: JobId, timeout_s: float | None = None) -> bool:

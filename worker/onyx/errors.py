@@ -5,6 +5,7 @@
      |   +- ManifestError         a job file is wrong: carries every problem, each with its path
      |   +- NameNotRegistered     `package.module:name` does not resolve to a registered function
      |   +- UserFunctionError     a user's function raised; the original is the cause
+     |   |   +- FailsAgain        and it would again: what is wrong is the job, or its data
      |   +- PoisonSegment         processes died over a segment, which is not tried any more
      |   +- SettingsError         a setting of a worker or client is wrong
      |   +- SegmentError          a segment cannot travel: a value, its size, or corrupt bytes
@@ -14,7 +15,8 @@
      |   +- Blocked               somebody has to free space, or restore what was moved away
      +- Fenced                    this incarnation was declared dead; only a new one may act
      +- WorkLost                  unpublished work of a task is lost; its segments are replayed
-     +- JobRefused                the cluster cannot take the job (id taken, or feature missing)
+     +- OutOfMemory               the kernel kills processes of this worker again and again
+     +- JobRefused                the cluster cannot take the job (its id is taken, for example)
      +- InvariantViolated         a bug in Onyx: please report it
 
 Exceptions of libraries never cross a layer: they are raised again as one of these with `from`.
@@ -26,11 +28,13 @@ thread; wherever Onyx calls the user's code it catches BaseException and goes on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 __all__ = [
     "Blocked",
+    "FailsAgain",
     "Fenced",
     "InvariantViolated",
     "JobRefused",
@@ -38,6 +42,7 @@ __all__ = [
     "ManifestError",
     "NameNotRegistered",
     "OnyxError",
+    "OutOfMemory",
     "PoisonSegment",
     "Problem",
     "SegmentError",
@@ -51,7 +56,9 @@ __all__ = [
 """Public names; the functions below are for Onyx itself."""
 
 DESCRIPTION_CHARACTERS_MAX = 2_000
-"""Of what an exception of the user's says of itself."""
+"""Of what an exception of the user's says of itself, and of a problem."""
+WORD_CHARACTERS_MAX = 200
+_LONG_WORD = re.compile(rf"\S{{{WORD_CHARACTERS_MAX + 1},}}")
 
 
 class OnyxError(Exception):
@@ -75,6 +82,10 @@ class Problem:
     where: str = ""
     """`file:line` when the manifest was read from text."""
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", brief(self.message))
+        object.__setattr__(self, "hint", brief(self.hint))
+
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""
         return f"{where}{self.path}: {self.message}" + (f" ({self.hint})" if self.hint else "")
@@ -94,6 +105,12 @@ class NameNotRegistered(UserError):
 
 class UserFunctionError(UserError):
     """A function of the user raised. The original exception is the `__cause__`."""
+
+
+class FailsAgain(UserFunctionError):
+    """What has failed would fail again, however often it is tried: the job or its data are wrong.
+    Others than this class may be tried again a few times, where a run is costly and its executors
+    may be lost (`plugins.attempts`)."""
 
 
 class PoisonSegment(UserError):
@@ -137,13 +154,29 @@ class Fenced(OnyxError):
     """This incarnation has been declared dead. It must stop and may start again as a new one."""
 
 
+class OutOfMemory(OnyxError):
+    """Processes are killed for want of memory again and again. Starting them again does not help:
+    they need more memory, or less to do."""
+
+
 class JobRefused(OnyxError):
-    """The cluster does not take the job: its id is taken by other content, or it uses a feature
-    that this version cannot run."""
+    """The cluster does not take the job: its id is taken by other content, its workers cannot
+    continue the job that it upgrades, or its percentage has no effect there."""
 
 
 class InvariantViolated(OnyxError):
     """A bug in Onyx, never the user's fault. Please report it with the message."""
+
+
+def brief(text: str) -> str:
+    """A text for people, in which no name of 100,000 characters stands."""
+    if len(text) > WORD_CHARACTERS_MAX:
+        text = _LONG_WORD.sub(lambda word: f"{word[0][:57]}...", text)
+    return text if len(text) <= DESCRIPTION_CHARACTERS_MAX else _cut(text)
+
+
+def _cut(text: str) -> str:
+    return f"{text[:DESCRIPTION_CHARACTERS_MAX]}... ({len(text):,} characters)"
 
 
 def message_of(error: BaseException) -> str:
@@ -152,9 +185,7 @@ def message_of(error: BaseException) -> str:
         text = str(error)
     except BaseException as again:
         return f"(no message: its __str__ raised {type(again).__name__})"
-    if len(text) <= DESCRIPTION_CHARACTERS_MAX:
-        return text
-    return f"{text[:DESCRIPTION_CHARACTERS_MAX]}... ({len(text):,} characters)"
+    return text if len(text) <= DESCRIPTION_CHARACTERS_MAX else _cut(text)
 
 
 def describe(error: BaseException) -> str:

@@ -30,6 +30,12 @@ ALPHABET = (
 
 _SHOWN_CHARACTERS_MAX = 60
 _PATH_NAME = re.compile(PATH_NAME + r"\Z")
+_PLAIN_NAME = re.compile(r"\w([\w $.-]*[\w$])?\Z")
+PLAIN_NAMES = (
+    "letters, digits, '_' and '$', with spaces, '.' and '-' between them, at most "
+    f"{CHARACTERS_MAX} characters"
+)
+"""What `is_plain_name` allows, in words."""
 
 
 def is_path_name(text: object) -> bool:
@@ -51,6 +57,22 @@ def path_name(text: str, what: str) -> str:
     return text
 
 
+def is_plain_name(text: object) -> bool:
+    """Whether a value is a text that may name a table or a column, of which others make paths and
+    statements: Spark a folder of each value of a column by which it splits files."""
+    return (
+        isinstance(text, str)
+        and len(text) <= CHARACTERS_MAX
+        and _PLAIN_NAME.match(text) is not None
+        and ".." not in text
+    )
+
+
+def climbs(path: str) -> bool:
+    """Whether a path has a part `..`, which leads out of the folder before it."""
+    return ".." in re.split(r"[/\\]", path)
+
+
 def path_of_names(text: str, what: str) -> list[str]:
     """The parts of a relative path that is made of names, joined by `/`.
 
@@ -58,6 +80,20 @@ def path_of_names(text: str, what: str) -> list[str]:
         UserError: a part of it is no name.
     """
     return [path_name(part, f"a part of {what}") for part in text.split("/")]
+
+
+def staged_name(name: str) -> str:
+    """How a file is called that is not published yet, and a note about one.
+
+    Hidden and without the ending of its format, because many readers of `**/*.jsonl` look into
+    hidden folders too, and would take what is staged for published.
+    """
+    return f"{staged_begin(name)}.staged"
+
+
+def staged_begin(name: str) -> str:
+    """How all staged names begin of files whose names begin with `name`."""
+    return f".{name.replace('.', '-')}"
 
 
 def _told(text: object) -> str:

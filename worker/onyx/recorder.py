@@ -8,7 +8,9 @@ supervisor reads the recorder (`deaths`) and hands the losses to the next proces
 them to the cluster.
 
 Two threads may be inside user code at once, and then either may be the cause. So a task may ask to
-be `alone` there; others wait meanwhile, for a bounded time.
+be `alone` there, and others wait meanwhile. Functions that take long are waited for, since a death
+among others leaves in doubt whose it was and the next process dies as well; but in turns, so that
+one that never comes back does not hold up everybody else of the process.
 
 Rejected: a file for each batch (a system call each), a child process for each suspicious batch
 (state and plugins are in this process), the traceback that Python writes at a fatal signal (there
@@ -29,6 +31,8 @@ from typing import Any, Protocol
 
 from onyx.ids import JobId, TaskName
 from onyx.seams import Clock
+from onyx.telemetry import kept_counts
+from onyx.telemetry.kept_counts import KeptCounts
 
 SLOTS = 128
 """Tasks of one process that are recorded; those beyond are not."""
@@ -36,11 +40,13 @@ ROOTS_MAX = 16_384
 """Segments of one batch; larger ones are worked off in parts where that matters."""
 NAME_BYTES_MAX = 1_024
 LOSSES_BYTES_MAX = 262_144
-ALONE_WAIT_MAX_S = 5.0
-"""For the others to leave user code; after that nobody is waited for any more for a while."""
-ALONE_PAUSE_S = 60.0
+ALONE_WAIT_FIRST_S = 5.0
+"""For the others to leave user code. Then they go on for as long, and are waited for twice as long
+the next time."""
+ALONE_WAIT_MAX_S = 60.0
+"""Who has waited for so long in vain goes among the others: one of them does not come back."""
 RESERVED_S = 0.5
-"""Who waits to be alone and does not ask again for so long has gone away."""
+"""Who waits or was to be alone and does not ask again for so long has gone away."""
 
 _HEADER = struct.Struct("<BBHHHQQ")
 """Inside?, whether over segments (in slot 0 the exit code), bytes of job, task and phase, id of the
@@ -52,7 +58,8 @@ _ROOTS = 4_096
 _SLOT = _ROOTS + 8 * ROOTS_MAX
 _LOSSES = _SLOT * (SLOTS + 1)
 """Slot 0 is of the process itself."""
-SIZE = _LOSSES + 4 + LOSSES_BYTES_MAX
+_COUNTS = (_LOSSES + 4 + LOSSES_BYTES_MAX + 63) // 64 * 64
+SIZE = _COUNTS + kept_counts.SIZE
 assert _NAMES + 3 * NAME_BYTES_MAX <= _ROOTS
 
 
@@ -132,6 +139,8 @@ class Recorder:
     def __init__(self, descriptor: int, clock: Clock) -> None:
         self._memory = mmap.mmap(descriptor, SIZE)
         self._clock = clock
+        self.counts = KeptCounts(self._memory, _COUNTS)
+        """What the tasks of the process have done, and of those before it."""
         self._lock = threading.Lock()
         self._free = list(range(SLOTS, 0, -1))
         self._inside = 0
@@ -139,7 +148,11 @@ class Recorder:
         """Who is, or waits to be."""
         self._asked_s = 0.0
         self._since_s = 0.0
+        self._patience_s = ALONE_WAIT_FIRST_S
+        self._next_turn_s = 0.0
+        """The others go on until then."""
         self._shared_until_s = 0.0
+        """Nobody waits to be alone until then."""
 
     # --- the worker -----------------------------------------------------------------------------
 
@@ -165,18 +178,22 @@ class Recorder:
                 if self._inside or now_s - self._asked_s < RESERVED_S:
                     return False
                 self._alone = None
-            if alone and self._inside:
-                return self._wait(who, now_s)
-            self._alone = who if alone else None
+            if alone and self._inside and not self._in_vain(who, now_s):
+                return False
+            if alone and not self._inside:
+                self._alone, self._patience_s = who, ALONE_WAIT_FIRST_S
+            else:
+                self._alone = None
             self._inside += 1
             return True
 
     def leave(self, who: object) -> None:
-        """The task comes out of user code."""
+        """The task comes out of user code. If it was alone there it may have more to try alone, and
+        need not wait for the others again."""
         with self._lock:
             self._inside -= 1
             if self._alone is who:
-                self._alone = None
+                self._asked_s = self._clock.monotonic_s()
 
     def release(self, slot: int, who: object) -> None:
         """The task has ended: its slot is free for another."""
@@ -185,18 +202,22 @@ class Recorder:
             if self._alone is who:
                 self._alone = None
 
-    def _wait(self, who: object, now_s: float) -> bool:
-        """Reserve; True when it has taken too long and `who` goes among the others."""
+    def _in_vain(self, who: object, now_s: float) -> bool:
+        """Reserve, in turns; whether `who` has waited for so long that it goes among the others."""
         if now_s < self._shared_until_s:
-            self._inside += 1
             return True
+        if now_s < self._next_turn_s:
+            return False
         if self._alone is not who:
             self._alone, self._since_s = who, now_s
         self._asked_s = now_s
-        if now_s - self._since_s < ALONE_WAIT_MAX_S:
+        if now_s - self._since_s < self._patience_s:
             return False
-        self._alone, self._shared_until_s = None, now_s + ALONE_PAUSE_S
-        self._inside += 1
+        self._alone, self._next_turn_s = None, now_s + self._patience_s
+        if self._patience_s < ALONE_WAIT_MAX_S:
+            self._patience_s = min(2 * self._patience_s, ALONE_WAIT_MAX_S)
+            return False
+        self._shared_until_s = self._next_turn_s
         return True
 
     # --- the supervisor -------------------------------------------------------------------------
@@ -223,6 +244,17 @@ class Recorder:
             job, task, phase = names
             found.append(Inside(JobId(job), TaskName(task), phase, bool(over), tuple(roots), id))
         return found
+
+    def jobs(self) -> list[JobId]:
+        """The jobs whose user code has run, in the processes before too."""
+        found: dict[JobId, None] = {}
+        for slot in range(1, SLOTS + 1):
+            start = slot * _SLOT
+            _, _, length, *_ = _HEADER.unpack_from(self._memory, start)
+            at = start + _NAMES
+            if length:
+                found[JobId(self._memory[at : at + length].decode("utf-8", "replace"))] = None
+        return list(found)
 
     def clear(self) -> None:
         """For the next process; losses stay."""

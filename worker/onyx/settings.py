@@ -8,20 +8,21 @@ a variable may hold, and the page of all settings is generated. Limits have thei
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta
 
-from onyx.errors import SettingsError
-from onyx.structs import Mismatch, convert
+from onyx.variables import flatten, read
 
 __all__ = [
+    "HistorySettings",
     "LedgerSettings",
     "LogSettings",
     "Settings",
     "StateSettings",
+    "SupervisorSettings",
     "TaskSettings",
     "TelemetrySettings",
     "TlsSettings",
@@ -32,12 +33,12 @@ __all__ = [
 ]
 """Public names; the rest is for Onyx itself."""
 
-T = TypeVar("T")
-
 FnParams = Mapping[str, Sequence[Any]]
 JobScheduler = Literal["balanced", "greedy", "percentage"]
 JOB_SCHEDULERS: tuple[str, ...] = get_args(JobScheduler)
 Port = Annotated[int, Meta(ge=0, le=65_535)]
+Count = Annotated[int, Meta(ge=0)]
+Seconds = Annotated[float, Meta(ge=0)]
 FRAME_BYTES_MIN = 2_200_000
 """Room for the largest segment (`codec.limits.SEGMENT_BYTES_MAX`), its lineage and a header."""
 
@@ -122,6 +123,33 @@ class LogSettings:
     """Entries in the queue to be written, above which writers wait."""
     join_back_off_s: float = 0.5
     """Mean of the random delay after an aborted join."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """How much of the past is kept. The oldest worker of a cluster collects the rest by itself."""
+
+    age_s: Seconds = 86_400.0
+    """How long jobs that have completed are kept, with their reports, and entries of the log."""
+    killed_age_s: Seconds = 604_800.0
+    """How long jobs that were killed are kept, with the state from which another job may upgrade
+    them."""
+    jobs_max: Count = 1_000
+    """Jobs that have ended of which more are not kept, however new; those that completed go
+    first."""
+    entries_max: Annotated[int, Meta(ge=2)] = 10_000
+    """Entries of the log above which the older half goes, however new."""
+    remembered_max: Annotated[int, Meta(ge=0, le=1_000_000)] = 10_000
+    """Of how many collected jobs, the newest ones, it stays known that they completed or were
+    killed; a job that is submitted again under such an id does not run again."""
+    chunk_age_s: Seconds = 3_600.0
+    """How long a document that nothing in the log names any more is kept (a job, a list of
+    partitions)."""
+    interval_s: Seconds = 60.0
+    """How often a worker looks what is to be collected; 0: never, which leaves it to `onyx gc`."""
+    archive: str = ""
+    """A folder, or `s3://bucket/prefix`, in which entries are kept that leave the log, for
+    `onyx log` and `onyx replica --at`; empty keeps none. The same for workers and commands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +281,18 @@ class TelemetrySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class SupervisorSettings:
+    """The supervisor of worker processes, which starts those again that die."""
+
+    memory_kills_max: Annotated[int, Meta(ge=0)] = 3
+    """Worker processes that the kernel may kill for want of memory within `memory_kills_within_s`;
+    with that many the supervisor ends with code 137, so that whatever runs it sees a failure. 0
+    disables this."""
+    memory_kills_within_s: Annotated[float, Meta(gt=0)] = 600.0
+    """Time in which these kills are counted."""
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings of one process."""
 
@@ -274,6 +314,9 @@ class Settings:
     """Folder in which relative paths of jobs start; empty means the current one."""
     spark_master: str = "local[*]"
     """Where Spark runs for tasks that name no master."""
+    spark_token_file: str = ""
+    """File with the token that the Spark Connect server of `spark_master` wants to see; it is shown
+    to no other."""
     leave_timeout_s: float = 45.0
     """Longest time to leave the cluster after SIGTERM; must be shorter than the pod's grace
     period."""
@@ -282,11 +325,13 @@ class Settings:
     tls: TlsSettings = field(default_factory=TlsSettings)
     """Between peer groups: with all three files, on all workers of a tenancy or on none."""
     log: LogSettings = field(default_factory=LogSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     state: StateSettings = field(default_factory=StateSettings)
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
+    supervisor: SupervisorSettings = field(default_factory=SupervisorSettings)
 
 
 def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Settings:
@@ -301,7 +346,7 @@ def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Se
 def to_environment(settings: Settings, prefix: str = "ONYX") -> dict[str, str]:
     """The variables from which `from_environment` reads these settings back."""
     found: dict[str, str] = {}
-    for variable, value in _flatten(settings, prefix):
+    for variable, value in flatten(settings, prefix):
         if isinstance(value, tuple):
             found[variable] = ",".join(value)
         elif isinstance(value, Mapping):
@@ -313,83 +358,4 @@ def to_environment(settings: Settings, prefix: str = "ONYX") -> dict[str, str]:
 
 def variables(prefix: str = "ONYX") -> tuple[str, ...]:
     """Every variable that `from_environment` looks at."""
-    return tuple(variable for variable, _ in _flatten(Settings(), prefix))
-
-
-def _flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for each in fields(value):
-        inner = getattr(value, each.name)
-        variable = f"{prefix}_{each.name.upper()}"
-        if is_dataclass(inner):
-            yield from _flatten(inner, variable)
-        else:
-            yield variable, inner
-
-
-def read(cls: type[T], environment: Mapping[str, str], prefix: str, **given: Any) -> T:
-    """Settings of any class like those above; fields in `given` are not read.
-
-    Raises:
-        SettingsError: variables do not hold what their settings take; names all of them.
-    """
-    problems: list[str] = []
-    found = _read(cls, environment, prefix, problems, given)
-    if problems:
-        raise SettingsError("\n".join(problems))
-    return found
-
-
-def _read(
-    cls: type[T],
-    environment: Mapping[str, str],
-    prefix: str,
-    problems: list[str],
-    given: Mapping[str, Any],
-) -> T:
-    hints = get_type_hints(cls, include_extras=True)
-    values = dict(given)
-    for each in fields(cls):  # type: ignore[arg-type]
-        variable, hint = f"{prefix}_{each.name.upper()}", hints[each.name]
-        if each.name in given:
-            continue
-        if is_dataclass(hint):
-            values[each.name] = _read(hints[each.name], environment, variable, problems, {})
-        elif variable in environment:
-            try:
-                values[each.name] = _convert(environment[variable], hint)
-            except ValueError as error:
-                problems.append(f"{variable}={environment[variable]!r}: {error}")
-    return cls(**values)
-
-
-def _convert(text: str, hint: Any) -> Any:
-    value: Any = text
-    if get_origin(hint) is tuple:
-        value = [part.strip() for part in text.split(",") if part.strip()]
-    try:
-        if get_origin(hint) is Mapping:
-            value = json.loads(text)
-        return convert(value, hint, from_text=True)
-    except Mismatch as error:
-        raise ValueError(_expected(error)) from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"expected JSON: {error}") from error
-
-
-def _expected(error: Mismatch) -> str:
-    """What a variable may hold, in words: everything in a variable is text."""
-    if error.given is not None:
-        return f"expected {', '.join(error.offered)}"
-    words = error.what.partition(", got ")[0]
-    for name, word in _WORDS.items():
-        words = words.replace(f"`{name}`", word).replace(f"`{name} | null`", word)
-    return f"{words} at {error.path}" if error.path else words
-
-
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a JSON object",
-}
+    return tuple(variable for variable, _ in flatten(Settings(), prefix))

@@ -100,6 +100,8 @@ class Stall:
     oldest_ms: int = 0
     """Of an input: when the oldest of them was read; 0 when that is not known."""
     is_input: bool = False
+    overdue_ms: int = 0
+    """Of an input that waits for segments for longer than its `pendingTimeout`: that; else 0."""
     in_time: bool = False
     """The job itself has it rest for so long (`batchTimeout`, `rollSeconds`)."""
     stack: tuple[Frame, ...] = ()
@@ -133,7 +135,7 @@ def sentence(found: Stall, stalls: Sequence[Stall], now_ms: int) -> str:
     held = sum(each.segments for each in inputs) or found.segments
     oldest = min((each.oldest_ms for each in inputs if each.oldest_ms), default=0)
     age = f", the oldest for {seconds(oldest, now_ms)}" if oldest else ""
-    waiting = f"; {held:,} segments are in flight{age}" if held else ""
+    waiting = f"; {held:,} segments are in flight{age}{_overdue(inputs)}" if held else ""
     return (
         f"does not advance: task {found.task} (peer {found.peer[:8]}{more}), "
         f"for {seconds(found.since_ms, now_ms)}: {found.why}{waiting}"
@@ -146,7 +148,17 @@ def status_sentence(found: Stall, stalls: Sequence[Stall]) -> str:
     same = {each.peer for each in stalls if (each.task, each.reason) == (found.task, found.reason)}
     more = f" and {len(same) - 1} more" if len(same) > 1 else ""
     since = instant(found.since_ms)
-    return f"task {found.task} (peer {found.peer[:8]}{more}), since {since}: {found.why}"
+    waiting = _overdue([each for each in stalls if each is not found])
+    late = f"; segments are in flight{waiting}" if waiting else ""
+    return f"task {found.task} (peer {found.peer[:8]}{more}), since {since}: {found.why}{late}"
+
+
+def _overdue(inputs: Sequence[Stall]) -> str:
+    overdue_ms = max((each.overdue_ms for each in inputs), default=0)
+    if not overdue_ms:
+        return ""
+    late = f", longer than pendingTimeout ({overdue_ms:,} ms)"
+    return f"{late}: what a worker still works on is not read again"
 
 
 def instant(wall_ms: int) -> str:

@@ -6,12 +6,16 @@ while a NetworkPolicy is not allowed.
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import secrets
 from dataclasses import replace
 
-from onyx_operator.clusters.actions import Action, Apply
+from onyx_operator.clusters.actions import Action, Apply, Draw
+from onyx_operator.clusters.mounts import SPARK_TOKEN_KEY
 from onyx_operator.clusters.plan import Plan
 from onyx_operator.clusters.spec import Refusal, as_declared
-from onyx_operator.kube import Kube, KubeError, Object
+from onyx_operator.kube import Conflict, Kube, KubeError, Object
 
 
 async def act(kube: Kube, cluster: Object, plan: Plan) -> Plan | None:
@@ -20,16 +24,23 @@ async def act(kube: Kube, cluster: Object, plan: Plan) -> Plan | None:
     Raises:
         Unavailable: the API server cannot be reached.
     """
-    refused: list[KubeError] = []
+    refused: list[tuple[Action, KubeError]] = []
     for action in plan.actions:
         try:
             await _carry_out(kube, cluster, action)
         except KubeError as error:
-            refused.append(error)
+            refused.append((action, error))
     if not refused:
         return None
-    trouble = Refusal("ApplyFailed", "; ".join(as_declared(str(each)) for each in refused))
-    return replace(plan, trouble=trouble, error=refused[0])
+    said = "; ".join(
+        f"{_object(action)}: {as_declared(str(error), _pods_key(action))}"
+        for action, error in refused
+    )
+    return replace(plan, trouble=Refusal("ApplyFailed", said), error=refused[0][1])
+
+
+def _pods_key(action: Action) -> str:
+    return action.child.pods_key if isinstance(action, Apply) else ""
 
 
 async def _carry_out(kube: Kube, cluster: Object, action: Action) -> None:
@@ -39,8 +50,22 @@ async def _carry_out(kube: Kube, cluster: Object, action: Action) -> None:
         # A change that others revert, or the server drops, changes no version and is no news.
         if now["metadata"]["resourceVersion"] != action.version:
             verb = "Updated" if action.version else "Created"
-            await kube.event(cluster, verb, f"{verb.lower()} {child.resource.kind} {child.name}")
+            await kube.event(cluster, verb, f"{verb.lower()} {_object(action)}")
+        return
+    if isinstance(action, Draw):
+        token = base64.b64encode(secrets.token_urlsafe().encode()).decode()
+        secret = {**action.child.body, "data": {SPARK_TOKEN_KEY: token}}
+        with contextlib.suppress(Conflict):  # somebody was first
+            await kube.create(action.child.resource, secret)
+            await kube.event(cluster, "Created", f"created {_object(action)}")
         return
     namespace = cluster["metadata"]["namespace"]
     await kube.delete(action.resource, namespace, action.name, action.uid)
-    await kube.event(cluster, "Deleted", f"deleted {action.resource.kind} {action.name}")
+    await kube.event(cluster, "Deleted", f"deleted {_object(action)}")
+
+
+def _object(action: Action) -> str:
+    """The object that an action is about, as its owner knows it."""
+    if isinstance(action, Apply | Draw):
+        return f"{action.child.resource.kind} {action.child.name}"
+    return f"{action.resource.kind} {action.name}"

@@ -18,6 +18,13 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
+class Draw:
+    """Create a Secret with a new token; one that is there stays as it is."""
+
+    child: Child
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Delete an object that is not wanted any more."""
 
@@ -26,4 +33,4 @@ class Delete:
     uid: str
 
 
-Action = Apply | Delete
+Action = Apply | Draw | Delete

@@ -1,4 +1,5 @@
-"""Checks an OnyxCluster against the API server before it is stored: a dry run of its StatefulSet.
+"""Checks an OnyxCluster against the API server before it is stored: a dry run of all that has pods,
+workers, Spark server and executors.
 
 Only a dry run can decide this: what `podTemplate` may contain is Kubernetes' own, and differs from
 version to version.
@@ -11,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onyx.errors import Problem, Unavailable
-from onyx_operator.clusters.resources import STATEFUL_SETS, children
-from onyx_operator.clusters.spec import Refusal, as_declared, read_spec
+from onyx_operator.clusters.resources import Child, trials
+from onyx_operator.clusters.spec import Refusal, as_declared, read_spec, taken
 from onyx_operator.context import Operator
 from onyx_operator.kube import KubeError
 
@@ -34,20 +35,28 @@ async def check(
     pool = read_spec(body, code, settings.engine, settings.clusters)
     if isinstance(pool, Refusal):
         return (), (Problem("spec", pool.message),)
-    workers = next(each for each in children(pool) if each.resource is STATEFUL_SETS)
+    holder = operator.tenancies.holder(body)
+    warnings = [Problem("spec.tenancyId", taken(pool, holder).message)] if holder else []
+    found = await asyncio.gather(*(_tried(operator, each) for each in trials(pool)))
+    warnings += [each for each, wrong in found if each is not None and not wrong]
+    return [each for each, wrong in found if each is not None and wrong], warnings
+
+
+async def _tried(operator: Operator, child: Child) -> tuple[Problem | None, bool]:
+    """What is wrong with the pods of an object, or why nobody knows; whether it is wrong."""
     try:
         async with asyncio.timeout(TRIAL_TIMEOUT_S):
-            await operator.kube.apply(STATEFUL_SETS, workers.body, dry_run=True)
+            await operator.kube.apply(child.resource, child.body, dry_run=True)
     except KubeError as error:
         if error.status in _INVALID:
-            said = as_declared(str(error))
-            return (Problem("spec.podTemplate", f"Kubernetes refuses the workers: {said}"),), ()
-        return (), (_untried(str(error)),)
+            said = as_declared(str(error), child.pods_key)
+            return Problem(child.pods_key, f"Kubernetes refuses such pods: {said}"), True
+        return _untried(child, str(error)), False
     except (Unavailable, TimeoutError) as error:
-        return (), (_untried(str(error) or "it does not answer"),)
-    return (), ()
+        return _untried(child, str(error) or "it does not answer"), False
+    return None, False
 
 
-def _untried(why: str) -> Problem:
+def _untried(child: Child, why: str) -> Problem:
     message = f"could not be tried, because of the API server: {why}"
-    return Problem("spec.podTemplate", message, "kubectl describe oc says whether it works")
+    return Problem(child.pods_key, message, "kubectl describe oc says whether it works")

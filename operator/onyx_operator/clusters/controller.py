@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from onyx.deaths import Death
 from onyx.errors import Unavailable
+from onyx.settings import Settings
 from onyx_operator.clusters.act import act
 from onyx_operator.clusters.events import news
 from onyx_operator.clusters.observe import observe, referring_jobs
@@ -14,6 +17,7 @@ from onyx_operator.clusters.observed import Observed
 from onyx_operator.clusters.plan import Plan, plan
 from onyx_operator.clusters.pool import CLUSTER_LABEL
 from onyx_operator.clusters.status import status
+from onyx_operator.connection import connection
 from onyx_operator.context import Operator
 from onyx_operator.kube import KubeError, Object
 from onyx_operator.reconciler import Kind, Reconciler
@@ -24,8 +28,11 @@ class Clusters:
     """See the module. Belongs to one event loop. What no watch shows (drift of other objects, a
     ConfigMap of code) is found because each list touches every cluster."""
 
-    def __init__(self, operator: Operator) -> None:
-        self._operator = operator
+    def __init__(
+        self, operator: Operator, deaths: Callable[[Settings], Sequence[Death]] = lambda _: ()
+    ) -> None:
+        """`deaths`: of worker processes lately, by the log of their cluster."""
+        self._operator, self._deaths = operator, deaths
         pace, metrics = operator.settings.clusters, operator.metrics
         # One plan: an object that others change back would be applied again and again.
         kind = Kind(self._observe, plan, self._act, status, news, plans_max=1)
@@ -43,7 +50,9 @@ class Clusters:
             self._reconciler.touch(Key(body["metadata"]["namespace"], cluster))
 
     async def _observe(self, _: Key, body: Object) -> Observed:
-        return await observe(self._operator, body)
+        found = await observe(self._operator, body)
+        log = connection(body, self._operator.settings.engine)
+        return replace(found, deaths=self._deaths(log))
 
     async def _act(self, body: Object, _: Observed, plan: Plan) -> Plan | None:
         return await act(self._operator.kube, body, plan)
@@ -51,6 +60,8 @@ class Clusters:
     def _changed(self, key: Key, body: Object, gone: bool) -> None:
         if gone:
             self._reconciler.forget(key)
+            for other in self._operator.tenancies.forget(body):
+                self._reconciler.touch(other)
             self._operator.background(self._warn_jobs(body))
         else:
             self._reconciler.touch(key)

@@ -11,12 +11,19 @@ from typing import Any
 from onyx.model.cluster import EnvVar
 from onyx.model.keys.fields import section_of
 from onyx_operator.clusters.memory import runs_spark
-from onyx_operator.clusters.mounts import CODE_PATH, TLS_PATH, ZOOKEEPER_ACCOUNT_PATH
+from onyx_operator.clusters.mounts import (
+    CODE_PATH,
+    SPARK_TOKEN_FILE,
+    TLS_PATH,
+    ZOOKEEPER_ACCOUNT_PATH,
+)
 from onyx_operator.clusters.pool import Pool
 
 TRANSPORT_PORT = 7700
 METRICS_PORT = 9600
 CONNECT_PORT = 15_002
+TOKEN_VARIABLE = "ONYX_SPARK_TOKEN_FILE"  # noqa: S105 - where it is
+_MASTER_VARIABLE = "ONYX_SPARK_MASTER"
 _TLS_FILES = {"CA_FILE": "ca.crt", "CERT_FILE": "tls.crt", "KEY_FILE": "tls.key"}
 
 Source = str | dict[str, Any]
@@ -72,7 +79,9 @@ def _derived(pool: Pool) -> dict[str, Source]:
         found["ONYX_DATA_DIR"] = cluster.data.mount_path
     if cluster.spark is not None:
         host = f"{pool.spark_name}.{pool.namespace}.svc"
-        found["ONYX_SPARK_MASTER"] = f"sc://{host}:{CONNECT_PORT}"
+        found[_MASTER_VARIABLE] = f"sc://{host}:{CONNECT_PORT}"
+        if _MASTER_VARIABLE not in cluster.settings.keys() | {each.name for each in cluster.env}:
+            found[TOKEN_VARIABLE] = SPARK_TOKEN_FILE  # no other server shall see it
     if not runs_spark(cluster):
         found["ONYX_SPARK"] = "false"
     if pool.code is not None:

@@ -8,7 +8,16 @@ from typing import Any
 
 from onyx_operator.conditions import News, by_type
 
-_QUIET = ("WorkersStarting", "Updating", "ScalingDown", "NoWorkers", "Applied")
+_QUIET = (
+    "WorkersStarting",
+    "Updating",
+    "ScalingDown",
+    "NoWorkers",
+    "Applied",
+    "NoDeaths",
+    "ServerStarting",
+    "ExecutorsStarting",
+)
 """Reasons that come and go with any change, and are in the status."""
 
 

@@ -11,6 +11,9 @@ from onyx_operator.clusters.pool import Pool
 TLS_PATH = "/etc/onyx/tls"
 ZOOKEEPER_ACCOUNT_PATH = "/etc/onyx/zookeeper"
 CODE_PATH = "/opt/onyx/code"
+SPARK_TOKEN_KEY = "token"  # noqa: S105 - what it is called
+SPARK_TOKEN_PATH = "/etc/onyx/spark-token"  # noqa: S105 - where it is
+SPARK_TOKEN_FILE = f"{SPARK_TOKEN_PATH}/{SPARK_TOKEN_KEY}"
 _GROUP_MAY_READ = 0o440
 
 
@@ -43,6 +46,13 @@ def mounts(pool: Pool) -> Iterator[Mount]:
     if cluster.zookeeper.auth_secret is not None:
         source = _secret(cluster.zookeeper.auth_secret)
         yield Mount("zookeeper-account", ZOOKEEPER_ACCOUNT_PATH, source)
+    if cluster.spark is not None:
+        yield spark_token_mount(pool)
+
+
+def spark_token_mount(pool: Pool) -> Mount:
+    """What a client of the Spark server shows to it."""
+    return Mount("spark-token", SPARK_TOKEN_PATH, _secret(pool.spark_name))
 
 
 def shared_mounts(pool: Pool) -> Iterator[Mount]:

@@ -9,10 +9,20 @@ from typing import Any
 from onyx.model.declaration import CLUSTER_NAME_DEFAULT
 from onyx_operator.clusters.observed import Found, Observed
 from onyx_operator.clusters.pool import CLUSTER_LABEL, Pool, pool_name, selector, selector_text
-from onyx_operator.clusters.resources import STATEFUL_SETS, children, kinds
-from onyx_operator.clusters.spec import Refusal, deleting, read_spec
+from onyx_operator.clusters.resources import SECRETS, STATEFUL_SETS, Child, children, kinds
+from onyx_operator.clusters.spec import Refusal, deleting, read_spec, taken
 from onyx_operator.context import Operator
-from onyx_operator.kube import CONFIG_MAPS, JOBS, Kube, Object, Resource
+from onyx_operator.kube import (
+    CLUSTERS,
+    CONFIG_MAPS,
+    JOBS,
+    Conflict,
+    Kube,
+    KubeError,
+    Object,
+    Resource,
+)
+from onyx_operator.tenancies import refused_for
 
 PODS = Resource("v1", "Pod", "pods")
 _FINISHED = ("Completed", "Stopped", "Failed", "Killed")
@@ -37,7 +47,10 @@ async def observe(operator: Operator, body: Object) -> Observed:
     pods: list[Object] = []
     if workers is not None and not _full(workers):
         pods = await kube.list_all(PODS, namespace, selector_text(selector(name)))
-    return Observed(body, wanted, time.time(), found, workers, pods)
+    of_spark: list[Object] = []
+    if isinstance(wanted, Pool) and wanted.cluster.spark is not None:
+        of_spark = await kube.list_all(PODS, namespace, selector_text(wanted.spark_selector()))
+    return Observed(body, wanted, time.time(), found, workers, pods, of_spark)
 
 
 async def referring_jobs(kube: Kube, namespace: str, name: str) -> list[Object]:
@@ -56,7 +69,25 @@ async def _wanted(operator: Operator, body: Object) -> Pool | Refusal:
         jobs = await referring_jobs(operator.kube, metadata["namespace"], metadata["name"])
         return deleting([str(job["metadata"]["name"]) for job in jobs])
     code = await _code_config_map(operator.kube, body)
-    return read_spec(body, code, settings.engine, settings.clusters)
+    found = read_spec(body, code, settings.engine, settings.clusters)
+    if isinstance(found, Refusal):
+        return found
+    before = await _holder_before(operator, body)
+    # From here on nothing waits, so that of two clusters only one can claim the same log.
+    holder = operator.tenancies.holder(body, *before)
+    if holder is not None:
+        return taken(found, holder)
+    operator.tenancies.claim(body)
+    return found
+
+
+async def _holder_before(operator: Operator, body: Object) -> list[Object]:
+    """The cluster for which this one was refused, if it is still there."""
+    named = refused_for(body)
+    if named is None:
+        return []
+    there = await operator.kube.get(CLUSTERS, named.namespace, named.name)
+    return [] if there is None else [there]
 
 
 async def _code_config_map(kube: Kube, body: Mapping[str, Any]) -> Object | None:
@@ -78,9 +109,23 @@ async def _found(kube: Kube, pool: Pool) -> list[Found]:
     there = {(each.resource, each.name) for each in found}
     for child in children(pool):
         if (child.resource, child.name) not in there:
-            body = await kube.get(child.resource, pool.namespace, child.name)
+            body = await _named(kube, pool, child)
             found += [Found(child.resource, body)] if body is not None else []
     return found
+
+
+async def _named(kube: Kube, pool: Pool, child: Child) -> Object | None:
+    """An object by its name. The operator may create Secrets and read none: whether there is one
+    says a trial to create it, and it counts as ours."""
+    if child.resource != SECRETS:
+        return await kube.get(child.resource, pool.namespace, child.name)
+    try:
+        await kube.create(child.resource, child.body, dry_run=True)
+    except Conflict:
+        return child.body
+    except KubeError:
+        pass  # creating it says why
+    return None
 
 
 def _is_pool(found: Found, body: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onyx.deaths import Death
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.spec import Refusal
 from onyx_operator.kube import Resource
@@ -50,12 +51,7 @@ class Observed:
     """The StatefulSet, if it is ours."""
     pods: Sequence[Mapping[str, Any]] = ()
     """The pods; read only when not all workers are ready."""
-
-
-def spark_is_ready(seen: Observed, name: str) -> bool:
-    """Whether the Deployment of the Spark server has a pod that answers."""
-    for each in seen.found:
-        if each.resource.kind == "Deployment" and each.name == name:
-            counts = each.body.get("status") or {}
-            return bool(counts.get("availableReplicas", 0))
-    return False
+    spark_pods: Sequence[Mapping[str, Any]] = ()
+    """Those of the Spark server and its executors."""
+    deaths: Sequence[Death] = ()
+    """Worker processes that have died in the last minutes, as their supervisors report."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onyx_operator.clusters.actions import Action, Apply, Delete
+from onyx_operator.clusters.actions import Action, Apply, Delete, Draw
 from onyx_operator.clusters.compare import contains
-from onyx_operator.clusters.observed import Found, Observed, spark_is_ready
+from onyx_operator.clusters.observed import Found, Observed
 from onyx_operator.clusters.pool import Pool
-from onyx_operator.clusters.resources import APPLIED_ANNOTATION, Child, children
+from onyx_operator.clusters.resources import APPLIED_ANNOTATION, SECRETS, Child, children
+from onyx_operator.clusters.spark_status import spark_is_ready
 from onyx_operator.clusters.spec import Refusal
 
 SPARK_LOOK_INTERVAL_S = 5.0
@@ -39,7 +40,7 @@ def plan(seen: Observed) -> Plan:
     needed = {(child.resource, child.name): child for child in children(pool)}
     blocked = {key: why for key in needed if (why := _blocked(there.get(key), pool.uid))}
     applied = (
-        Apply(child, _version(there.get(key)))
+        Draw(child) if child.resource == SECRETS else Apply(child, _version(there.get(key)))
         for key, child in needed.items()
         if key not in blocked and not _right(child, there.get(key))
     )
@@ -54,9 +55,8 @@ def plan(seen: Observed) -> Plan:
 
 
 def _look_again_in_s(seen: Observed, pool: Pool) -> float | None:
-    """Nobody watches Deployments: they are few, and of one pod each."""
-    waits = pool.cluster.spark is not None and not spark_is_ready(seen, pool.spark_name)
-    return SPARK_LOOK_INTERVAL_S if waits else None
+    """Nobody watches the pods of Spark: they are few, and change little once they run."""
+    return None if spark_is_ready(seen, pool) else SPARK_LOOK_INTERVAL_S
 
 
 def _blocked(there: Found | None, uid: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onyx.model.cluster import EnvSource, PullSecret
+from onyx.model.cluster import EnvSource, PodTemplate, PullSecret
 from onyx.model.keys.fields import section_of
 from onyx_operator.clusters.environment import METRICS_PORT, TRANSPORT_PORT, environment
 from onyx_operator.clusters.memory import spark_memory, with_spark
@@ -40,14 +40,27 @@ CONTAINER_SECURITY: Mapping[str, Any] = {
 
 def pod_template(pool: Pool) -> dict[str, Any]:
     """The template of the pool's pods."""
-    wanted = pool.cluster.pod_template
+    ours = {"metadata": _metadata(pool), "spec": _pod(pool)}
+    return with_template(ours, pool.cluster.pod_template, pool.selector)
+
+
+def with_template(
+    ours: Mapping[str, Any], wanted: PodTemplate, selector: Mapping[str, str]
+) -> dict[str, Any]:
+    """Pods as their owner wants them.
+
+    Args:
+        ours: metadata and spec.
+        wanted: what is merged into it.
+        selector: labels by which the pods are found, which stay as they are.
+    """
     labels, annotations = wanted.metadata.labels, wanted.metadata.annotations
     theirs = {
         "metadata": {"labels": dict(labels), "annotations": dict(annotations)},
         "spec": dict(wanted.spec),
     }
-    template: dict[str, Any] = merged({"metadata": _metadata(pool), "spec": _pod(pool)}, theirs)
-    template["metadata"]["labels"].update(pool.selector)
+    template: dict[str, Any] = merged(ours, theirs)
+    template["metadata"]["labels"].update(selector)
     return template
 
 

@@ -24,12 +24,14 @@ BUDGETS = Resource("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets")
 POLICIES = Resource("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies")
 BINDINGS = Resource("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 DEPLOYMENTS = Resource("apps/v1", "Deployment", "deployments")
+SECRETS = Resource("v1", "Secret", "secrets")
 WORKER_KINDS = (ACCOUNTS, SERVICES, POLICIES, BUDGETS, STATEFUL_SETS)
 SPARK_KINDS = (BINDINGS, CONFIG_MAPS, DEPLOYMENTS)
 """What the operator sees only where it may run Spark servers."""
 _ORDER = (
     ACCOUNTS,
     BINDINGS,
+    SECRETS,
     CONFIG_MAPS,
     SERVICES,
     POLICIES,
@@ -38,6 +40,8 @@ _ORDER = (
     STATEFUL_SETS,
 )
 """In which the objects of a pool are made."""
+
+_PODS_KEYS = {STATEFUL_SETS: "spec.podTemplate", DEPLOYMENTS: "spec.spark.podTemplate"}
 
 APPLIED_ANNOTATION = "onyx.dev/applied"
 """Digest of what was applied: it differs when a field is no longer applied that once was."""
@@ -50,6 +54,8 @@ class Child:
 
     resource: Resource
     body: dict[str, Any]
+    pods_key: str = ""
+    """The key of the spec that is merged into its pods, if it has any."""
 
     @property
     def name(self) -> str:
@@ -72,8 +78,19 @@ def children(pool: Pool) -> tuple[Child, ...]:
         found.append((BUDGETS, _budget(pool)))
     if cluster.spark is not None:
         found += _spark(pool, cluster.spark)
-    made = [Child(resource, _stamped(body)) for resource, body in found]
+    made = [Child(kind, _stamped(body), _PODS_KEYS.get(kind, "")) for kind, body in found]
     return tuple(sorted(made, key=lambda child: _ORDER.index(child.resource)))
+
+
+def trials(pool: Pool) -> tuple[Child, ...]:
+    """What Kubernetes is asked about before a cluster is stored: all objects that have pods, and
+    one with the pods that Spark makes."""
+    found = [child for child in children(pool) if child.pods_key]
+    wanted = pool.cluster.spark
+    if wanted is not None:
+        body = spark.executors_trial(pool, _metadata(pool, f"{pool.spark_name}-exec"), wanted)
+        found.append(Child(DEPLOYMENTS, body, "spec.spark.executors.podTemplate"))
+    return tuple(found)
 
 
 def kinds(pool: Pool) -> tuple[Resource, ...]:
@@ -88,6 +105,7 @@ def _spark(pool: Pool, wanted: SparkServer) -> list[tuple[Resource, dict[str, An
     found = [
         (ACCOUNTS, spark.account(pool, metadata())),
         (BINDINGS, spark.role_binding(pool, metadata())),
+        (SECRETS, spark.token(pool, metadata())),
         (CONFIG_MAPS, spark.files(pool, metadata(), wanted)),
         (SERVICES, spark.service(pool, metadata())),
         (DEPLOYMENTS, spark.deployment(pool, metadata(), wanted)),

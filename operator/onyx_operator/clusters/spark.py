@@ -6,24 +6,36 @@ run the image of the workers with the same code and data volume, so that a modul
 worker finds is found there too. Client mode, with a driver in each worker, was rejected: every
 worker would need an account that may make pods, and two ports that executors reach.
 
+A client shows a token, which the operator has drawn and put into a Secret, and which it cannot read
+again: it may create Secrets and nothing else. Server and workers mount it. Executors do not.
+
 What the server may do in Kubernetes is a role of the chart, which the operator may bind and not
 change: an operator that could write rules would have to have all that they give.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.canonical import canonical_json
 from onyx.model.cluster import PullSecret, SparkServer
 from onyx.model.keys.fields import section_of
-from onyx_operator.clusters.environment import CONNECT_PORT, of_owner
-from onyx_operator.clusters.mounts import CODE_PATH, Mount, shared_mounts
+from onyx.model.keys.key import EMPTY
+from onyx_operator.clusters.environment import CONNECT_PORT, TOKEN_VARIABLE, of_owner
+from onyx_operator.clusters.mounts import (
+    CODE_PATH,
+    SPARK_TOKEN_FILE,
+    Mount,
+    shared_mounts,
+    spark_token_mount,
+)
 from onyx_operator.clusters.pods import (
     CODE_ANNOTATION,
     CONTAINER_SECURITY,
     POD_SECURITY,
     sources,
+    with_template,
 )
 from onyx_operator.clusters.pool import Pool, digest_of
 
@@ -36,6 +48,7 @@ FILES_PATH = "/etc/onyx/spark"
 _PROPERTIES, _TEMPLATE = "spark.properties", "executor.json"
 _PYTHON = "/opt/onyx/bin/python"
 _CONTAINER = "spark"
+_PROMETHEUS = "org.apache.spark.metrics.sink.PrometheusServlet"
 _FILES_ANNOTATION = "onyx.dev/spark-files"
 
 Body = dict[str, Any]
@@ -100,30 +113,46 @@ def files(pool: Pool, metadata: Body, spark: SparkServer) -> Body:
     return {"metadata": metadata, "data": _files(pool, spark)}
 
 
+def token(pool: Pool, metadata: Body) -> Body:
+    """The Secret with what a client must show to the server; who creates it adds the token."""
+    return {"metadata": metadata, "type": "Opaque"}
+
+
 def deployment(pool: Pool, metadata: Body, spark: SparkServer) -> Body:
     """The server. A new one starts when the old one has gone: two would have executors each."""
     selector = pool.spark_selector("server")
     digest = digest_of(_files(pool, spark))
     code = {CODE_ANNOTATION: pool.code.digest} if pool.code else {}
-    mounts = (*shared_mounts(pool), _files_mount(pool))
+    mounts = (*shared_mounts(pool), _files_mount(pool), spark_token_mount(pool))
+    ours = {
+        "metadata": {
+            "labels": {**pool.labels, **selector},
+            "annotations": {_FILES_ANNOTATION: digest, **code},
+        },
+        "spec": {
+            **_pod(pool, mounts),
+            "containers": [_server(pool, spark, mounts)],
+            "serviceAccountName": pool.spark_name,
+            "automountServiceAccountToken": True,
+        },
+    }
+    return _deployment(metadata, with_template(ours, spark.pod_template, selector), selector)
+
+
+def executors_trial(pool: Pool, metadata: Body, spark: SparkServer) -> Body:
+    """A Deployment with the pods of executors, to ask whether Kubernetes takes them: Spark makes
+    them when it is too late to say so."""
+    return _deployment(metadata, _executor(pool, spark), pool.spark_selector("executor"))
+
+
+def _deployment(metadata: Body, template: Body, selector: dict[str, str]) -> Body:
     return {
         "metadata": metadata,
         "spec": {
             "replicas": 1,
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": selector},
-            "template": {
-                "metadata": {
-                    "labels": {**pool.labels, **selector},
-                    "annotations": {_FILES_ANNOTATION: digest, **code},
-                },
-                "spec": {
-                    **_pod(pool, mounts),
-                    "containers": [_server(pool, spark, mounts)],
-                    "serviceAccountName": pool.spark_name,
-                    "automountServiceAccountToken": True,
-                },
-            },
+            "template": template,
         },
     }
 
@@ -135,7 +164,7 @@ def _server(pool: Pool, spark: SparkServer, mounts: tuple[Mount, ...]) -> Body:
     return {
         **_container(pool, mounts),
         "command": [_PYTHON, "-m", "onyx.spark.pods", "server", f"{FILES_PATH}/{_PROPERTIES}"],
-        "env": _variables(pool),
+        "env": _variables(pool, {TOKEN_VARIABLE: SPARK_TOKEN_FILE}),
         **sources(pool),
         **({"resources": found} if found else {}),
         "ports": [
@@ -151,7 +180,8 @@ def _server(pool: Pool, spark: SparkServer, mounts: tuple[Mount, ...]) -> Body:
 def _files(pool: Pool, spark: SparkServer) -> dict[str, str]:
     settings = {**_defaults(spark), **spark.conf, **_needed(pool, spark)}
     lines = [f"{key} {_escaped(value)}\n" for key, value in sorted(settings.items())]
-    return {_PROPERTIES: "".join(lines), _TEMPLATE: canonical_json(_executor(pool)).decode()}
+    template = {"apiVersion": "v1", "kind": "Pod", **_executor(pool, spark)}
+    return {_PROPERTIES: "".join(lines), _TEMPLATE: canonical_json(template).decode()}
 
 
 def _escaped(value: str) -> str:
@@ -170,6 +200,10 @@ def _defaults(spark: SparkServer) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.prometheus.enabled": "true",
+        "spark.metrics.conf.*.sink.prometheusServlet.class": _PROMETHEUS,
+        "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
+        # Else the names of metrics begin with an id that is new with each start.
+        "spark.metrics.namespace": "onyx",
         "spark.ui.killEnabled": "false",
         "spark.kubernetes.executor.deleteOnTermination": "true",
     }
@@ -201,10 +235,10 @@ def _needed(pool: Pool, spark: SparkServer) -> dict[str, str]:
     }
 
 
-def _executor(pool: Pool) -> Body:
+def _executor(pool: Pool, spark: SparkServer) -> Body:
     """What Spark adds to: names, variables, amounts and the argument `executor` are its own."""
     mounts = tuple(shared_mounts(pool))
-    labels = {**pool.labels, **pool.spark_selector("executor")}
+    selector = pool.spark_selector("executor")
     pod = {
         **_pod(pool, mounts),
         "containers": [
@@ -218,7 +252,8 @@ def _executor(pool: Pool) -> Body:
         "serviceAccountName": pool.spark_name,
         "automountServiceAccountToken": False,
     }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": labels}, "spec": pod}
+    ours = {"metadata": {"labels": {**pool.labels, **selector}}, "spec": pod}
+    return with_template(ours, spark.executors.pod_template, selector)
 
 
 def _pod(pool: Pool, mounts: tuple[Mount, ...]) -> Body:
@@ -243,16 +278,21 @@ def _container(pool: Pool, mounts: tuple[Mount, ...]) -> Body:
     }
 
 
-def _variables(pool: Pool) -> list[Body]:
+def _variables(pool: Pool, given: Mapping[str, str] = EMPTY) -> list[Body]:
     """Of both: Spark's Python workers must find the code of the user, and need what that reads and
-    the credentials of object stores."""
+    the credentials of object stores.
+
+    Args:
+        given: what its owner cannot change.
+    """
     fields = {"ONYX_POD_NAME": "metadata.name", "ONYX_POD_IP": "status.podIP"}
     own = {each["name"]: each for each in of_owner(pool)}
     if pool.code:
         own.setdefault("PYTHONPATH", {"name": "PYTHONPATH", "value": CODE_PATH})
     return [
         *({"name": n, "valueFrom": {"fieldRef": {"fieldPath": p}}} for n, p in fields.items()),
-        *(each for name, each in own.items() if name not in fields),
+        *({"name": name, "value": value} for name, value in given.items()),
+        *(each for name, each in own.items() if name not in {*fields, *given}),
     ]
 
 

@@ -12,6 +12,7 @@ from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.pool import Pool, code_of
 from onyx_operator.connection import connection
 from onyx_operator.settings import ClusterSettings
+from onyx_operator.work_queue import Key
 
 DELETING = "Deleting"
 """Reason of a refusal: the cluster is being deleted."""
@@ -24,6 +25,8 @@ class Refusal:
     reason: str
     """One word, for conditions and events."""
     message: str
+    holder: Key | None = None
+    """The cluster that has the log which this one asks for."""
 
 
 def read_spec(
@@ -85,10 +88,23 @@ def deleting(jobs: Sequence[str]) -> Refusal:
     return Refusal(DELETING, f"the cluster is being deleted{losers}")
 
 
-def as_declared(message: str) -> str:
-    """The API server's message about a StatefulSet, with the paths that the cluster's owner wrote:
-    `spec.podTemplate` for the template."""
-    return message.replace(" .spec.", " spec.").replace("spec.template.", "spec.podTemplate.")
+def taken(pool: Pool, holder: Key) -> Refusal:
+    """Why there can be no pool: another cluster has its log."""
+    tenancy, address = pool.tenancy_id, pool.zookeeper_address
+    return Refusal(
+        "TenancyTaken",
+        f"tenancy {tenancy} at ZooKeeper {address} belongs to OnyxCluster {holder}, and two "
+        "clusters would share all jobs: make this one anew with another spec.tenancyId, or delete "
+        "the other one, whose jobs this one then takes over",
+        holder,
+    )
+
+
+def as_declared(message: str, pods_key: str) -> str:
+    """The API server's message about an object, with the paths that the cluster's owner wrote:
+    `pods_key`, such as `spec.podTemplate`, for its template of pods."""
+    text = message.replace(" .spec.", " spec.")
+    return text.replace("spec.template.", f"{pods_key}.") if pods_key else text
 
 
 def _configured(engine: Settings) -> bool:

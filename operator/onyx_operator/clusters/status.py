@@ -7,22 +7,20 @@ found in the pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from onyx_operator.clusters.observed import Observed, spark_is_ready
+from onyx.deaths import reason, sentence
+from onyx_operator.clusters.observed import Observed
 from onyx_operator.clusters.plan import Plan
 from onyx_operator.clusters.pool import Pool, selector, selector_text
+from onyx_operator.clusters.spark_status import spark_ready
 from onyx_operator.clusters.spec import DELETING, Refusal
+from onyx_operator.clusters.troubles import is_ready, troubles
 from onyx_operator.conditions import Verdict, dated
 from onyx_operator.kube import timestamp
 
 Object = Mapping[str, Any]
-_TROUBLES_MAX = 3
-_USUAL = ("ContainerCreating", "PodInitializing")
-_LAST_LINES_MAX = 3
-_LAST_CHARACTERS_MAX = 400
-"""Of what a worker printed before it failed: its end."""
 
 
 def status(seen: Observed, plan: Plan) -> dict[str, Any]:
@@ -42,10 +40,13 @@ def status(seen: Observed, plan: Plan) -> dict[str, Any]:
     }
     pool = seen.wanted if isinstance(seen.wanted, Pool) else None
     if pool is not None and pool.cluster.spark is not None:
-        verdicts["SparkReady"] = _spark_ready(seen, pool.spark_name)
+        verdicts["SparkReady"] = spark_ready(seen, pool, pool.cluster.spark)
+    if pool is not None:
+        verdicts["Stable"] = _stable(seen)
     return {
         "observedGeneration": metadata["generation"],
         **_from_spec(pool, ready, before),
+        **({"tenancyHolder": str(trouble.holder)} if trouble and trouble.holder else {}),
         "replicas": _count(counts, "replicas"),
         "readyReplicas": ready,
         "updatedReplicas": _count(counts, "updatedReplicas"),
@@ -57,8 +58,13 @@ def status(seen: Observed, plan: Plan) -> dict[str, Any]:
 def _from_spec(pool: Pool | None, ready: int, before: Object) -> dict[str, Any]:
     """The fields that follow from a valid spec; while it is invalid, as they were."""
     if pool is None:
-        return {key: before[key] for key in ("tenancyId", "peers") if key in before}
-    return {"tenancyId": pool.tenancy_id, "peers": ready * pool.cluster.peers_per_worker}
+        kept = ("tenancyId", "zookeeperAddress", "peers")
+        return {key: before[key] for key in kept if key in before}
+    return {
+        "tenancyId": pool.tenancy_id,
+        "zookeeperAddress": pool.zookeeper_address,
+        "peers": ready * pool.cluster.peers_per_worker,
+    }
 
 
 def _count(counts: Object, key: str) -> int:
@@ -73,11 +79,10 @@ def _reconciled(trouble: Refusal | None) -> Verdict:
 
 
 def _ready(seen: Observed, trouble: Refusal | None, counts: Object) -> Verdict:
-    if trouble is not None and trouble.reason == DELETING:
-        return "False", DELETING, trouble.message
+    if trouble is not None and (seen.workers is None or trouble.reason == DELETING):
+        return "False", trouble.reason, trouble.message
     if seen.workers is None:
-        why = trouble.message if trouble else "its StatefulSet is not there yet"
-        return "False", "NoWorkers", why
+        return "False", "NoWorkers", "its StatefulSet is not there yet"
     metadata, replicas = seen.workers["metadata"], seen.workers["spec"].get("replicas", 1)
     if _count(counts, "observedGeneration") < metadata.get("generation", 0):
         return "False", "Updating", "the StatefulSet's controller has not seen the last change yet"
@@ -93,75 +98,29 @@ def _ready(seen: Observed, trouble: Refusal | None, counts: Object) -> Verdict:
         )
     if ready >= replicas and updated >= replicas:
         return "True", "WorkersReady" if replicas else "NoWorkersWanted", shown
-    troubles = _troubles(seen.pods)
-    if troubles:
-        return "False", "WorkersFailing", "; ".join([shown, *troubles])
+    whys = troubles(seen.pods)
+    if whys:
+        return "False", "WorkersFailing", "; ".join([shown, *whys])
     if ready >= replicas:
         return "False", "Updating", f"{shown}, {updated} are up to date"
     return "False", "WorkersStarting", f"{shown}; {_where_to_look(seen, counts)}"
 
 
-def _spark_ready(seen: Observed, name: str) -> Verdict:
-    if spark_is_ready(seen, name):
-        return "True", "ServerReady", "the Spark Connect server answers"
-    look = f"if that stays so, kubectl describe deployment {name} says why"
-    return "False", "ServerStarting", f"the Spark Connect server does not answer yet; {look}"
+def _stable(seen: Observed) -> Verdict:
+    """Whether processes die in pods that go on: their supervisors start them again."""
+    if not seen.deaths:
+        return "True", "NoDeaths", "no worker process has died lately"
+    deaths = sorted(seen.deaths, key=lambda each: each.at_ms)
+    return "False", reason(deaths), sentence(deaths)
 
 
 def _where_to_look(seen: Observed, counts: Object) -> str:
     """The object that waits: some reasons (a missing Secret, a policy that refuses pods) are only
     in its events."""
     assert seen.workers is not None
-    waiting = [str(pod["metadata"]["name"]) for pod in seen.pods if not _is_ready(pod)]
+    waiting = [str(pod["metadata"]["name"]) for pod in seen.pods if not is_ready(pod)]
     if _count(counts, "replicas") < seen.workers["spec"].get("replicas", 1) or not waiting:
         what = f"statefulset {seen.workers['metadata']['name']}"
     else:
         what = f"pod {min(waiting)}"
     return f"if that stays so, kubectl describe {what} says why"
-
-
-def _is_ready(pod: Object) -> bool:
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
-
-
-def _troubles(pods: Sequence[Object]) -> list[str]:
-    """Kubernetes' reasons why pods do not start, each with the pods that have it."""
-    found: dict[str, list[str]] = {}
-    for pod in sorted(pods, key=lambda each: str(each["metadata"]["name"])):
-        shown = pod.get("status") or {}
-        for why in (*_waiting(shown), *_unscheduled(shown)):
-            found.setdefault(why, []).append(str(pod["metadata"]["name"]))
-    return [
-        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {why}"
-        for why, names in list(found.items())[:_TROUBLES_MAX]
-    ]
-
-
-def _waiting(status: Object) -> Iterator[str]:
-    for container in status.get("containerStatuses") or ():
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        reason, message = waiting.get("reason", ""), waiting.get("message", "")
-        if reason and reason not in _USUAL:
-            last = (container.get("lastState") or {}).get("terminated") or {}
-            ended = f" (it ended with {_ended(last)})" if "exitCode" in last else ""
-            yield f"{reason}: {message}{ended}" if message else f"{reason}{ended}"
-        last = (container.get("state") or {}).get("terminated") or {}
-        if last.get("exitCode"):
-            yield f"it ended with {_ended(last)}"
-
-
-def _ended(last: Object) -> str:
-    """The exit code of a container and the last lines that it printed, which are the kubelet's
-    termination message."""
-    lines = [line.strip() for line in str(last.get("message") or "").splitlines()]
-    printed = " / ".join([line for line in lines if line][-_LAST_LINES_MAX:])
-    if len(printed) > _LAST_CHARACTERS_MAX:
-        printed = f"...{printed[-_LAST_CHARACTERS_MAX:]}"
-    return f"{last['exitCode']}: {printed}" if printed else str(last["exitCode"])
-
-
-def _unscheduled(status: Object) -> Iterator[str]:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            yield f"{condition.get('reason')}: {condition.get('message')}"

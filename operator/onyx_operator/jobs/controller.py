@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from onyx.deaths import Death
 from onyx.errors import OnyxError, Problem, Unavailable
 from onyx.ids import JobId
 from onyx.model.crd.status import PHASES
@@ -70,6 +71,12 @@ class Jobs:
         finally:
             await self._views.keep(())
 
+    def deaths(self, settings: Settings) -> Sequence[Death]:
+        """Worker processes of a cluster that have died in the last minutes, as far as its log has
+        been read."""
+        view = dict(self._views.items()).get(settings)
+        return () if view is None else view.deaths
+
     async def check(self, body: Mapping[str, Any]) -> tuple[Sequence[Problem], Sequence[Problem]]:
         """Problems and warnings of an OnyxJob that is about to be stored, as far as its namespace
         is known."""
@@ -94,20 +101,21 @@ class Jobs:
             return
         self._reconciler.forget(key)
         self._observer.forget(key)
-        cluster = cluster_of(body)
-        settings = self._observer.connection(cluster)
+        settings = self._observer.log_of(body)
         known = settings if isinstance(settings, Settings) else None
-        self._departures.job_gone(body, cluster, known)
+        self._departures.job_gone(body, cluster_of(body), known)
 
     def _cluster_changed(self, key: Key, body: Object, gone: bool) -> None:
-        """The jobs of a cluster are touched. Its log is followed even if it has none, because there
+        """The jobs of a cluster are touched, and those of clusters that are gone: it may have taken
+        over their log. Its log is followed even if it has none, because there
         may be jobs in it whose objects are gone."""
-        if gone:
+        if gone and not self._operator.tenancies.is_refused(body):
             self._departures.cluster_gone(key, body)
-        elif isinstance(settings := self._observer.connection(key), Settings):
+        elif not gone and isinstance(settings := self._observer.connection(key), Settings):
             self._views.view(settings)
         for job_key, job in self._jobs.items():
-            if cluster_of(job) == key:
+            named = cluster_of(job)
+            if named == key or self._clusters.get(named) is None:
                 self._reconciler.touch(job_key)
 
     def _log_changed(self, jobs: Collection[JobId] | None) -> None:

@@ -59,8 +59,15 @@ class Observer:
 
     def view(self, body: Mapping[str, Any]) -> LogView | Trouble:
         """The view of the log of an OnyxJob's cluster, or why there is none."""
-        settings = self.connection(cluster_of(body))
+        settings = self.log_of(body)
         return settings if isinstance(settings, Trouble) else self._views.view(settings)
+
+    def log_of(self, body: Mapping[str, Any]) -> Settings | Trouble:
+        """How the log is reached that has the job of an OnyxJob, or is to have it: that of its
+        cluster; if there is none any more, that of another one that has taken over its log."""
+        found = self.connection(cluster_of(body))
+        heir = self._heir(body, found)
+        return found if heir is None else self.connection(heir)
 
     def connection(self, cluster: Key) -> Settings | Trouble:
         """How the log of a cluster is reached, or why it cannot be."""
@@ -71,6 +78,12 @@ class Observer:
                 "make it, or correct spec.clusterRef"
             )
             return Trouble("ClusterNotFound", message, without_workers=True)
+        if self._operator.tenancies.is_refused(body):
+            message = (
+                f"OnyxCluster {cluster.name} has no workers, because another one has its tenancy: "
+                f"kubectl describe oc/{cluster.name} says what to do"
+            )
+            return Trouble("ClusterRefused", message, without_workers=True)
         engine = self._operator.settings.engine
         named = ((body.get("spec") or {}).get("zookeeper") or {}).get("address")
         if not named and engine.zookeeper.address == ZooKeeperSettings().address:
@@ -79,6 +92,20 @@ class Observer:
                 f"OnyxCluster {cluster.name} names no ZooKeeper: set its spec.zookeeper.address",
             )
         return connection(body, engine)
+
+    def _heir(self, body: Mapping[str, Any], found: Settings | Trouble) -> Key | None:
+        """The cluster that has taken over the log with the job of an object whose own cluster is
+        gone or refused."""
+        job = read_record(body).job_id
+        if isinstance(found, Settings) or job is None:
+            return None
+        views = dict(self._views.items())
+        for key in self._operator.clusters.store:
+            settings = self.connection(key)
+            view = views.get(settings) if isinstance(settings, Settings) else None
+            if view is not None and view.stage_of(job) != "unknown":
+                return key
+        return None
 
     def owner_of(self, job: JobId) -> Key | None:
         """The OnyxJob for which this job of a log was observed last."""
@@ -99,7 +126,11 @@ class Observer:
         with contextlib.suppress(Unavailable):
             for job in ids:
                 await view.learn(job)
-        found = self._observed(spec, body, view.seen(ids, owner_of(body, self._operator.kube.mark)))
+        log = view.seen(ids, owner_of(body, self._operator.kube.mark))
+        heir = self._heir(body, self.connection(cluster_of(body)))
+        if heir is not None and isinstance(log, Log):
+            log = replace(log, heir=str(heir))
+        found = self._observed(spec, body, log)
         old = found.versions.upgrades
         if old is None:
             return found

@@ -28,6 +28,7 @@ CLUSTER_UNFIT = "ClusterUnfit"
 FILE_WAIT_MIN_S = 1.0
 FILE_WAIT_MAX_S = 60.0
 """Between two looks for the file that a `jobRef` names."""
+BY_COMMAND = "a command killed it"
 _FROM_BEGINNING = Upgrade()
 """A job that starts from the beginning upgrades nothing."""
 
@@ -57,9 +58,23 @@ def plan(seen: Observed) -> Plan:
     if seen.spec.job is None:
         return _invalid(seen)
     found = _live(seen, seen.log)
+    submits = any(isinstance(each, Submit | Remember) for each in found.actions)
+    if seen.log.heir and (submits or not is_of(seen.spec, seen.record)):
+        found = _guest(seen, seen.log)
     # Names are used once at a time: who had this one before is gone, and its job goes first.
     ends = (*seen.log.orphans, *_come_back(seen, seen.log, found.actions))
     return replace(found, actions=(*(Control(KillJob(job=each)) for each in ends), *found.actions))
+
+
+def _guest(seen: Observed, log: Log) -> Plan:
+    """A job in the log of a cluster that its object does not name is looked after to its end. No
+    other is submitted there, and an edit does not end it."""
+    phase = _going_on(seen.current_job)[0] if seen.current_job.stage == "live" else ""
+    message = (
+        f"nothing new is submitted: the cluster that it names is gone, and OnyxCluster {log.heir} "
+        "has taken over its log; make a job for that one"
+    )
+    return Plan((), phase or _phase(seen.record), "ClusterNotFound", message)
 
 
 def _come_back(seen: Observed, log: Log, actions: tuple[Action, ...]) -> tuple[JobId, ...]:
@@ -250,6 +265,8 @@ def _same(seen: Observed, log: Log) -> Plan:
     job = log.job(record.job_id)
     if job.stage == "live":
         return _keep(seen, job)
+    if job.collected and record.finished:
+        return _ended(seen, _phase(record), "Finished", "the job has ended")
     if job.stage == "completed":
         stopped = seen.spec.declaration.desired_state == "Stopped" or record.phase == "Stopped"
         reason = "Drained" if stopped else "Completed"
@@ -293,20 +310,22 @@ def _going_on(job: LogJob) -> tuple[str, str, str]:
         return "Draining", "Draining", message
     if not job.peers:
         reason = "Displaced" if job.displaced else "WaitingForPeers"
-        return "Waiting", reason, job.waiting_for
+        return "Waiting", reason, _and_why("", job)
+    reason, message = "Running", f"{job.peers} peers work on it"
     if job.starting:
-        return "Running", "Starting", "its peers are getting ready"
-    return "Running", "Running", f"{job.peers} peers work on it"
+        reason, message = "Starting", "its peers are getting ready"
+    return "Running", job.deaths_reason or reason, _and_why(message, job)
 
 
 def _and_why(message: str, job: LogJob) -> str:
-    return f"{message}; {job.waiting_for}" if job.waiting_for else message
+    return "; ".join(filter(None, (message, job.waiting_for, job.deaths)))
 
 
 def _killed(seen: Observed, log: Log, job: LogJob) -> Plan:
     spec, record, policy = seen.spec, seen.record, seen.spec.declaration.failure_policy
     if not job.failure:
-        message = "a command killed it; another restartNonce runs it again from its beginning"
+        who = "it was killed so long ago that nobody knows why" if job.collected else BY_COMMAND
+        message = f"{who}; another restartNonce runs it again from its beginning"
         return _ended(seen, "Killed", "Killed", message)
     if not is_retried(spec, record, job):
         tries = f" (after {record.retried} retries)" if record.retried else ""

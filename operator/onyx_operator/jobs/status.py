@@ -51,7 +51,7 @@ def _stalled(plan: Plan, job: LogJob | None) -> str:
     """Why a job with peers does not advance; empty while it does."""
     if job is None or not job.stalled or plan.phase not in ("Running", "Draining"):
         return ""
-    return f"does not advance: {job.stalled}"
+    return "; ".join(filter(None, (f"does not advance: {job.stalled}", job.deaths)))
 
 
 def _record(record: Record, job: LogJob | None, now: str) -> dict[str, Any]:
@@ -123,12 +123,16 @@ def _grounds(spec: Spec, plan: Plan, log: Log | Trouble) -> dict[str, Verdict]:
         valid = ("False", spec.problem_reason, spec.problem)
     elif plan.refusal:
         valid = ("False", plan.reason, plan.refusal)
-    followed = f"the log of cluster {spec.declaration.cluster_ref} is followed"
+    ready: Verdict = (
+        "True",
+        "Connected",
+        f"the log of cluster {spec.declaration.cluster_ref} is followed",
+    )
+    if isinstance(log, Log) and log.heir:
+        ready = "True", "TakenOver", f"OnyxCluster {log.heir} has taken over the log of its cluster"
     return {
         "Validated": valid,
-        "ClusterReady": ("False", log.reason, log.message)
-        if isinstance(log, Trouble)
-        else ("True", "Connected", followed),
+        "ClusterReady": ("False", log.reason, log.message) if isinstance(log, Trouble) else ready,
     }
 
 
@@ -151,17 +155,23 @@ def _steps(
     no: Verdict = ("False", plan.reason, plan.message)
     advancing: Verdict = no
     if running:
-        advancing = (
-            ("False", "Stalled", job.stalled)
-            if job.stalled
-            else ("True", "Advancing", "no worker reports a task that does not advance")
-        )
+        advancing = _advancing(job)
     return {
         "Submitted": ("True", "InLog", f"job {record.job_id} is in the log") if submitted else no,
         "Allocated": ("True", "PeersAllocated", f"{job.peers} peers") if job.peers else no,
         "Running": ("True", "Running", "its peers are ready") if running else no,
         "Advancing": advancing,
     }
+
+
+def _advancing(job: LogJob) -> Verdict:
+    """Of a job whose peers are ready."""
+    if job.stalled:
+        return "False", "Stalled", job.stalled
+    if job.halted:
+        return "False", job.deaths_reason, f"nothing has been completed since; {job.deaths}"
+    why = ("no worker reports a task that does not advance", job.deaths)
+    return "True", "Advancing", "; ".join(filter(None, why))
 
 
 def _ends(plan: Plan) -> dict[str, Verdict]:

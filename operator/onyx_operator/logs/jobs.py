@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from onyx.deaths import Death, halts, reason, sentence
 from onyx.ids import JobId
-from onyx.replica.jobs import input_partitions
+from onyx.replica.jobs import has_completed, input_partitions
+from onyx.replica.reconcile import is_ready
 from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import Replica
 from onyx_operator.logs.owners import read_owner
@@ -15,11 +17,12 @@ from onyx_operator.work_queue import Key
 
 def stage_of(replica: Replica, job: JobId) -> Stage:
     """Where a job is as of a replica."""
-    if job in replica.completed_jobs:
+    completed = has_completed(replica, job)
+    if completed is None:
+        return "live" if job in replica.records else "unknown"
+    if completed:
         return "completed"
-    if job in replica.killed_jobs:
-        return "killed" if job in replica.records else "fenced"
-    return "live" if job in replica.records else "unknown"
+    return "fenced" if job in replica.killed_jobs and job not in replica.records else "killed"
 
 
 def log_job(
@@ -28,11 +31,25 @@ def log_job(
     failure: str = "",
     completed: int | None = None,
     stalled: str = "",
+    deaths: Sequence[Death] = (),
+    moved_ms: int = 0,
 ) -> LogJob:
-    """A job as of a replica; `failure`, `completed` and `stalled` are known from beside the log."""
+    """A job as of a replica; the rest is known from beside the log.
+
+    Args:
+        replica: of the log of its cluster.
+        job: its id.
+        failure: what killed it.
+        completed: segments of its inputs that are completely processed.
+        stalled: why it does not advance, as workers report.
+        deaths: of worker processes that may have to do with it.
+        moved_ms: when `completed` rose last, in milliseconds since 1970.
+    """
     stage = stage_of(replica, job)
     if stage in ("unknown", "fenced"):
         return LogJob(stage)
+    if job not in replica.records:
+        return LogJob(stage, collected=True)
     if stage == "completed":
         return LogJob(stage, completed=completed, required=_required(replica, job))
     if stage == "killed":
@@ -47,10 +64,13 @@ def log_job(
         draining=run.draining,
         tasks=tuple((task, len(run.allocation.get(task, ()))) for task in replica.tasks_of(job)),
         required=_required(replica, job),
-        starting=any(replica.ready.get(peer) != run.allocation_version for peer in peers),
+        starting=any(peer not in run.ready for peer in peers),
         waiting_for=why_waiting(replica, job) or "",
         displaced=displaced(replica, job),
         stalled=stalled if peers else "",
+        deaths=sentence(deaths),
+        deaths_reason=reason(deaths) if deaths else "",
+        halted=halts(deaths, moved_ms),
         partitions=len(partitions),
         exhausted=sum(number in run.exhausted_partitions for number in partitions),
         completed=completed,
@@ -74,34 +94,24 @@ def by_owner(replica: Replica, server: str) -> dict[Key, dict[str, list[JobId]]]
 def changed_jobs(old: Replica, new: Replica) -> set[JobId]:
     """The jobs about which something is different."""
     found: set[JobId] = set()
-    for lists in ("jobs", "completed_jobs", "killed_jobs"):
+    for lists in ("jobs", "completed_jobs", "killed_jobs", "completed_before", "killed_before"):
         before, after = getattr(old, lists), getattr(new, lists)
         if before is not after:
             found |= set(before) ^ set(after)
     if old.records is not new.records:
         known = {*old.records, *new.records}
         found |= {job for job in known if _shown(old, job) != _shown(new, job)}
-    if old.ready is not new.ready:
-        found |= {job for job in new.jobs if _readiness(old, job) != _readiness(new, job)}
     return found
 
 
 def _shown(replica: Replica, job: JobId) -> tuple[object, ...]:
     """What a status shows of a record."""
     run = replica.run(job)
-    parts = (run.allocation, run.allocation_version, run.suspended, run.draining)
+    allocated = (run.allocation, run.allocation_version, is_ready(run))
+    parts = (*allocated, run.suspended, run.draining)
     return (replica.partitions(job), run.exhausted_partitions, *parts)
 
 
 def jobs_that_wait(replica: Replica) -> Iterable[JobId]:
     """Those without peers: why may be different whenever members or other jobs change."""
     return (job for job in replica.jobs if not replica.run(job).allocation)
-
-
-def _readiness(replica: Replica, job: JobId) -> bool:
-    run = replica.run(job)
-    return all(
-        replica.ready.get(peer) == run.allocation_version
-        for peers in run.allocation.values()
-        for peer in peers
-    )

@@ -31,11 +31,19 @@ class LogJob:
     """It has none because the job scheduler gave those that it had to other jobs."""
     stalled: str = ""
     """Why it does not advance, as its workers report it."""
+    deaths: str = ""
+    """How worker processes have died lately, of those that may have to do with it."""
+    deaths_reason: str = ""
+    """The same in one word."""
+    halted: bool = False
+    """It completes nothing because of these deaths."""
     failure: str = ""
     """What a task said before it killed the job; empty when a command killed it."""
     partitions: int = 0
     exhausted: int = 0
     """Partitions of its sources that have been read and processed to their end."""
+    collected: bool = False
+    """It ended long ago: only how is known of it."""
     completed: int | None = None
     """Segments of its inputs that are completely processed; None when that is not known."""
 
@@ -67,6 +75,8 @@ class Log:
     """Those asked for; others are unknown."""
     orphans: tuple[JobId, ...] = ()
     """Jobs that have not ended of objects that had the name before."""
+    heir: str = ""
+    """The OnyxCluster that has taken over the log, if the one that the object names is gone."""
 
     def job(self, job: JobId | None) -> LogJob:
         """A job by its id; unknown if it is not among those asked for."""

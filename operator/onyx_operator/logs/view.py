@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from onyx.client import failure_text
 from onyx.client.client import Client
+from onyx.deaths import Death, concerning, is_recent
 from onyx.errors import LogReplaced, OnyxError, Unavailable
 from onyx.ids import JobId, Position
-from onyx.log.interface import ClientLog, Origin
+from onyx.log.interface import ChunkGone, ClientLog, Origin
 from onyx.model.job import Job
 from onyx.replica.command import Command
 from onyx.replica.entry import Entry
@@ -91,6 +93,10 @@ class LogView:
         self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
         self._failures: dict[JobId, str] = {}
         self._stalled: dict[JobId, str] = {}
+        self._moved_ms: dict[JobId, int] = {}
+        """When a job had completed more than before."""
+        self.deaths: tuple[Death, ...] = ()
+        """Worker processes that have died in the last minutes."""
         self.frontiers = Frontiers()
         self._checks = Checks()
         self._next_job = 0
@@ -109,6 +115,8 @@ class LogView:
                 self._failures.get(job, ""),
                 self.frontiers.completed(job),
                 self._stalled.get(job, ""),
+                concerning(self.deaths, job, _now_ms()),
+                self._moved_ms.get(job, 0),
             )
             for job in jobs
         }
@@ -157,7 +165,11 @@ class LogView:
         now_s = self._loop.time()
         found, question = self._checks.judge(found, old, entry, self._replica, now_s)
         if question is not None:
-            await self.append(question)
+            try:
+                await self.append(question)
+            except ChunkGone:
+                self._checks.forget(old)
+                raise
         return found
 
     async def learn(self, job: JobId) -> None:
@@ -184,6 +196,10 @@ class LogView:
         jobs = [job for job in self._replica.jobs if self._replica.run(job).allocation]
         for job in self._stalled.keys() - set(jobs):
             del self._stalled[job]
+        for job in self._moved_ms.keys() - set(self._replica.jobs):
+            del self._moved_ms[job]
+        if self.trouble is None and await self._read_deaths():
+            self._changed(self._replica.jobs)
         left = PROGRESS_DOCUMENTS_MAX
         for _ in range(len(jobs)):
             if self.trouble is not None or left <= 0:
@@ -343,7 +359,18 @@ class LogView:
     async def _read_frontiers(self, job: JobId) -> bool:
         client = self._opened()
         partitions = input_partitions(self._replica, job)
-        return await self._ask(self.frontiers.read, client.log, job, partitions)
+        before = self.frontiers.completed(job) or 0
+        changed = await self._ask(self.frontiers.read, client.log, job, partitions)
+        if (self.frontiers.completed(job) or 0) > before:
+            self._moved_ms[job] = _now_ms()
+        return changed
+
+    async def _read_deaths(self) -> bool:
+        """Whether there are others than before, of the last minutes."""
+        now_ms = _now_ms()
+        found = await self._ask(self._opened().deaths)
+        before, self.deaths = self.deaths, tuple(each for each in found if is_recent(each, now_ms))
+        return before != self.deaths
 
     async def _read_stalls(self, job: JobId) -> bool:
         """Whether it advances otherwise than before."""
@@ -360,6 +387,10 @@ class LogView:
 
     def _where(self) -> str:
         return f"{self._settings.zookeeper.address}, tenancy {self._settings.tenancy_id}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _told(report: dict[str, Any] | None) -> str:

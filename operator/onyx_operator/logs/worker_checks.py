@@ -50,6 +50,10 @@ class Checks:
             del self._prepared[next(iter(self._prepared))]
         self._prepared[old] = job, entry
 
+    def forget(self, old: JobId) -> None:
+        """What was prepared to upgrade `old` has been collected."""
+        self._prepared.pop(old, None)
+
     def hear(self, entry: Entry, replica: Replica) -> None:
         """The next entry of the log."""
         for question in tuple(self._questions.values()):

@@ -28,7 +28,7 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
     for number, step in enumerate(case["steps"]):
         if step["entry"]["fn"] == "leave-cluster":
             names = names | _swapped(before, replica, step["entry"]["args"]["id"])
-        entry = replicas.entry(_renamed(step["entry"], names))
+        entry = replicas.entry(_renamed(step["entry"], names), replica)
         groups.update(
             each
             for each in _renamed(step["entry"], names)["args"].values()

@@ -10,6 +10,7 @@ from tests.conformance import manifests, replicas
 from onyx.ids import JobId
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.commands import SubmitJob
+from onyx.replica.state import Replica
 from onyx.replica.submission import submission
 
 DIGEST = "digest-of-the-job"
@@ -20,7 +21,7 @@ def check_submission(case: dict[str, Any]) -> str | None:
     given = case["input"]
     job = parse_mapping(manifests.manifest(given["job"]))
     got = submission(JobId(given["id"]), job, DIGEST, _short(given["job-scheduler"]))
-    wanted = replicas.command(case["expected"])
+    wanted = replicas.command(case["expected"], Replica())
     if not isinstance(wanted, SubmitJob):
         return f"got {got.NAME}"
     wanted = replace(wanted, spec=replace(wanted.spec, digest=DIGEST))

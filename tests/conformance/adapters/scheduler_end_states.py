@@ -68,7 +68,7 @@ def _joins(case: dict[str, Any], peer: int) -> Command:
 
 
 def _job(job: dict[str, Any]) -> list[Command]:
-    submitted = replicas.command(job["submit_entry"])
+    submitted = replicas.command(job["submit_entry"], Replica())
     ended = [KillJob(job=job["job_id"])] if job["killed_after_submit"] else []
     return [submitted, *ended]
 

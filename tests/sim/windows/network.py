@@ -34,8 +34,10 @@ class Network:
         refusals: float,
         losses: float,
         sent: Callable[[Batch], None],
+        about_held: random.Random,
     ) -> None:
-        """`sent` hears of every batch that is on its way."""
+        """`sent` hears of every batch that is on its way. `about_held`: for what is said of trees
+        that somebody works on, so that all else is as without."""
         self._choice = choice
         self.sent = sent
         self.refusals = refusals
@@ -43,6 +45,8 @@ class Network:
         self.processes: dict[GroupId, Process] = {}
         self.inboxes = Inboxes()
         self.messages: list[Message] = []
+        self._about_held = about_held
+        self._held: list[Message] = []
 
     def reach(self, source: GroupId, target: GroupId) -> Process | None:
         """The process, if it takes something now."""
@@ -55,6 +59,22 @@ class Network:
             self.deliver(message)
         elif self._choice.random() >= self.losses:
             self.messages.append(message)
+
+    def post_held(self, source: GroupId, message: Message) -> None:
+        """Say that somebody works on trees."""
+        if message[0] == source:
+            self.deliver(message)
+        elif self._about_held.random() >= self.losses:
+            self._held.append(message)
+
+    def deliver_held(self, share: float) -> None:
+        """Each of these messages, some rounds later."""
+        waiting, self._held = self._held, []
+        for message in waiting:
+            if self._about_held.random() < share:
+                self.deliver(message)
+            else:
+                self._held.append(message)
 
     def deliver(self, message: Message) -> None:
         group, handler, arguments = message
@@ -130,6 +150,17 @@ class Link:
             return False
         arguments = (job, version, target, roots, retries_max)
         self._network.post(self._group, (group, "on_completions", arguments))
+        return True
+
+    def send_held(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: U64,
+    ) -> bool:
+        self._network.post_held(self._group, (group, "on_held", (job, version, target, roots)))
         return True
 
     def counters(self) -> Counters:

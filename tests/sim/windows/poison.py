@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tests.sim.windows.world import World
 
 DEATHS = 2
-"""Of each poisonous segment: with one more it would be refused."""
+"""Of all poisonous segments together: with one more, one that was in the batches of all of them
+would be refused."""
 
 
 class Death(BaseException):
@@ -51,7 +52,7 @@ class Poison:
             if "bad" not in segment and segment["leaves"]
         ]
         chosen = choice.sample(places, min(len(places), choice.choice((0, 0, 1, 2))))
-        self._left = dict.fromkeys(chosen, DEATHS)
+        self._left = dict.fromkeys(chosen, DEATHS // len(chosen) if chosen else 0)
         self._leaves = {
             world.story.partitions[partition][position]["leaves"][0]["number"]: (
                 partition,

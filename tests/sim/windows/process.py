@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.windows.columns import OVER_COLUMNS, over_columns
@@ -21,6 +22,7 @@ from onyx.errors import NameNotRegistered
 from onyx.flow.batch import U64, Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.model.job import Job
+from onyx.peer.holding import Holding
 from onyx.plugins.indexed import IndexedReader
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.parts.writer import PartsWriter
@@ -34,6 +36,7 @@ from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
+from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
 from onyx.task.phases.table import Kind, Progress
 from onyx.task.task import Task
@@ -76,6 +79,7 @@ class Process:
         self.log: Any = DocumentsOf(world.documents, self.group)
         self.tasks: dict[PeerId, Task] = {}
         self.ackers: dict[tuple[AllocationVersion, PeerId], AckerTask] = {}
+        self.holding = Holding(self.group, self.transport, self.clock, Running(self), raised)
         self.heard = len(world.entries)
         self._replica = world.replica
         self._sealed: set[tuple[int, str]] = set()
@@ -191,6 +195,14 @@ class Process:
         if task is not None:
             task.post(Completions(version, roots, retries_max))
 
+    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
+        acker = self.ackers.get((version, target))
+        if acker is not None:
+            acker.holds.add(roots)
+        task = self.tasks.get(target)
+        if task is not None:
+            holds_for(task, version, roots)
+
     # --- the log's part -------------------------------------------------------------------------
 
     @property
@@ -292,3 +304,23 @@ class Parts(PartsWriter):
 
 def _nothing() -> None:
     """The world steps every task anyway."""
+
+
+def raised(error: BaseException) -> None:
+    raise error
+
+
+class Running:
+    """Tasks and ackers of a process, as `Holding` asks for them."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    @property
+    def runners(self) -> list[Any]:
+        return [SimpleNamespace(task=task) for task in self._process.tasks.values()]
+
+    @property
+    def ackers(self) -> Mapping[Any, AckerTask]:
+        job = self._process.world.job_id
+        return {(job, *key): acker for key, acker in self._process.ackers.items()}

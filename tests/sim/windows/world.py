@@ -36,9 +36,11 @@ from onyx.model.workflow import topological_order
 from onyx.plugins.roll_limits import RollLimits
 from onyx.replica.command import Command
 from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, SealOutput, SignalReady
+from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import submission
 from onyx.settings import LedgerSettings, Settings, StateSettings, TaskSettings
+from onyx.task.task import Task
 
 FAMILIES = ("crash", "zombie", "rescale", "store", "refuse", "lose", "slow", "late", "lag", "jump")
 HEAL_ROUNDS_MAX = 1_500
@@ -135,7 +137,13 @@ class World:
             0.3 if "refuse" in options.on else 0.0,
             0.1 if "lose" in options.on else 0.0,
             self.checks.sent,
+            random.Random(f"{seed}/held"),
         )
+        self._slow = random.Random(f"{seed}/slow functions")
+        self._slow_share = self._slow.choice((0.0, 0.0, 0.01))
+        """How often a task begins a function that takes long."""
+        self._busy: dict[Task, int] = {}
+        """Tasks that are in one, with the round in which they come back."""
         self.works: list[Work] = []
         self.entries: list[tuple[str, Replica]] = []
         digest = self.documents.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
@@ -193,6 +201,8 @@ class World:
                 while process.hear():
                     pass
             for task in list(process.tasks.values()):
+                if self._is_busy(task):
+                    continue
                 for _ in range(choice.choice((0, 1, 2, 6, 15)) if self.chaos else 200):
                     if not process.step(task):
                         break
@@ -203,10 +213,20 @@ class World:
                 continue
             for acker in list(process.ackers.values()):
                 acker.advance()
+            process.holding.tell()
         self._work(self.options.delivered if "slow" in on else 0.8)
         self._deliver(self.options.delivered if "late" in on else 0.9)
         self._strike(on)
         self.checks.after_round()
+
+    def _is_busy(self, task: Task) -> bool:
+        """Whether it is in a function that takes long, of which it says that it works on it."""
+        if self.chaos and self._slow.random() < self._slow_share:
+            self._busy[task] = self.rounds + self._slow.choice((5, 30, 100))
+        if not self.chaos or self._busy.get(task, 0) <= self.rounds:
+            self._busy.pop(task, None)
+            return False
+        return True
 
     def note(self, event: str) -> None:
         self.events.append(f"{self.rounds}: {event}")
@@ -226,6 +246,7 @@ class World:
                 work.run()
 
     def _deliver(self, share: float) -> None:
+        self.network.deliver_held(share if self.chaos else 1.0)
         messages, self.network.messages = self.network.messages, []
         self.choice.shuffle(messages)
         for message in messages:
@@ -312,7 +333,7 @@ class World:
         match command:
             case RegisterPartitions():
                 self._register(command.task, command.count, command.digest or "")
-            case SignalReady(version=self._version):
+            case SignalReady(jobs=(ReadyPeers(version=self._version),)):
                 self._ready.add(peer)
                 if self._ready == set(self._allocated_peers()):
                     self.note(f"version {self._version} is ready")

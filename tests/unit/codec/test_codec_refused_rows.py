@@ -53,3 +53,39 @@ def test_a_row_that_is_wrong_twice_has_one_error():
 def test_the_text_of_a_row_needs_no_dict_of_it():
     found = columns(n=pa.array([1, None]), at=pa.array([0, 2**62], UTC))
     assert text_of(found, 1) == "{'n': 'null', 'at': '<value out of range: 4611686018427387904>'}"
+
+
+def text(*values: bytes | None) -> pa.Array:
+    array = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(array), array.buffers())
+
+
+BAD = text(b"a", b"\xff", None, b"b", b"\xc3")
+LISTS = pa.ListArray.from_arrays(pa.array([0, 1, 3, 5], pa.int32()), BAD)
+DECIMALS = pa.Array.from_buffers(
+    pa.decimal128(3, 1),
+    2,
+    [None, pa.py_buffer((5).to_bytes(16, "little") + (50_000).to_bytes(16, "little"))],
+)
+
+
+@pytest.mark.parametrize(
+    ("array", "wrong", "shown"),
+    [
+        (BAD, [1, 4], "\ufffd"),
+        (LISTS, [1, 2], ["\ufffd", None]),
+        (LISTS.slice(1, 1), [0], ["\ufffd", None]),
+        (LISTS.slice(0, 1), [], None),
+        (pa.StructArray.from_arrays([BAD], ["x"]), [1, 4], {"x": "\ufffd"}),
+        (pa.StructArray.from_arrays([BAD], ["x"]).slice(2, 2), [], None),
+        (pa.StructArray.from_arrays([LISTS], ["x"]), [1, 2], {"x": ["\ufffd", None]}),
+        (DECIMALS, [1], None),
+    ],
+)
+def test_values_that_are_none_of_their_type_are_found_wherever_they_are(array, wrong, shown):
+    found = columns(n=pa.array(range(len(array))), s=array)
+    assert [index for index, _ in refused_rows(found)] == wrong
+    assert all("key 's' holds " in str(error) for _, error in refused_rows(found))
+    if shown is not None:
+        assert found.row(wrong[0]) == {"n": wrong[0], "s": shown}
+        assert "\ufffd" in text_of(found, wrong[0])

@@ -123,7 +123,7 @@ def test_a_function_over_dicts_gets_only_rows_that_are_not_decided():
 def test_rows_are_converted_once_for_several_functions_over_dicts(monkeypatch):
     made = []
     monkeypatch.setattr(
-        evaluation, "to_dicts", lambda rows: made.append(len(rows)) or to_dicts(rows)
+        evaluation, "shown_dicts", lambda rows: made.append(len(rows)) or to_dicts(rows)
     )
     routed(
         condition(("b",), ("and", (">", "n", 0), "m:dicts")),
@@ -135,7 +135,7 @@ def test_rows_are_converted_once_for_several_functions_over_dicts(monkeypatch):
 
 
 def test_nothing_is_converted_for_comparisons_and_functions_over_columns(monkeypatch):
-    monkeypatch.setattr(evaluation, "to_dicts", None)
+    monkeypatch.setattr(evaluation, "shown_dicts", None)
     result = routed(
         condition(("b",), ("and", (">", "n", 0), "m:numpy"), "arrow"),
         condition(("c",), ("in", "k", ("x",)), exclude_keys=("k",)),

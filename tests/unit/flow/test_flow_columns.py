@@ -324,3 +324,38 @@ def test_more_text_than_one_batch_holds_is_refused():
 
     with pytest.raises(UserError, match="2 rows have more than 2 GiB of text"):
         of_table(Large())
+
+
+class Unhashable(pa.ExtensionType):
+    """As users write them: one with `__eq__` and without `__hash__`."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.int64(), "tests.unhashable")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Unhashable
+
+    __hash__ = None
+
+
+def test_a_users_extension_type_is_its_storage() -> None:
+    column = pa.ExtensionArray.from_storage(Unhashable(), pa.array([1, 2]))
+    columns = Columns.of(pa.record_batch([column], names=["k"]))
+    assert to_dicts(columns) == [{"k": 1}, {"k": 2}]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_time_zone_that_nobody_knows_is_refused_with_its_column(nested: bool) -> None:
+    kind = pa.timestamp("us", tz="Mars/Phobos")
+    column = pa.array([[0]], pa.list_(kind)) if nested else pa.array([0], kind)
+    with pytest.raises(UserError, match=r"column 'at': .*'Mars/Phobos', which is not known here"):
+        Columns.of(pa.record_batch([column], names=["at"]))
+
+
+@pytest.mark.parametrize("name", ["UTC", "Europe/Zurich", "+01:00", "America/Argentina/Ushuaia"])
+def test_known_time_zones_are_kept(name: str) -> None:
+    column = pa.array([0], pa.timestamp("us", tz=name))
+    assert Columns.of(pa.record_batch([column], names=["at"])).column("at").type.tz == name

@@ -268,3 +268,35 @@ def test_it_is_known_whether_a_segment_goes_to_several_children(conditions, shar
     assert routed.shared == shared
     segments = [id(segment) for outgoing in routed.to.values() for segment in outgoing.segments]
     assert (len(set(segments)) < len(segments)) == shared
+
+
+@pytest.mark.parametrize(
+    ("conditions", "unmatched"),
+    [
+        ([], []),
+        ([FlowCondition("a", ("b",), (">", "amuont", 1))], [0, 1, 2, 3]),
+        ([FlowCondition("a", ("b",), ("<", "n", 2))], [2, 3]),
+        (
+            [
+                FlowCondition("a", ("b",), ("<", "n", 1)),
+                FlowCondition("a", "none", (">", "n", 2), short_circuit=True),
+            ],
+            [1, 2],
+        ),
+        ([FlowCondition("a", ("b",), "m:odd_raises", predicate_errors_to=("errors",))], []),
+    ],
+)
+def test_leaves_for_which_no_condition_holds_are_named(conditions, unmatched):
+    assert route(numbered(4), same, *conditions).unmatched.tolist() == unmatched
+
+
+def test_a_segment_that_failed_is_not_also_unmatched():
+    def odd_fails(segment):
+        if segment["n"] % 2:
+            raise ValueError("odd")
+        return segment
+
+    routed = route(numbered(4), odd_fails, FlowCondition("a", ("b",), ("==", "n", 0)))
+
+    assert [index for index, _ in routed.failures] == [1, 3]
+    assert routed.unmatched.tolist() == [1]  # the second leaf, of segment 2

@@ -53,7 +53,6 @@ def test_what_is_of_another_partition_or_was_never_emitted_is_ignored():
     window.emit(4, 0.0)
     anywhere = np.arange(8, dtype=np.uint64)
     assert window.complete(pack_roots(1, 0, anywhere)) == 0
-    assert window.complete(pack_roots(0, 1, anywhere)) == 0
     assert window.complete(pack_roots(0, 0, anywhere)) == 4
 
 
@@ -79,16 +78,57 @@ def test_what_is_not_complete_after_the_pending_timeout_is_due_once():
     assert window.in_flight == 3
 
 
-def test_a_retry_is_a_new_root_and_an_ack_of_the_old_one_is_ignored():
+def test_a_retry_is_a_new_root_and_whichever_attempt_is_complete_first_counts():
     window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
     old = window.emit(3, 0.0)
     [(first, end)] = window.expired(2.0)
     new = window.retry(first, end, 2.0)
     assert positions(new) == [0, 1, 2]
     assert attempts(new) == [1, 1, 1]
-    assert window.complete(old) == 0
-    assert window.complete(new) == 3
-    assert window.frontier == 3
+    both = np.concatenate((old[1:], new[1:]))
+    assert positions(window.incomplete(both)) == [1, 2]
+    assert window.complete(old[1:]) == 2
+    assert window.complete(new[1:]) == 0
+    assert window.complete(np.array([new[0], old[0]])) == 1
+    assert (window.frontier, window.in_flight) == (3, 0)
+
+
+def test_what_somebody_works_on_is_not_due_until_nobody_has_for_the_whole_timeout():
+    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    roots = window.emit(4, 0.0)
+    for now_s in np.arange(0.5, 30.0, 0.5).tolist():
+        window.held(roots[[2, 1, 2]], now_s)
+        found = window.expired(now_s)
+        assert found == ([Range(0, 4)] if now_s == 2.0 else [])
+    assert window.overdue(29.5) == 4
+    assert window.expired(31.4) == []
+    assert window.expired(32.5) == [Range(1, 3)]
+
+
+def test_an_older_attempt_that_somebody_works_on_keeps_the_younger_from_being_due():
+    window = PendingWindow(0, pending_timeout_s=2, retry_interval_s=1)
+    old = window.emit(2, 0.0)
+    window.expired(2.0)
+    window.retry(0, 2, 2.0)
+    window.held(old[:1], 3.5)
+    assert window.expired(4.0) == [Range(1, 2)]
+    assert window.overdue(4.0) == 2
+    assert window.complete(old[:1]) == 1
+    assert window.overdue(4.0) == 1
+
+
+def test_what_is_held_is_of_this_partition_and_not_of_the_next_that_has_the_slot():
+    window = PendingWindow(0, capacity=8, pending_timeout_s=2, retry_interval_s=1)
+    roots = window.emit(8, 0.0)
+    window.held(pack_roots(1, 0, np.arange(8, dtype=np.uint64)), 1.0)
+    window.held(np.arange(8, 20, dtype=np.uint64), 1.0)
+    assert window.expired(2.0) == [Range(0, 8)]
+    window.held(roots, 2.5)
+    window.complete(roots)
+    later = window.emit(8, 2.6)
+    window.held(roots, 9.0)
+    assert window.expired(5.0) == [Range(8, 16)]
+    assert window.in_flight == len(later)
 
 
 def test_what_completes_before_it_is_read_again_is_not_sent_again():
@@ -192,7 +232,6 @@ def test_after_a_re_allocation_everything_not_complete_is_replayed_at_once():
     new = window.retry(1, 6, 0.0)
     assert positions(new) == [1, 3, 4, 5]
     assert window.due() == []
-    assert window.complete(roots) == 0
     assert window.complete(new) == 4
 
 

@@ -130,7 +130,12 @@ def test_nothing_has_to_be_given() -> None:
         ({"podTemplate": {"spce": {}}}, "did you mean spec?"),
         ({"podTemplate": {"metadata": {"labels": {"a": "b c"}}}}, "labels.a: "),
         ({"podTemplate": {"spec": {"containers": {}}}}, "spec.containers: must be a list"),
-        ({"podTemplate": {"spec": {"containers": [{}]}}}, "container of the worker is called"),
+        ({"podTemplate": {"spec": {"containers": [{}]}}}, "our container is called worker"),
+        ({"spark": {"podTemplate": {"spec": {"containers": [{}]}}}}, "container is called spark"),
+        ({"spark": {"executors": {"podTemplate": {"spec": {"volumes": {}}}}}},
+         "spec.spark.executors.podTemplate.spec.volumes: must be a list"),
+        ({"spark": {"podTemplate": {"spec": {"serviceAccountName": "x"}}}},
+         "spec.spark.podTemplate.spec.serviceAccountName: is set by the operator"),
         (
             {"podTemplate": {"spec": {"serviceAccountName": "x"}}},
             "use spec.serviceAccount.name",

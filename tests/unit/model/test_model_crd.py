@@ -155,8 +155,8 @@ def test_what_kubectl_explains_has_units_defaults_and_limits() -> None:
     entry = SCHEMA["properties"]["spec"]["properties"]["catalog"]["items"]["properties"]
     assert entry["inputRetryTimeout"]["description"] == (
         "Interval between two checks for segments to replay. Value: an integer of milliseconds "
-        "from 1 to 86400000. Only for type input. Not under guarantee: at-most-once, which "
-        "replays nothing. Default: 1000."
+        'from 1 to 86400000, or a time as in "60s", "1 minute" or [1, minute]. Only for type '
+        "input. Not under guarantee: at-most-once, which replays nothing. Default: 1000."
     )
     assert "Only for type input." in entry["maxPending"]["description"]
     assert entry["deduplicate"]["description"].endswith("Default: true.")

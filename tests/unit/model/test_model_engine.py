@@ -6,7 +6,7 @@ import pytest
 
 from onyx.errors import ManifestError
 from onyx.model.job import Job, Spark
-from onyx.model.parsing.job import parse_manifest, parse_mapping, to_mapping
+from onyx.model.parsing.job import parse_file, parse_mapping, to_mapping
 
 MANIFEST = """
 apiVersion: onyx.dev/v1alpha1
@@ -23,7 +23,7 @@ ON_SPARK = 'engine: spark\n  spark: {master: "local[2]"}'
 
 
 def parsed(keys: str, engine: str | None = None) -> Job:
-    return parse_manifest(MANIFEST % keys, engine=engine)
+    return parse_file(MANIFEST % keys, "job.yaml", engine=engine)[0]
 
 
 @pytest.mark.parametrize(

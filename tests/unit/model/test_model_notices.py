@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from onyx import api
 from onyx.cli import app
+from onyx.model.job import Job
 from onyx.model.notices import notices
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.job import parse_manifest, parse_mapping
+from onyx.settings import Settings
 from onyx_operator.admission.validators import judge
 
 NOTICE = "spec.catalog[1].medium: is for readers of the job only"
@@ -50,4 +53,135 @@ def test_validate_warns_and_accepts(tmp_path: Path, as_json: bool) -> None:
         (warning,) = json.loads(found.stdout)["warnings"]
         assert warning["path"] == "spec.catalog[1].medium"
     else:
-        assert f"warning: {NOTICE}" in found.stderr
+        assert f"warning: {file}:1: {NOTICE}" in found.stderr
+
+
+SPEC = """
+  workflow: [[read, work], [work, write]]
+  catalog:
+    - {name: read, type: input, plugin: sequence, options: {segments: []}%s}
+    - {name: work, %s}
+    - {name: write, type: output, plugin: blackhole%s}
+%s"""
+WORK = 'type: function, fn: "m:f"'
+STAGE = 'type: function, sparkStage: "m:f", options: {path: bundles}'
+GATHER = "type: reduce, groupByKey: k, fluxPolicy: continue, uniquenessKey: id"
+WINDOW = """
+  windows: [{id: w, task: work, %s}]
+  triggers: [{windowId: w, type: timer, period: [1, second], refinement: accumulating, emit: "m:f"}]
+"""
+COUNTS = "type: global, aggregation: count"
+
+
+def text_of(read: str = "", work: str = WORK, write: str = "", more: str = "") -> str:
+    head = "apiVersion: onyx.dev/v1alpha1\nkind: OnyxJob\nmetadata: {name: job}\nspec:"
+    return head + SPEC % (read, work, write, more)
+
+
+@pytest.mark.parametrize(
+    ("given", "warnings"),
+    [
+        (text_of(), []),
+        (text_of(read=", watermarkKey: t, idleTimeout: 5"), ["watermarkKey", "idleTimeout"]),
+        (
+            text_of(read=", assignWatermarkFn: m:f, allowedDisorder: [1, second]"),
+            ["assignWatermarkFn", "allowedDisorder"],
+        ),
+        (text_of(read=", watermarkKey: t", work=GATHER, more=WINDOW % COUNTS), []),
+        (text_of(write=", batchFn: true, params: [a], options: {a: 1}"), ["params", "batchFn"]),
+        (text_of(work=f"{STAGE}, groupByKey: k, fluxPolicy: continue"), ["groupByKey"]),
+        (text_of(work=GATHER, more=WINDOW % f"{COUNTS}, options: {{a: 1}}"), ["options"]),
+        (text_of(work=GATHER, more=WINDOW % f"{COUNTS}, windowKey: t"), ["windowKey"]),
+        (
+            text_of(
+                work=GATHER,
+                more=WINDOW % f"{COUNTS}, windowKey: t, storageStrategy: [ordered-log]",
+            ),
+            [],
+        ),
+        (
+            text_of(
+                more='  flowConditions: [{from: work, to: [write], predicate: ["==", n, 1], '
+                "options: {a: 1}}]"
+            ),
+            ["options"],
+        ),
+        (
+            text_of(
+                more="  flowConditions: [{from: work, to: [write], options: {a: 1}, "
+                'predicate: [not, ["m:f", a]]}]'
+            ),
+            [],
+        ),
+    ],
+)
+def test_a_key_that_has_no_effect_where_it_stands_is_warned_of(
+    given: str, warnings: list[str]
+) -> None:
+    found = notices(parse_manifest(given, "job.yaml"))
+    assert [each.path.rpartition(".")[2] for each in found] == warnings
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "minPeers: 2", "maxPeers: 2", "nPeers: 2", "maxPending: 5", "pendingTimeout: 5",
+        "inputRetryTimeout: 5", "batchSize: 5", "batchTimeout: 5", "cooperative: true",
+    ],
+)  # fmt: skip
+def test_keys_for_peers_are_named_in_one_warning_on_spark(key: str) -> None:
+    spec = text_of(read=f", {key}", more="  engine: spark\n  ackerPercentage: 7")
+    (found,) = notices(parse_manifest(spec, "job.yaml"))
+    name = key.partition(":")[0]
+    assert str(found).startswith("spec.engine: is spark, on which keys for peers have no effect: ")
+    assert f"ackerPercentage, {name} (read) (" in str(found)
+
+
+def test_a_batch_that_a_function_sees_has_its_size_on_spark_too() -> None:
+    work = 'type: function, fn: "m:f", batchFn: true, batchSize: 5'
+    assert notices(parse_manifest(text_of(work=work, more="  engine: spark"), "job.yaml")) == ()
+
+
+OF_THE_OPERATOR = (
+    "desiredState: Suspended", "failurePolicy: {retries: 3}", "restartNonce: 1",
+    "upgradePolicy: KeepState", "ttlSecondsAfterFinished: 5", "clusterRef: other",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["validate", "plan", "run", "submit"])
+def test_keys_of_the_operator_are_warned_of_at_their_lines(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text_of(more="".join(f"  {key}\n" for key in OF_THE_OPERATOR)))
+    monkeypatch.setattr(f"onyx.cli.commands.{command}.settings", None, raising=False)
+    found = CliRunner().invoke(app, [command, str(file)])  # none of them gets to its settings
+    what = "is for the operator on Kubernetes: `onyx run` and `onyx submit` ignore it"
+    lines = found.stderr.splitlines()
+    warned = [each for each in lines if each.startswith("warning: ") and " is not here" not in each]
+    assert len(warned) == len(OF_THE_OPERATOR)
+    for line, key in enumerate(OF_THE_OPERATOR, 10):
+        name = key.partition(":")[0]
+        assert any(f"{file}:{line}: spec.{name}: {what}" in each for each in warned)
+
+
+def test_an_api_user_finds_warnings_in_the_log(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "connect", FakeConnection)
+    api.submit_job(Settings(), job(medium="kafka"))
+    assert [each.message.startswith(f"job job: {NOTICE}") for each in caplog.records] == [True]
+
+
+class FakeConnection:
+    def __init__(self, settings: Settings) -> None:
+        pass
+
+    def __enter__(self) -> FakeConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, job: Job) -> None:
+        pass

@@ -21,10 +21,11 @@ INFO = {"job": "flights", "job_id": J, "guarantee": "at-least-once"}
 
 OFFERED = Replica(groups_index=Map({G: (A, B, C)}))
 AT_WORK = altered(
-    replace(OFFERED, jobs=(J,), ready=Map({A: 7, B: 3})),
+    replace(OFFERED, jobs=(J,)),
     J,
     allocation=Map({T: (A, B)}),
     allocation_version=7,
+    ready=Map({A: None}),
 )
 
 
@@ -61,7 +62,7 @@ def test_a_job_has_info_while_a_peer_of_this_process_works_on_it(
     telemetry.job_started(J, "flights", "at-least-once")
     telemetry.job_started(J, "flights", "at-least-once")
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) == 1
-    telemetry.observe(replace(AT_WORK, ready=Map({A: 7, B: 7})))
+    telemetry.observe(altered(AT_WORK, J, ready=Map({A: None, B: None})))
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) == 1
     telemetry.observe(altered(AT_WORK, J, allocation=Map({T: (PeerId("elsewhere"),)})))
     assert metrics.registry.get_sample_value("onyx_job_info", INFO) is None

@@ -218,6 +218,9 @@ def test_a_report_is_not_written_again_while_nothing_changes_nor_without_zookeep
     watched.permitted = True
     watched.look(20)
     assert watched.cause.reason is Reason.NOT_DURABLE
+    assert not any(each.overdue_ms for each in watched.reported)
+    watched.look(60)
+    assert {each.task: each.overdue_ms for each in watched.reported} == {"read": 60_000, "write": 0}
     version = watched.bench.log.get_document(job_documents.stall(JOB, GROUP)).version
     watched.look(60)
     assert watched.bench.log.get_document(job_documents.stall(JOB, GROUP)).version == version

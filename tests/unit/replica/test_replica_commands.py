@@ -21,8 +21,8 @@ from onyx.replica.commands import (
     PrepareJoinCluster,
     RegisterPartitions,
     SealOutput,
-    SignalReady,
 )
+from onyx.replica.commands.signal_ready import signal
 from onyx.replica.members import LEFT_GROUPS_KEPT_MAX
 
 
@@ -224,6 +224,8 @@ def test_collection_leaves_nothing_of_jobs_that_have_ended():
     log.tell(KillJob(job="a"))
     log.complete("b")
     log.tell(Gc(id="client"))
+    assert not log.new.records
+    log.tell(Gc(id="client"))
     kept, wanted = canonical.to_plain(log.new), canonical.to_plain(fresh.new)
     assert kept == wanted | {"version": log.new.version}
 
@@ -239,8 +241,9 @@ def test_collection_forgets_only_what_it_names_and_what_has_ended():
 
 def test_a_late_signal_means_nothing():
     log = ReplicaLog().join("g", peers=3).submit()
-    log.tell(SignalReady(id="g-0", version=log.new.run("j").allocation_version - 1))
-    assert log.new.ready == Map()
+    version = log.new.run("j").allocation_version
+    log.tell(signal("j", version - 1, "g-0"))
+    assert log.new.run("j").ready == Map()
     assert log.new.peer_state["g-0"] == "idle"
 
 

@@ -12,10 +12,10 @@ from onyx.replica.commands import (
     PrepareJoinCluster,
     RegisterPartitions,
     ResumeJob,
-    SignalReady,
     SuspendJob,
     VouchJob,
 )
+from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import (
     AnswerCheck,
     BackOff,
@@ -86,7 +86,7 @@ def test_a_job_is_ready_once_with_its_last_peer():
     version = log.new.run("j").allocation_version
     said = []
     for peer in ("g1-0", "g1-1", "g2-0", "g2-0"):
-        log.tell(SignalReady(id=peer, version=version))
+        log.tell(signal("j", version, peer))
         said.append((log.effects("g1"), log.effects("g2")))
     ready = (JobReady("j", version),)
     assert said == [((), ()), ((), ()), (ready, ready), ((), ())]

@@ -68,6 +68,24 @@ def test_a_job_that_never_ran_or_lost_its_workers_or_is_suspended_is_not_displac
     assert not displaced(log.new, "first")
 
 
+@pytest.mark.parametrize("dies", ["lost", "other"])
+def test_a_job_whose_peers_went_when_a_worker_died_is_not_displaced(dies):
+    log = ReplicaLog().join("a", "b", "c", peers=2).submit("first").submit("second")
+    places = {job: log.new.run(job).allocation for job in ("first", "second")}
+    assert all(places.values())
+    loses = "second" if dies == "lost" else "first"
+    group = log.new.groups_reverse_index[next(iter(places[loses].values()))[0]]
+    log.tell(GroupLeaveCluster(id=group))
+    assert not log.new.run("second").allocation
+    assert not displaced(log.new, "second"), "a worker has died, and nobody took its place"
+    assert "until the job scheduler" not in why_waiting(log.new, "second")
+    log.join("d", peers=2)
+    assert log.new.run("second").allocation
+    log.submit("third", "read write")
+    log.submit("fourth", "read write")
+    assert displaced(log.new, "second") == (not log.new.run("second").allocation)
+
+
 def test_tags_that_nobody_has_are_told_first():
     log = ReplicaLog().join("g", peers=9).submit(required_tags={"parse": ["gpu"]})
     assert why_waiting(log.new, "j") == "task parse needs a peer with tags [gpu]; no peer has them"

@@ -50,7 +50,7 @@ def test_a_suspended_job_keeps_what_it_has_done_and_gives_its_peers_away():
     assert log.new.partitions("j") == before.partitions("j")
     assert log.new.run("j").exhausted_partitions == before.run("j").exhausted_partitions
     assert set(log.new.peer_state.values()) == {"idle"}
-    assert log.new.ready == Map()
+    assert log.new.run("j").ready == Map()
 
 
 def test_a_job_that_is_resumed_has_its_place_again():
@@ -167,13 +167,14 @@ def test_a_job_that_completes_leaves_no_partitions():
     assert not log.new.partitions("j")
 
 
-def test_a_job_whose_beginning_is_forgotten_before_it_has_taken_over_is_killed():
+def test_a_job_stays_until_the_one_that_upgrades_it_has_taken_over_or_ended():
     log = running()
     log.submit("next", upgrades="j").submit("other")
     log.tell(Gc(id="c", jobs=("j",)))
-    assert (log.new.jobs, log.new.killed_jobs) == (("other",), ("next",))
-    log.tell(Gc(id="c", jobs=("next",)))
-    assert "next" not in log.new.records
+    assert (log.new.jobs, log.new.killed_jobs) == (("next", "other"), ("j",))
+    log.tell(KillJob(job="next"))
+    log.tell(Gc(id="c", jobs=("j", "next")))
+    assert set(log.new.records) == {"other"}
 
 
 def test_a_job_that_has_taken_over_needs_the_other_no_more():

@@ -29,26 +29,46 @@ def counts(log: ReplicaLog) -> dict[str, int]:
 KEY = losses.key_of("parse", 0, 7, "ab")
 
 
-def test_a_batch_comes_under_suspicion_and_counts_against_nobody() -> None:
+def over(log: ReplicaLog, position: int = 7, id: str = "ab") -> int:
+    return losses.over_segment(log.new, "j", "parse", 0, position, id)
+
+
+def test_a_batch_comes_under_suspicion_and_nobody_is_guilty() -> None:
     log = lost(running(), "a", (0, 5, 9), (2, 1, 1))
-    assert losses.suspects(log.new.run("j"), "parse") == ((0, 5, 9), (2, 1, 1))
+    assert losses.suspects(log.new.run("j"), "parse") == ((0, 5, 9, 1), (2, 1, 1, 1))
     assert losses.suspects(log.new.run("j"), "read") == ()
     assert counts(log) == {}
+    assert over(log) == 0
     assert canonical.decode(canonical.encode(log.new)) == log.new
 
 
-def test_one_segment_counts_and_the_batch_before_counts_for_it_as_well() -> None:
+@pytest.mark.parametrize("batches", [0, 1, 2])
+def test_whoever_is_alone_in_a_death_has_all_deaths_counted_in_which_it_was(batches: int) -> None:
+    log = running()
+    for number in range(batches):
+        lost(log, f"batch {number}", (0, 5, 9))
+    lost(log, "alone", (0, 7, 7), id="ab")
+    assert over(log) == batches + 1
+    lost(log, "alone again", (0, 7, 7), id="ab")
+    assert over(log) == batches + 2
+    assert over(log, id="cd") == 0, "another child of the same segment"
+    assert over(log, position=8) == 0, "one that was near"
+
+
+def test_deaths_over_batches_of_other_sizes_and_of_two_tasks_count_as_well() -> None:
     log = lost(running(), "a", (0, 5, 9))
-    lost(log, "b", (0, 7, 7), id="ab")
-    assert counts(log) == {KEY: 2}
-    lost(log, "c", (0, 7, 7), id="ab")
-    assert counts(log) == {KEY: 3}
+    lost(log, "b", (0, 0, 7), (0, 11, 12))
+    lost(log, "c", (0, 7, 7))
+    lost(log, "d", (0, 7, 7), task="read")
+    lost(log, "e", (0, 7, 7), id="ab")
+    assert over(log) == 4
 
 
 def test_one_segment_that_was_no_suspect_before_has_lost_one() -> None:
     log = lost(running(), "a", (0, 7, 7), id="ab")
     assert counts(log) == {KEY: 1}
-    assert losses.suspects(log.new.run("j"), "parse") == ((0, 7, 7),)
+    assert over(log) == 1
+    assert losses.suspects(log.new.run("j"), "parse") == ((0, 7, 7, 0),)
 
 
 def test_a_report_that_comes_twice_counts_once() -> None:
@@ -87,7 +107,7 @@ def test_what_is_known_is_bounded_and_the_newest_stays() -> None:
     runs = losses.suspects(log.new.run("j"), "parse")
     assert len(runs) == losses.SUSPECT_RUNS_MAX
     last = 2 * (losses.COUNTED_MAX + 9)
-    assert runs[-1] == (0, last, last)
+    assert runs[-1] == (0, last, last, 0)
     assert len(log.new.run("j").loss_reports) == losses.REPORTS_KEPT_MAX
 
 

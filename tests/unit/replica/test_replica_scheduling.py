@@ -239,7 +239,8 @@ def test_an_unknown_scheduler_runs_nothing_and_says_so() -> None:
     replica = play(cluster([], []), job("j", "a", task_scheduler="of-tomorrow"), job("k", "b"))
     assert counts(replica) == {}
     assert why_waiting(replica, JobId("j")) == (
-        "its task scheduler of-tomorrow is not in this version of Onyx"
+        "it names of-tomorrow as its task scheduler, and there are only balanced, percentage, "
+        "colocated"
     )
     assert counts(replica, "k") == {"b": 2}
 

@@ -48,7 +48,7 @@ for line in sys.stdin.buffer:
         print("last words", file=sys.stderr, flush=True)
         os._exit(7)
     elif stage == "m:stale" and runs > 1:
-        write_message(sys.stdout.buffer, Ended(order.number, StageFailure("gone", False, True)))
+        write_message(sys.stdout.buffer, Ended(order.number, StageFailure("", False, stale=True)))
     elif stage == "m:fails":
         write_message(sys.stdout.buffer, Ended(order.number, StageFailure("boom", True)))
     elif stage == "m:babbles":
@@ -346,7 +346,7 @@ def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(real: Keeper, tmp_p
 
 
 def test_a_child_without_its_parent_does_not_begin() -> None:
-    from onyx.spark.child.serve import die_with
+    from onyx.spark.session.ending import die_with
 
     with pytest.raises(SystemExit, match="is gone"):
         die_with(sys.maxsize)

@@ -246,7 +246,7 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
         ),
         (
             {"path": "s3://", "frame": "m:f"},
-            Problem("path", "is 's3://', which names no bucket; write s3://bucket/path"),
+            Problem("path", 'is "s3://", which names no bucket; write s3://bucket/path'),
         ),
     ],
 )

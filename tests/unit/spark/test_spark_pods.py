@@ -32,6 +32,16 @@ def test_a_server_is_submitted_with_its_pod() -> None:
     assert call.variables["PYSPARK_PYTHON"] == "/py/bin/python"
 
 
+def test_a_server_wants_the_token_in_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with pytest.raises(SettingsError, match=r"ONYX_SPARK_TOKEN_FILE: .*token cannot be read"):
+        server(INSTALLED, Path("f"), {"ONYX_SPARK_TOKEN_FILE": str(file)})
+    file.write_text("secret-word\n")
+    call = server(INSTALLED, Path("f"), {"ONYX_SPARK_TOKEN_FILE": str(file)})
+    assert call.variables["SPARK_CONNECT_AUTHENTICATE_TOKEN"] == "secret-word"
+    assert not any("secret-word" in each for each in call.arguments)
+
+
 def test_outside_of_kubernetes_a_server_has_no_pod() -> None:
     assert "--conf" not in server(INSTALLED, Path("f"), {}).arguments
 

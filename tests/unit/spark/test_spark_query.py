@@ -23,6 +23,8 @@ from onyx.spark.query.run import answer
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Segments = list[dict[str, Any]]
 MODULE = """
+import pyarrow as pa
+
 tried = []
 
 def double(segment):
@@ -45,6 +47,12 @@ def noted(segment):
 
 def both(left, right):
     return left
+
+def mark(batch):
+    names = pa.array([b"M\\xfcller" if n == 7 else b"Smith" for n in batch["n"].to_pylist()])
+    names = pa.Array.from_buffers(pa.string(), len(names), names.buffers())
+    why = pa.array(["five" if n == 5 else None for n in batch["n"].to_pylist()], pa.string())
+    return batch.append_column("name", names).append_column("__error__", why)
 
 def row(event, window, trigger, state_event, state):
     return {"group": state_event["group_key"], "state": state}
@@ -202,10 +210,76 @@ def test_a_segment_that_nothing_takes_care_of_ends_the_query_with_its_task(folde
     assert failure.task == "double"
     assert failure.message.startswith(
         "task 'double' failed in apply-fn: small_shop:double raised ValueError: three "
-        "(small_shop.py, line 6)"
+        "(small_shop.py, line 8)"
     )
     assert failure.report is not None
     assert failure.report["segment"] == "{'n': 3}"
+
+
+@pytest.mark.parametrize("batch_format", ["dicts", "arrow"])
+def test_bad_rows_fail_alone_as_on_peers(folder: Path, batch_format: str) -> None:
+    rows = [{"n": n, "at": f"2026-01-01T00:00:{n:02}"} for n in range(20)]
+    rows[3]["at"] = "yesterday"
+    texts = [json.dumps(row) for row in rows]
+    texts[11] = "{"
+    (folder / "rows.jsonl").write_text("\n".join(texts))
+    request = request_of(
+        job(f"""
+  guarantee: exactly-once
+  workflow: [[read, mark], [read, bad], [mark, count], [mark, bad], [count, write]]
+  flowConditions:
+    - {{from: read, to: [bad], predicate: [not, [is-null, _error]]}}
+    - {{from: read, to: [mark], predicate: [is-null, _error]}}
+  catalog:
+    - {{name: read, type: input, plugin: files, batchFormat: {batch_format}, watermarkKey: at,
+       deadLetter: bad, options: {{path: rows.jsonl, onBadRecord: segment}}}}
+    - {{name: mark, type: function, fn: "small_shop:mark", batchFormat: arrow, deadLetter: bad}}
+    - {{name: count, type: reduce}}
+    - {{name: write, type: output, plugin: files, options: {{path: out}}}}
+    - {{name: bad, type: output, plugin: files, options: {{path: bad}}}}
+  windows: [{{id: ever, task: count, type: fixed, windowKey: at, range: [1, days],
+             aggregation: count}}]
+  triggers: [{{windowId: ever, type: watermark, refinement: accumulating, emit: "small_shop:row"}}]
+"""),
+        folder,
+        ("small_shop",),
+    )
+    reply = run_query(request)
+    assert reply.failure is None, reply.failure
+    publish_all(request, reply)
+    assert [each["state"] for each in lines(folder / "out")] == [16]
+    bad = lines(folder / "bad")
+    assert [each["_raw"] for each in bad if "_raw" in each] == ["{"]
+    said = {each["segment"]["n"]: each["error"]["message"] for each in bad if "error" in each}
+    assert said.keys() == {3, 5, 7}
+    assert f"{folder}/rows.jsonl: record 3 (counted from 0): watermarkKey 'at' gives" in said[3]
+    assert said[5] == "five"
+    assert "key 'name' holds text that is not UTF-8" in said[7]
+
+
+def test_without_dead_letters_a_record_without_event_time_ends_the_query(folder: Path) -> None:
+    (folder / "rows.jsonl").write_text('{"n":0,"at":5}\n{"n":1}\n')
+    request = request_of(
+        job("""
+  guarantee: exactly-once
+  workflow: [[read, count], [count, write]]
+  catalog:
+    - {name: read, type: input, plugin: files, watermarkKey: at, options: {path: rows.jsonl}}
+    - {name: count, type: reduce}
+    - {name: write, type: output, plugin: blackhole}
+  windows: [{id: ever, task: count, type: fixed, windowKey: at, range: [1, days],
+             aggregation: count}]
+  triggers: [{windowId: ever, type: watermark, refinement: accumulating, emit: "small_shop:row"}]
+"""),
+        folder,
+        ("small_shop",),
+    )
+    failure = run_query(request).failure
+    assert failure is not None
+    assert (failure.by_user, failure.task) == (True, "read")
+    assert f"{folder}/rows.jsonl: record 1 (counted from 0): the segment has no 'at'" in (
+        failure.message
+    )
 
 
 def test_a_failure_behind_a_window_names_the_task_that_failed(folder: Path) -> None:
@@ -312,24 +386,19 @@ def test_windows_behind_windows_get_what_those_emit_with_its_event_time(
     assert answers.agree(answers.written(folder / "out/q5"), expected)
 
 
-@pytest.mark.parametrize(
-    ("options", "output", "reason"),
-    [
-        ("{}", "{plugin: blackhole}", "micro-batches are committed by the driver"),
-        ("{segments: 3}", "{plugin: stdout}", "task out: this worker prints the rows of stdout"),
-    ],
-    ids=["an input without end", "an output that the worker writes"],
-)
-def test_a_worker_that_has_a_connect_server_refuses_what_needs_its_own_driver(
-    folder: Path, options: str, output: str, reason: str
+@pytest.mark.parametrize("options", ["{}", "{segments: 3}"], ids=["without end", "with an end"])
+def test_a_worker_with_a_connect_server_refuses_rows_that_it_would_have_to_print(
+    folder: Path, options: str
 ) -> None:
     asked = job(f"""
         workflow: [[read, out]]
         catalog:
           - {{name: read, type: input, plugin: generator, options: {options}}}
-          - {{name: out, type: output, {output[1:]}
+          - {{name: out, type: output, plugin: stdout}}
     """)
-    reply = answer(request_of(asked, folder, (), master="sc://spark"), lambda _: None, pytest.fail)
+    reply = answer(
+        request_of(asked, folder, (), master="sc://spark"), lambda _: None, lambda _: None
+    )
     assert reply.failure is not None
     assert reply.failure.by_user
-    assert reason in reply.failure.message
+    assert "task out: this worker prints the rows of stdout" in reply.failure.message

@@ -19,6 +19,7 @@ import pytest
 from tests.support import fake_query
 
 from onyx.errors import Blocked, Unavailable
+from onyx.path_names import staged_name
 from onyx.spark.driver import process as module
 from onyx.spark.driver.process import QueryProcess
 from onyx.spark.query.request import QueryReply, QueryRequest, TaskCounts
@@ -143,7 +144,7 @@ def test_a_query_reports_and_replies(folder: Path, start: Start) -> None:
     assert reply.failure is None
     assert reply.tasks["greet"] == TaskCounts(2, 2)
     (token,) = reply.outputs["out"].tokens
-    staged = folder / "out/.staging/job-1.out" / token["writer"] / token["name"]
+    staged = folder / "out/.staging/job-1.out" / token["writer"] / staged_name(token["name"])
     assert staged.read_text().splitlines() == [
         '{"greeting": "Hello, Ada"}',
         '{"greeting": "Hello, Grace"}',

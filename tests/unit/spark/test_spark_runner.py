@@ -24,8 +24,9 @@ from onyx.plugins.protocol import SealProgress
 from onyx.spark.child import run_stage
 from onyx.spark.child.protocol import StageFailure
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
-from onyx.spark.child.run_stage import failure_message, named
+from onyx.spark.child.run_stage import named
 from onyx.spark.child.runner import run_in_child
+from onyx.spark.session.blame import failure_message
 
 PATIENCE_S = 540.0
 USER_CODE = """

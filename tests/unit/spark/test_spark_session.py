@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import zipfile
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from onyx.errors import NameNotRegistered, Unavailable
-from onyx.spark.child.run_stage import MESSAGE_CHARACTERS_MAX, failure_message, named
+from onyx.spark.child.run_stage import named
+from onyx.spark.session.blame import MESSAGE_CHARACTERS_MAX, failure_message
 from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.opening import configuration
-from onyx.spark.session.shipping import ship_modules
+from onyx.spark.session.shipping import ship, ship_modules
 
 
 def test_a_local_session_keeps_to_loopback_and_to_its_scratch_directory() -> None:
@@ -35,6 +37,12 @@ def test_a_cluster_may_reach_the_driver() -> None:
 def test_what_the_user_sets_wins() -> None:
     settings = configuration("local[2]", Path("/s"), {"spark.driver.memory": "4g"})
     assert settings["spark.driver.memory"] == "4g"
+
+
+def test_the_jvm_of_a_query_without_end_is_quick_to_start_and_others_compute_fast() -> None:
+    for quick in (False, True):
+        options = configuration("local[2]", Path("/s"), {}, quick)["spark.driver.extraJavaOptions"]
+        assert ("-XX:TieredStopAtLevel=1" in options.split()) is quick
 
 
 class DeadContext:
@@ -84,6 +92,7 @@ def code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (tmp_path / "shipped_package" / name).write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path
+    importlib.invalidate_caches()
     for name in ("shipped_module", "shipped_package"):
         sys.modules.pop(name, None)
 
@@ -98,6 +107,22 @@ def test_modules_of_the_user_go_with_a_job_and_installed_ones_do_not(code: Path)
         "shipped_module.py": [],
         "shipped_package.zip": [f"shipped_package/{name}" for name in names],
     }
+
+
+def test_what_shipped_modules_import_goes_along_and_their_neighbours_do_not(code: Path) -> None:
+    (code / "shipped_package" / "inner" / "tasks.py").write_text(
+        "import json, pyspark, onyx.errors\nfrom . import inner\ntry:\n    import nowhere\n"
+        "except ImportError:\n    pass\ndef f(n):\n    from shipped_helper import g\n"
+    )
+    (code / "shipped_helper.py").write_text("import shipped_helper, shipped_module as other\n")
+    (code / "shipped_neighbour.py").write_text("")
+    for send in (
+        lambda to: ship_modules(to, ["shipped_package.inner.tasks"], code),
+        lambda to: ship(to, "shipped_package.inner.tasks:f", code),
+    ):
+        sent = Receiver()
+        send(sent)
+        assert set(sent.files) == {"shipped_package.zip", "shipped_helper.py", "shipped_module.py"}
 
 
 def test_a_package_that_is_too_large_is_taken_to_be_there(

@@ -20,10 +20,11 @@ from onyx.plugins.files.options import OutputOptions
 from onyx.plugins.files.output import FilesOutput
 from onyx.spark.source import cluster, schemas
 from onyx.spark.source.listing import Folder, NotThere, Place, published
-from onyx.spark.source.offsets import Rows
+from onyx.spark.source.offsets import Part, Rows
 from onyx.spark.source.options import SourceOptions, read_options
 from onyx.spark.source.places import place_at, readable
 from onyx.spark.source.rows import batches, count
+from onyx.spark.stage.parts import spark_schema
 from onyx.windows.firing import Extent
 
 
@@ -34,6 +35,8 @@ def place(path: Path, **options: Any) -> Place:
 def read(
     path: str, schema: pa.Schema | None = None, first: int = 0, last: int | None = None
 ) -> Any:
+    if schema is None:
+        schema = spark_schema(schemas.found_in([Part(path, "w", 0, 0)], path))
     return [row for each in batches(Rows(path, first, last), schema) for row in each.to_pylist()]
 
 
@@ -41,9 +44,11 @@ def numbers(of: Place) -> list[int]:
     return sorted(row["n"] for part in published(of) for row in read(part.path))
 
 
-def written(folder: Path, task: str, segments: list[dict[str, Any]], **options: Any) -> None:
+def written(
+    folder: Path, task: str, segments: list[dict[str, Any]], job: str = "job-1", **options: Any
+) -> None:
     """Two parts of an output, and one that is staged and not published."""
-    context = plugin_context({"path": str(folder)}, task=task)
+    context = plugin_context({"path": str(folder)}, task=task, job=job)
     output = FilesOutput(context, OutputOptions(path=str(folder), **options))
     half = len(segments) // 2
     for some in (segments[:half], segments[half:]):
@@ -83,6 +88,17 @@ def test_only_published_parts_of_the_task_are_listed(tmp_path: Path, form: Any) 
     (tmp_path / "notes.parquet").write_bytes(b"of somebody else")
     found = {task: numbers(place(tmp_path, task=task)) for task in (None, "a", "a-b", "b")}
     assert found == {None: [1, 2, 3, 4], "a": [1, 2], "a-b": [3, 4], "b": []}
+
+
+def test_the_parts_of_one_version_are_read_by_the_ids_of_its_jobs(tmp_path: Path) -> None:
+    for number, (task, job) in enumerate([("a", "v1"), ("a", "v1-2"), ("a", "v2"), ("a-b", "v2")]):
+        written(tmp_path, task, [{"n": number}, {"n": number}], job=job)
+    read_by = {
+        job: set(numbers(place(tmp_path, job=job))) for job in ("v1", "2", "v2", "v1,v2", "v1, v2")
+    }
+    both = {0, 2, 3}
+    assert read_by == {"v1": {0}, "2": set(), "v2": {2, 3}, "v1,v2": both, "v1, v2": both}
+    assert set(numbers(place(tmp_path, job="v2", task="a"))) == {2}
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -178,7 +194,7 @@ NUMBERS = [{"n": n, "text": f"t{n}"} for n in range(10)]
 
 @pytest.fixture(params=["parquet", "jsonl", "jsonl.gz"])
 def part(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    path = tmp_path / f"part-write-0-0123456789ab-000001.{request.param}"
+    path = tmp_path / f"part-write--j-1--0-0123456789ab-000001.{request.param}"
     lines = "".join(json.dumps(each) + "\n" for each in NUMBERS).encode()
     if request.param == "parquet":
         pq.write_table(pa.Table.from_pylist(NUMBERS), path, row_group_size=3)
@@ -208,13 +224,15 @@ def test_a_row_that_does_not_fit_is_named(part: str) -> None:
 def test_a_part_that_is_gone_is_named(part: str) -> None:
     Path(part).unlink()
     with pytest.raises(UserError, match=r"000001.* cannot be read where Spark runs"):
-        read(part)
+        read(part, pa.schema([("n", pa.int64())]))
 
 
 def test_the_schema_holds_what_all_parts_have(tmp_path: Path) -> None:
     for number, columns in enumerate(({"n": [1]}, {"n": [1.5], "t": ["x"]})):
-        pq.write_table(pa.table(columns), tmp_path / f"part-w-0-0123456789ab-00000{number}.parquet")
-    (tmp_path / "part-w-0-0123456789ab-000002.jsonl").write_text('{"l": true}\n')
+        pq.write_table(
+            pa.table(columns), tmp_path / f"part-w--j-1--0-0123456789ab-00000{number}.parquet"
+        )
+    (tmp_path / "part-w--j-1--0-0123456789ab-000002.jsonl").write_text('{"l": true}\n')
     found = schemas.found_in(published(place(tmp_path)), "here")
     assert found == pa.schema([("n", pa.float64()), ("t", pa.string()), ("l", pa.bool_())])
 
@@ -234,7 +252,7 @@ def test_the_schema_holds_what_all_parts_have(tmp_path: Path) -> None:
 def test_what_has_another_type_in_a_segment_is_read_as_that(
     tmp_path: Path, array: pa.Array, values: list[Any]
 ) -> None:
-    path = tmp_path / "part-w-0-0123456789ab-000000.parquet"
+    path = tmp_path / "part-w--j-1--0-0123456789ab-000000.parquet"
     pq.write_table(pa.table({"x": array}), path)
     schema = schemas.found_in(published(place(tmp_path)), "here")
     assert [row["x"] for row in read(str(path), schema)] == values

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -116,6 +117,35 @@ def test_the_stage_gets_the_parts_of_all_peers_and_its_result_is_published(tmp_p
     }
     assert len(list((tmp_path / "parts" / "job-1").glob("*.parquet"))) == 2
     assert unfinished(tmp_path) == []
+
+
+class NamingRunner(SummingRunner):
+    """Names files as Spark does, and leaves others."""
+
+    def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
+        super().__call__(request, timeout_s, watch)
+        folder = Path(request.target) / "day=3"
+        folder.mkdir()
+        for name in (*BY_SPARK, "part-of-mine.json"):
+            (folder / name).write_text("{}")
+
+
+BY_SPARK = [
+    f"part-00000-{UUID(int=7)}-c000.snappy.parquet",
+    f"part-00000-{UUID(int=7)}-c001.snappy.parquet",
+    f"part-00012-{UUID(int=7)}.c000.json.gz",
+    f"part-00012-{UUID(int=7)}_00003.c000.json.gz",
+]
+
+
+def test_the_files_of_a_result_have_the_id_of_the_job(tmp_path: Path) -> None:
+    sink = spark_output(tmp_path, NamingRunner())
+    written(sink, 1)
+    sink.seal()
+    names = [path.name for path in (tmp_path / "result" / "day=3").iterdir()]
+    ends = [name.partition("--job-1--")[2][12:] for name in names]
+    found = ["", "-00000-c000.snappy.parquet", "-00000-c001.snappy.parquet"]
+    assert sorted(ends) == [*found, "-00012.c000.json.gz", "-00012_00003.c000.json.gz"]
 
 
 def test_only_durable_segments_are_acked_and_an_open_part_is_not_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.spark_query import Checkpoint
+from tests.support.spark_query import Frames
 from tests.support.spark_stream import Worker, written
 
 from onyx.errors import ManifestError
@@ -31,8 +31,8 @@ class Ticks:
     """So many lines a read, and an end that is not known before it is reached."""
     cooperative = True
 
-    def __init__(self, context):
-        self.a_read = context.options.get("aRead", 7)
+    def __init__(self, context, a_read=7, end=LINES):
+        self.a_read, self.end = a_read, end
 
     def partitions(self):
         return PARTITIONS
@@ -43,13 +43,16 @@ class Ticks:
                 {"at": partition, "n": n}
                 for n in range(first, min(LINES, first + most, first + self.a_read))
             ]
-        return IndexedReader(cursor.position, fetch, lambda: LINES)
+        return IndexedReader(cursor.position, fetch, lambda: self.end)
 
     def close(self):
         pass
 
 def ticks(context):
     return Ticks(context)
+
+def quiet(context):
+    return Ticks(context, 0, None)
 
 def double(segment):
     return {**segment, "n": segment["n"] * 2}
@@ -118,29 +121,6 @@ def test_a_worker_that_dies_leaves_every_row_once(folder: Path, when: str) -> No
     assert rows(folder) == EXPECTED
 
 
-def test_a_batch_that_spark_repeats_after_it_was_committed_adds_no_rows(folder: Path) -> None:
-    """As after a crash between our commit and Spark's: the last entry of its commit log is gone."""
-    worker, checkpoint = worker_of(folder), Checkpoint()
-    worker.dies = lambda batch: "before the commit" if batch.number == 3 else ""
-    worker.run(checkpoint)
-    assert checkpoint.commits == 2
-    checkpoint.commits = 1
-    checkpoint.ends.pop()  # what was begun and not committed
-    worker.dies = lambda batch: ""
-    assert worker.run(checkpoint).failure is None
-    assert rows(folder) == EXPECTED
-    assert [each.number for each in worker.batches] == [1, 2, 3]
-
-
-def test_a_new_checkpoint_begins_behind_what_is_committed(folder: Path) -> None:
-    worker = worker_of(folder)
-    worker.dies = lambda batch: "before the commit" if batch.number == 2 else ""
-    worker.run(Checkpoint())
-    worker.dies = lambda batch: ""
-    assert worker.run(Checkpoint()).failure is None
-    assert rows(folder) == EXPECTED
-
-
 def test_a_partition_that_is_away_for_a_query_goes_on_where_it_was(folder: Path) -> None:
     """As files of a folder that is not mounted for a while."""
     worker = worker_of(folder)
@@ -171,6 +151,26 @@ def test_groups_are_shuffled_within_a_micro_batch(folder: Path) -> None:
     assert rows(folder) == EXPECTED
 
 
+def test_a_query_that_waits_keeps_its_session_and_notices_that_spark_is_gone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Gone(Frames):
+        asked = 0
+
+        def get(self, name: str) -> str:
+            self.asked += 1
+            if self.asked == 3:
+                raise RuntimeError("INVALID_HANDLE.SESSION_CLOSED")
+            return super().get(name)
+
+    monkeypatch.setattr("onyx.spark.query.stream.LOOK_S", 0.0)
+    worker, spark = worker_of(folder, SPEC.replace("ticking:ticks", "ticking:quiet")), Gone()
+    failure = worker.run(spark).failure
+    assert failure is not None
+    assert "SESSION_CLOSED" in failure.message
+    assert spark.asked == 3
+
+
 def test_the_plan_says_that_it_is_a_streaming_query() -> None:
     lines = render(compile_job(job()), job()).splitlines()
     assert lines[0] == "job ticks on Spark: one streaming query, each micro-batch of 1 stage"
@@ -196,6 +196,4 @@ def test_what_needs_the_end_of_its_inputs_is_refused_by_key_path() -> None:
               emit: "m:row"}]
 """)
         )
-    assert [each.path for each in raised.value.problems] == [
-        "spec.catalog[2].plugin", "spec.spark.master",
-    ]  # fmt: skip
+    assert [each.path for each in raised.value.problems] == ["spec.catalog[2].plugin"]

@@ -185,8 +185,6 @@ ENDLESS = [
     (endless({**without_windows(JOB), "workflow": [["read", "work"], ["work", "write"]],
               "catalog": [JOB["catalog"][0], STAGE, JOB["catalog"][2]]}),
      "spec.catalog[1].sparkStage"),
-    (without_windows({**with_plugin(0, OWN), "engine": "spark",
-                      "spark": {"master": "sc://spark:15002"}}), "spec.spark.master"),
 ]  # fmt: skip
 
 
@@ -196,8 +194,15 @@ def test_what_the_guide_says_that_inputs_without_end_cannot_feed_is_refused(
 ) -> None:
     section = GUIDE.read_text("utf-8").partition("## Inputs without end")[2].partition("\n## ")[0]
     assert "Refused are the output `spark` and `sparkStage`" in section
-    assert "a `master` `sc://`" in section
     assert refused(spec) == [path]
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://spark:7077", "sc://spark:15002"])
+def test_inputs_without_end_run_with_any_master(master: str) -> None:
+    section = GUIDE.read_text("utf-8").partition("## Inputs without end")[2].partition("\n## ")[0]
+    assert "Any [master](#masters) will do" in section
+    own = {**with_plugin(0, OWN), "engine": "spark", "spark": {"master": master}}
+    assert refused(without_windows(own)) == []
 
 
 @pytest.mark.parametrize("plugin", [*OUTPUTS, OWN])

@@ -38,7 +38,7 @@ class Stage:
             self.work,
             UPSTREAM,
             lambda: self.inbox.popleft() if self.inbox else [],
-            lambda: self.results.popleft() if self.results else None,
+            lambda: [self.results.popleft()] if self.results else [],
         )
         if not found:
             return None

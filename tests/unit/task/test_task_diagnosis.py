@@ -1,10 +1,12 @@
 """Why a task does not advance, as a table of what is seen of it."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from onyx.model.job import CatalogEntry, Job
+from onyx.plugins.roll_limits import ROLL_LIMITS
 from onyx.stalls import Reason
-from onyx.task.diagnosis import SPARK_QUIET_S, Facts, allowed_s, diagnose, is_alone
+from onyx.task.diagnosis import Facts, allowed_s, diagnose, is_alone
 from onyx.task.phases.table import Kind, Phase
 
 IN, FN, OUT = Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT
@@ -54,6 +56,11 @@ def facts(kind=FN, phase=Phase.READ_BATCH, **more):
         (facts(DRIVER, Phase.RUN_QUERY, obstacle="Spark died"), Reason.UNAVAILABLE, "Spark died"),
         (facts(DRIVER, Phase.PUBLISH), Reason.PLUGIN, "publishes the result"),
         (facts(FN, in_flight=7), Reason.COMPLETIONS, "nothing"),
+        (
+            facts(IN, in_flight=7, overdue=5, pending_timeout_ms=60_000),
+            Reason.COMPLETIONS,
+            "nothing that was read is completed, 5 segments for longer than pendingTimeout (60,000",
+        ),
     ],
 )
 def test_the_first_row_that_fits_says_why(seen, reason, why):
@@ -80,8 +87,10 @@ def test_a_step_that_does_not_come_back_has_a_reason_in_every_phase(kind, phase)
     assert is_alone(facts(kind, phase)) is (early or phase is Phase.SEAL)
 
 
-def test_spark_may_be_silent_while_it_starts():
-    entry = CatalogEntry(name="out", type="output", plugin="spark")
-    job = Job(name="j", workflow=(("in", "out"),), catalog=(entry,))
-    assert allowed_s(Reason.SPARK, entry, job) == SPARK_QUIET_S
-    assert allowed_s(Reason.FUNCTION, entry, job) == 0.0
+@pytest.mark.parametrize(
+    ("plugin", "options", "allowed"),
+    [("files", {}, ROLL_LIMITS.age_s), ("files", {"rollSeconds": 3}, 3.0), ("stdout", {}, 0.0)],
+)
+def test_a_part_may_be_open_for_as_long_as_its_output_keeps_it(plugin, options, allowed):
+    entry = SimpleNamespace(plugin=plugin, options=options)
+    assert allowed_s(Reason.NOT_DURABLE, entry, None) == allowed

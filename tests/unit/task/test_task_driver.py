@@ -12,6 +12,7 @@ from tests.support.bench import GROUP, Bench, ScriptedQuery
 from onyx.errors import Blocked, SettingsError, Unavailable
 from onyx.ids import GroupId
 from onyx.log import job_documents
+from onyx.path_names import staged_name
 from onyx.plugins.attempts import AWAY_S, BLOCKED_RETRY_S
 from onyx.plugins.parts.directory import STAGING
 from onyx.plugins.protocol import SealProgress
@@ -25,6 +26,7 @@ from onyx.spark.query.request import (
     TaskCounts,
 )
 from onyx.spark.query.spools import SpoolWriter
+from onyx.task.phases.drive import QUERY_RETRY_S
 from onyx.task.phases.table import TABLE, Kind, Phase, Progress
 from onyx.task.task import Task
 
@@ -65,7 +67,7 @@ def staged(folder: Path, bench: Bench, names: Sequence[str], group: str = GROUP)
     place = folder / "out" / STAGING / f"{bench.id}.out" / writer
     place.mkdir(parents=True)
     for name in names:
-        (place / name).write_text(f'{{"part":"{name}"}}\n')
+        (place / staged_name(name)).write_text(f'{{"part":"{name}"}}\n')
     tokens = tuple({"writer": writer, "name": name} for name in names)
     counts = {"people": TaskCounts(0, 3), "greet": TaskCounts(3, 3), "out": TaskCounts(3, 0)}
     return QueryReply(outputs={"out": OutputResult(tokens)}, tasks=counts)
@@ -157,7 +159,7 @@ def test_who_takes_over_after_the_commit_publishes_the_rest_and_runs_no_query(
     bench.settle()
     place = tmp_path / "out" / STAGING / f"{bench.id}.out" / f"{GROUP}.a1"
     for name in names[moved:]:  # as if the worker had died before it published these
-        (tmp_path / "out" / name).rename(place / name)
+        (tmp_path / "out" / name).rename(place / staged_name(name))
     bench.crash(driver(bench))
     bench.replace_groups(OTHER)
     bench.settle()
@@ -267,6 +269,36 @@ def test_a_query_that_spark_could_not_run_is_run_again_so_often(tmp_path: Path) 
     assert len(attempts) == ATTEMPTS
 
 
+def test_what_a_query_failed_with_is_said_until_a_later_one_advances(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    begun(bench).answer = QueryReply(QueryFailure("no server answers", by_user=False))
+    bench.settle()
+    batches = driver(bench).status.batches
+    bench.clock.advance(AWAY_S)
+    query = begun(bench)
+    for phase in ("starting", "running"):
+        query.progress = QueryProgress(phase)
+        bench.settle()
+        assert driver(bench).status.obstacle == "the query on Spark failed with: no server answers"
+        assert driver(bench).status.batches == batches, "this is no progress of the job"
+    query.progress = QueryProgress("running", {"greet": TaskCounts(1, 1)})
+    bench.settle()
+    assert driver(bench).status.obstacle == ""
+    assert driver(bench).status.batches > batches
+
+
+def test_what_nobody_can_blame_is_tried_as_often_and_not_waited_for(tmp_path: Path) -> None:
+    bench = a_job(tmp_path)
+    for _ in range(ATTEMPTS):
+        query = begun(bench)
+        query.answer = QueryReply(QueryFailure("a bug in Spark", by_user=False, away=False))
+        bench.step(driver(bench))
+        bench.clock.advance(QUERY_RETRY_S)
+        bench.settle()
+    (stored,) = bench.exceptions
+    assert f"failed {ATTEMPTS} times, last with: a bug in Spark" in stored["detail"]
+
+
 def test_a_query_that_has_no_room_begins_again_as_often_as_it_takes(tmp_path: Path) -> None:
     bench = a_job(tmp_path)
     for attempt in range(ATTEMPTS + 1):
@@ -351,7 +383,7 @@ def a_batch(folder: Path, bench: Bench, number: int) -> QueryBatch:
     writer = f"{GROUP}.b{number}"
     place = folder / "out" / STAGING / f"{bench.id}.out" / writer
     place.mkdir(parents=True)
-    (place / f"part-{number}.jsonl").write_text("{}\n")
+    (place / staged_name(f"part-{number}.jsonl")).write_text("{}\n")
     token = {"writer": writer, "name": f"part-{number}.jsonl"}
     counts = {"people": TaskCounts(3, 3)}
     position = Position("people", "t-0", 3 * number, 3 * number)
@@ -408,7 +440,8 @@ def test_who_takes_over_publishes_the_last_micro_batch_and_reads_on_behind_it(
     query.batch = a_batch(tmp_path, bench, 1)
     bench.settle()
     published_part = tmp_path / "out" / "part-1.jsonl"
-    staged_part = tmp_path / "out" / STAGING / f"{bench.id}.out" / f"{GROUP}.b1" / "part-1.jsonl"
+    place = tmp_path / "out" / STAGING / f"{bench.id}.out" / f"{GROUP}.b1"
+    staged_part = place / staged_name("part-1.jsonl")
     staged_part.parent.mkdir(parents=True, exist_ok=True)
     published_part.rename(staged_part)  # as if it had died between commit and publication
     bench.crash(driver(bench))
@@ -424,6 +457,17 @@ def test_who_takes_over_publishes_the_last_micro_batch_and_reads_on_behind_it(
     found = driver(bench).program.driver
     assert found is not None
     assert found.completed == 6
+
+
+def test_relative_paths_count_from_the_folder_of_the_worker_wherever_spark_runs(
+    tmp_path: Path,
+) -> None:
+    assert Path(begun(a_job(tmp_path)).request.data_dir).is_absolute()
+
+
+def test_a_query_is_told_whether_it_has_an_end(tmp_path: Path) -> None:
+    assert begun(an_endless_job(tmp_path)).request.endless
+    assert not begun(a_job(tmp_path)).request.endless
 
 
 def test_a_query_begins_behind_the_last_micro_batch_after_one_that_spark_failed(

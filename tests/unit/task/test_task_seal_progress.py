@@ -8,7 +8,7 @@ import pytest
 
 from onyx.plugins.protocol import SealProgress
 from onyx.task.parts import LatestProgress
-from onyx.task.seal_progress import report
+from onyx.task.seal_progress import report, stage_ended
 from onyx.telemetry.catalog import Metric
 from onyx.telemetry.interface import TaskMetrics
 
@@ -26,6 +26,9 @@ class Kept(TaskMetrics):
     def set(self, metric: Metric, value: float) -> None:
         self.gauges[metric.name] = value
 
+    def observe(self, metric: Metric, value: float) -> None:
+        """Nobody asks."""
+
 
 def test_counters_grow_by_what_is_new_also_when_an_attempt_begins_anew() -> None:
     metrics, latest = Kept(), LatestProgress()
@@ -40,6 +43,16 @@ def test_counters_grow_by_what_is_new_also_when_an_attempt_begins_anew() -> None
     }
     assert metrics.gauges == {"onyx_spark_stage_tasks": 4, "onyx_spark_stage_tasks_done": 1}
     assert latest.value == first
+
+
+@pytest.mark.parametrize("ended_well", [True, False])
+def test_a_run_that_has_ended_says_nothing_of_the_next_one(ended_well: bool) -> None:
+    metrics, latest = Kept(), LatestProgress()
+    report(latest, metrics, SealProgress(tasks=4, tasks_done=4, rows_read=10))
+    stage_ended(latest, metrics, 1.0, ended_well)
+    assert latest.value is None
+    report(latest, metrics, SealProgress(tasks=4, tasks_done=4, rows_read=10))
+    assert metrics.sums["onyx_spark_stage_read_rows_total"] == 20
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ import pyarrow.compute as pc
 import pytest
 from tests.support.clocks import ManualClock
 
-from onyx.errors import UserError, UserFunctionError
+from onyx.errors import UserError
+from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns, from_dicts
 from onyx.model.job import CatalogEntry
 from onyx.task.source.event_times import SourceTimes
@@ -32,8 +34,16 @@ def by_function(fn: Callable[..., Any]) -> SourceTimes:
 
 
 def mark_of(times: SourceTimes, *values: Any) -> Mark:
-    times.read(0, [{"t": value} for value in values])
+    assert times.read(0, [{"t": value} for value in values])[1] == []
     return times.mark([0])
+
+
+def failures(times: SourceTimes, segments: Segments) -> dict[int, str]:
+    """Those that have no time, by index; reading the same again gives the same."""
+    found = times.read(0, segments)
+    assert [index for index, _ in times.of(segments)[1]] == [index for index, _ in found[1]]
+    assert all(isinstance(error, UserError) for _, error in found[1])
+    return {index: str(error) for index, error in found[1]}
 
 
 EXPECTED: list[tuple[list[Any], int]] = [
@@ -74,18 +84,37 @@ def test_times_are_milliseconds_or_moments(values: list[Any], expected: int) -> 
     ],
 )
 @pytest.mark.parametrize("others", [[], [1, None]])
-def test_anything_else_is_an_error_that_says_what_to_do(
+def test_only_the_segment_has_failed_that_has_anything_else(
     value: Any, message: str, others: list[Any]
 ) -> None:
-    with pytest.raises(UserError, match=message) as caught:
-        mark_of(by_key(), *others, value)
-    assert str(caught.value).startswith("task read: watermarkKey 't' gives ")
-    assert len(str(caught.value)) < 400, "however long the value is"
+    times = by_key()
+    said = failures(times, [*({"t": each} for each in others), {"t": value}])
+    assert list(said) == [len(others)]
+    assert said[len(others)].startswith("watermarkKey 't' gives ")
+    assert re.search(message, said[len(others)])
+    assert len(said[len(others)]) < 400, "however long the value is"
+    assert times.mark([0]) == (1 if others else SILENT)
 
 
-def test_a_segment_without_the_key_is_an_error() -> None:
-    with pytest.raises(UserError, match="task read: a segment has no 't', its watermarkKey"):
-        by_key().read(0, [{"t": 1}, {"time": 2}])
+@pytest.mark.parametrize("others", [[], [5], [5.5], ["1970-01-01"], [datetime.date(1970, 1, 1)]])
+@pytest.mark.parametrize("bad", [True, "soon", -(2**70), float("-inf"), [1], b"1970-01-01"])
+def test_whether_a_segment_fails_does_not_depend_on_those_beside_it(
+    others: list[Any], bad: Any
+) -> None:
+    assert list(failures(by_key(), [{"t": bad}, *({"t": each} for each in others)])) == [0]
+
+
+def test_a_segment_without_the_key_has_failed() -> None:
+    said = failures(by_key(), [{"t": 1}, {"time": 2}])
+    assert list(said) == [1]
+    assert "the segment has no 't', the watermarkKey" in said[1]
+
+
+def test_what_stands_in_the_place_of_a_bad_record_has_no_time_and_has_not_failed() -> None:
+    stand_in = {"_error": "not a JSON object", "_raw": "{"}
+    for times in (by_key(), of_columns(), by_function(lambda segment: segment["t"])):
+        assert failures(times, [{"t": 1}, stand_in, {"t": 3}, {"_error": "mine"}]).keys() == {3}
+        assert times.mark([0]) == 3
 
 
 def test_a_batch_without_any_time_says_nothing() -> None:
@@ -113,13 +142,18 @@ def test_a_function_gives_the_time_or_none() -> None:
 
 
 def test_a_function_that_raises_is_named() -> None:
-    with pytest.raises(UserFunctionError, match="task read: assignWatermarkFn m:time raised Key"):
-        by_function(lambda segment: segment["missing"]).read(0, [{"t": 1}])
+    said = failures(by_function(lambda segment: segment["missing"]), [{"t": 1}, {"missing": 5}])
+    assert list(said) == [0]
+    assert re.match(
+        r"assignWatermarkFn m:time raised KeyError: 'missing' \(test_task_source_times.py, line",
+        said[0],
+    )
 
 
 def test_a_function_that_gives_no_time_is_named() -> None:
-    with pytest.raises(UserError, match="assignWatermarkFn m:time gives 'now', which is no event"):
-        by_function(lambda segment: "now").read(0, [{"t": 1}])
+    said = failures(by_function(lambda segment: segment["t"]), [{"t": 1}, {"t": "now"}])
+    assert list(said) == [1]
+    assert "assignWatermarkFn m:time gives 'now', which is no event" in said[1]
 
 
 def test_disorder_is_an_amount_with_a_unit() -> None:
@@ -171,44 +205,72 @@ def test_a_column_of_nulls_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "shown"),
+    ("values", "wrong", "shown", "mark"),
     [
-        (["1970-01-01", "yesterday"], "'yesterday'"),
-        ([1.0, float("nan"), None], "nan"),
-        ([-float("inf"), 1.0], "-inf"),
-        ([None, True], "True"),
-        ([[1]], r"\[1\]"),
-        ([datetime.timedelta(1)], "datetime.timedelta"),
+        (["1970-01-01T00:00:07Z", "yesterday", None, "yesterday"], [1, 3], "'yesterday'", 7_000),
+        (["1970-01-01T00:00:07", "1970-13-01T00:00:00"], [1], "'1970-13-01", 7_000),
+        (["1970-01-01T00:00:07", "1970-01-01T00:00:09Z", ""], [2], "''", 9_000),
+        (["20260701T020000Z", "soon"], [1], "'soon'", 1_782_871_200_000),
+        ([1.0, float("nan"), None, 2.5], [1], "nan", 2),
+        ([-float("inf"), 1.0, 2.0**63], [0, 2], "", 1),
+        ([None, True], [1], "True", SILENT),
+        ([[1]], [0], r"[1]", SILENT),
+        ([datetime.timedelta(1)], [0], "datetime.timedelta", SILENT),
     ],
 )
-def test_a_column_without_times_is_the_same_error(values: list[Any], shown: str) -> None:
-    with pytest.raises(UserError, match=f"watermarkKey 't' gives {shown}.*, which is no event ti"):
-        of_columns().read(0, column(*values))
+def test_only_the_rows_of_a_column_have_failed_that_have_no_times(
+    values: list[Any], wrong: list[int], shown: str, mark: Mark
+) -> None:
+    times = of_columns()
+    said = failures(times, column(*values))
+    assert list(said) == wrong
+    for each in said.values():
+        assert f"watermarkKey 't' gives {shown}" in each
+        assert "which is no event ti" in each
+    assert times.mark([0]) == mark
 
 
-def test_columns_without_the_key_are_an_error() -> None:
-    with pytest.raises(UserError, match="task read: a segment has no 't', its watermarkKey"):
-        of_columns().read(0, from_dicts([{"time": 1}])[0])
+def test_integers_beyond_63_bits_are_no_times() -> None:
+    times = of_columns()
+    assert list(failures(times, column(5, 2**64 - 1, None, kind=pa.uint64()))) == [1]
+    assert times.mark([0]) == 5
+
+
+def test_columns_without_the_key_have_failed() -> None:
+    said = failures(of_columns(), from_dicts([{"time": 1}, {"time": 2}])[0])
+    assert list(said) == [0, 1]
+    assert "the segment has no 't', the watermarkKey" in said[0]
+
+
+def over_columns(fn: Callable[..., Any]) -> SourceTimes:
+    entry = CatalogEntry("read", "input", 10, assign_watermark_fn="m:t", batch_format="arrow")
+    return SourceTimes(entry, {"m:t": fn}.__getitem__, ManualClock())
 
 
 def test_a_function_over_columns_gives_an_array() -> None:
     batch = column(1, 3, None)
     for fn in (
         lambda batch: pc.multiply(batch["t"], 1000),
-        lambda batch: [None, 3000],
-        lambda batch: pa.chunked_array([pa.array([3], pa.timestamp("s"))]),
+        lambda batch: [None, 3000, None][: batch.num_rows],
+        lambda batch: pa.chunked_array(
+            [pa.array([1, 3, None][: batch.num_rows], pa.timestamp("s"))]
+        ),
     ):
-        entry = CatalogEntry("r", "input", 10, assign_watermark_fn="m:t", batch_format="arrow")
-        times = SourceTimes(entry, {"m:t": fn}.__getitem__, ManualClock())
-        times.read(0, batch)
+        times = over_columns(fn)
+        assert failures(times, batch) == {}
         assert times.mark([0]) == 3_000
-        times.read(0, [{"t": 1}, {"t": 3}])
+        assert failures(times, [{"t": 1}, {"t": 3}]) == {}
         assert times.mark([0]) == 3_000
 
 
-@pytest.mark.parametrize("answer", [7, "now", {"t": 1}])
+def test_a_function_over_columns_may_fail_for_one_row() -> None:
+    times = over_columns(lambda batch: batch["t"])
+    assert list(failures(times, column("1970-01-01", "soon"))) == [1]
+    assert times.mark([0]) == 0
+
+
+@pytest.mark.parametrize("answer", [7, "now", {"t": 1}, [1, 2]])
 def test_a_function_over_columns_that_gives_no_array_is_named(answer: Any) -> None:
-    entry = CatalogEntry("read", "input", 10, assign_watermark_fn="m:t", batch_format="arrow")
-    times = SourceTimes(entry, {"m:t": lambda batch: answer}.__getitem__, ManualClock())
-    with pytest.raises(UserError, match="assignWatermarkFn m:t"):
-        times.read(0, column(1))
+    said = failures(over_columns(lambda batch: answer), column(1, 2, 3))
+    assert list(said) == [0, 1, 2]
+    assert "assignWatermarkFn m:t" in said[0]

@@ -13,7 +13,7 @@ from onyx import recorder
 from onyx.flow.batch import Segment
 from onyx.peer.stall_facts import facts_of
 from onyx.plugins.generator import GeneratorInput
-from onyx.recorder import Recorder
+from onyx.recorder import RESERVED_S, Recorder
 from onyx.replica.commands import KillJob, ReportLoss
 from onyx.settings import Settings, TaskSettings
 from onyx.stalls import Reason
@@ -320,12 +320,13 @@ def test_who_waits_for_a_suspect_to_be_tried_alone_says_so(job: Callable[..., Jo
     work = made.task("work")
 
     def why() -> tuple[Reason, str] | None:
-        return diagnose(facts_of(work, made.replica(), 0.0, True, None))
+        return diagnose(facts_of(work, made.replica(), (), 0.0, True, None))
 
     found = why()
     assert found is not None
     assert found[0] is Reason.SUSPECTS
     made.recorder.leave(somebody)
+    made.clock.advance(RESERVED_S)
     made.settle()
     assert made.completed
     assert why() is None

@@ -20,6 +20,7 @@ from onyx.transport.frames.packets import (
     Credit,
     Frame,
     FrameError,
+    Held,
     Hello,
     Item,
     Open,
@@ -99,12 +100,17 @@ def test_the_largest_control_item_is_small():
     assert len(encoder.item_packet(2**32 - 1, 2**64 - 1, CONTROLS[-1])) < 12_000
 
 
-def test_acks_and_completions_survive():
+def test_acks_completions_and_held_trees_survive():
     acks = Acks(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, ROOTS + np.uint64(2))
     done = Completions(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS, 3)
-    packets = [encoder.acks_packet(acks), encoder.completions_packet(done)]
+    held = Held(JobId("job"), AllocationVersion(1), PeerId("a"), ROOTS)
+    packets = [
+        encoder.acks_packet(acks),
+        encoder.completions_packet(done),
+        encoder.held_packet(held),
+    ]
     frame = decoder.decode(encoder.frame(1, 0, packets), MAX)
-    for sent, come in zip((acks, done), frame.packets, strict=True):
+    for sent, come in zip((acks, done, held), frame.packets, strict=True):
         for field in dataclasses.fields(sent):
             assert np.array_equal(getattr(sent, field.name), getattr(come, field.name))
 

@@ -26,6 +26,7 @@ class World:
         self.rooms = 0
         self.acks: list[list[int]] = []
         self.completions: list[tuple[list[int], bool]] = []
+        self.held: list = []
         self.transport = LocalTransport(short_circuit)
         self.transport.on_room(self.count_room)
         self.transport.start(HERE, self)
@@ -43,6 +44,9 @@ class World:
 
     def on_completions(self, job, version, target, roots, retries_max) -> None:
         self.completions.append((list(roots), retries_max))
+
+    def on_held(self, job, version, target, roots) -> None:
+        self.held.append(list(roots))
 
     def hand_over(self, batch: Batch) -> Batch:
         assert self.transport.send(HERE, Channel(JOB, VERSION, PeerId("a"), TARGET), batch)
@@ -228,11 +232,14 @@ def test_a_remote_batch_that_cannot_be_decoded_is_dropped_whole_and_counted():
     assert world.transport.counters().dropped_corrupt == 4
 
 
-def test_acks_and_completions_reach_the_handlers_of_the_same_group_only():
+def test_acks_completions_and_held_trees_reach_the_handlers_of_the_same_group_only():
     world = World()
     one, two = np.array([1], np.uint64), np.array([2], np.uint64)
     assert world.transport.send_acks(HERE, JOB, VERSION, TARGET, one, two)
     assert world.transport.send_completions(HERE, JOB, VERSION, TARGET, one, retries_max=3)
+    assert world.transport.send_held(HERE, JOB, VERSION, TARGET, two)
     assert not world.transport.send_acks(GroupId("x"), JOB, VERSION, TARGET, one, two)
+    assert not world.transport.send_held(GroupId("x"), JOB, VERSION, TARGET, two)
+    assert world.held == [[2]]
     assert world.acks == [[1, 2]]
     assert world.completions == [([1], 3)]

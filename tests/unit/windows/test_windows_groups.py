@@ -60,6 +60,24 @@ def test_a_whole_float_is_the_int_that_it_equals():
     assert {type(key) for key in hashable_keys([1.0, -0.0])} == {int}
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"a": 1.0}, {"a": 1}),
+        ([1.0, "x", Decimal("2.0")], [1, "x", 2]),
+        ((1.0, [-0.0]), (1, [0])),
+        ({"a": {"b": [3.0, 0.5, True]}}, {"a": {"b": [3, 0.5, True]}}),
+        (Decimal("1E+30"), Decimal("1E+30")),
+        ([1e300, float("inf")], [1e300, float("inf")]),
+        (1e19, 10**19),
+    ],
+)
+def test_whole_numbers_within_a_key_are_shown_as_ints(given, shown):
+    got = group_value(hashable_key(given))
+    assert repr(got) == repr(shown)
+    assert hashable_key(given) == hashable_key(shown)
+
+
 def test_nan_is_refused():
     with pytest.raises(UserError, match="NaN"):
         hashable_keys([1, float("nan")])

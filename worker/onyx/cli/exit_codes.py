@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from onyx.errors import LogReplaced, OnyxError, UserError
+from onyx.errors import LogReplaced, OnyxError, OutOfMemory, UserError
 
 
 class ExitCode(IntEnum):
@@ -17,6 +17,8 @@ class ExitCode(IntEnum):
     """A job, an option or a setting is wrong; the same command fails again."""
     LOG_REPLACED = 3
     """ZooKeeper was wiped: a worker started again would join an empty cluster as a new member."""
+    OUT_OF_MEMORY = 137
+    """As shells count SIGKILL: the kernel has killed too many processes for want of memory."""
     INTERRUPTED = 130
     """As shells count: 128 and the number of SIGINT."""
 
@@ -29,4 +31,6 @@ def exit_code_of(error: OnyxError) -> ExitCode:
     """The code with which a command ends because of an error."""
     if isinstance(error, LogReplaced):
         return ExitCode.LOG_REPLACED
+    if isinstance(error, OutOfMemory):
+        return ExitCode.OUT_OF_MEMORY
     return ExitCode.INVALID if isinstance(error, UserError) else ExitCode.FAILURE

@@ -1,7 +1,8 @@
-"""The job file that `onyx run`, `validate` and `submit` read."""
+"""The job file that `onyx run`, `validate`, `plan` and `submit` read, each with the same checks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -10,9 +11,15 @@ import typer
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.job import Job
-from onyx.model.parsing.job import parse_manifest
+from onyx.model.notices import notices, unused_declaration
+from onyx.model.parsing.job import parse_file
+from onyx.model.parsing.text import ambiguities, located
+from onyx.submission.plugin_options import wrong_options
 
 FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
+FilesArgument = Annotated[
+    list[Path], typer.Argument(help="Job files (OnyxJob manifests); all are checked first.")
+]
 
 
 def read_file(path: Path) -> bytes:
@@ -42,7 +49,7 @@ EngineOption = Annotated[
 
 
 def read_job(path: Path, upgrades: str | None = None, engine: Engine | None = None) -> Job:
-    """Parse a manifest file.
+    """Parse a manifest file; prints a warning for each key that has no effect.
 
     Args:
         path: of the file.
@@ -50,6 +57,53 @@ def read_job(path: Path, upgrades: str | None = None, engine: Engine | None = No
         engine: what is to run it, whatever the file says.
 
     Raises:
-        ManifestError: it cannot be read or is not valid.
+        ManifestError: it cannot be read or is not valid, options of plugins included; with every
+            problem, each with file and line.
     """
-    return parse_manifest(read_file(path), str(path), upgrades, engine)
+    job, warnings = checked_job(path, upgrades, engine)
+    warn(warnings)
+    return job
+
+
+def checked_job(
+    path: Path, upgrades: str | None = None, engine: Engine | None = None
+) -> tuple[Job, list[Problem]]:
+    """The same, with the warnings."""
+    text, source = read_file(path), str(path)
+    job, declared = parse_file(text, source, upgrades, engine)
+    refuse(wrong_options(job), path)
+    unused = located([*notices(job), *unused_declaration(declared)], text, source)
+    return job, [*ambiguities(text, source), *unused]
+
+
+def warn(warnings: Sequence[Problem]) -> None:
+    """Print warnings, beside what the command prints for programs."""
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
+
+
+def refuse(problems: Sequence[Problem], path: Path) -> None:
+    """Raises:
+    ManifestError: there are problems; with the file and the line of each.
+    """
+    if problems:
+        raise ManifestError(located(problems, read_file(path), str(path)))
+
+
+def read_jobs(
+    paths: Sequence[Path], upgrades: str | None = None, engine: Engine | None = None
+) -> list[Job]:
+    """Parse manifest files. Arguments as of `read_job`.
+
+    Raises:
+        ManifestError: with the problems of all files.
+    """
+    jobs, problems = list[Job](), list[Problem]()
+    for path in paths:
+        try:
+            jobs.append(read_job(path, upgrades, engine))
+        except ManifestError as error:
+            problems += error.problems
+    if problems:
+        raise ManifestError(problems)
+    return jobs

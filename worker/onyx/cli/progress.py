@@ -1,39 +1,23 @@
-"""How far a running job is: read from the workers' metrics endpoints, shown as a table.
+"""How far the job of `onyx run` is: counts that outlive its worker processes, as a table.
 
-The addresses come from the replica, where each peer announces its endpoint, so this works for any
-worker of the cluster. Counters of a worker that has died are kept: what it did was done.
+The supervisor of the processes holds the memory in which their tasks count (`kept_counts`), so what
+a process did before it was killed is counted too. Metrics of a process end with it.
 """
 
 from __future__ import annotations
 
 import time
-import urllib.error
-import urllib.request
-from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
-from prometheus_client.parser import text_string_to_metric_families
 from rich.table import Table
 
 from onyx.model.job import Job
 from onyx.model.workflow import topological_order
-from onyx.replica.state import Replica
-from onyx.telemetry.processes import metrics_path
+from onyx.outcomes import NOTHING, TaskTotals, remarks
 
-SCRAPE_TIMEOUT_S = 2.0
-
-Key = tuple[str, str]
-"""(task, metric)."""
-
-_METRICS = {
-    "onyx_task_segments_in_total": "in",
-    "onyx_task_segments_out_total": "out",
-    "onyx_source_offset": "completed",
-    "onyx_task_retries_total": "retried",
-    "onyx_task_errors_total": "errors",
-}
-
-_PAGE = metrics_path(_METRICS)
+Totals = Mapping[str, TaskTotals]
+"""By task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,56 +31,85 @@ class TaskProgress:
     retried: int
     errors: int
     segments_per_s: float
+    dead_letters: int = 0
+    unmatched: int = 0
+    late: int = 0
+    first_dead_letter: str = ""
 
 
 class Progress:
-    """Collects the figures of one job; `sample` before asking for rows."""
+    """Collects the figures of one job; `sample` before asking for rows.
 
-    def __init__(self, job: Job) -> None:
-        self._job = job.name
+    Args:
+        job: that runs.
+        read: the totals of its tasks now.
+    """
+
+    def __init__(self, job: Job, read: Callable[[], Totals]) -> None:
+        self._job = job
+        self._read = read
         self._tasks = topological_order(job.workflow)
         self._inputs = {entry.name for entry in job.catalog if entry.type == "input"}
         self._started_s = time.monotonic()
-        self._seen: dict[str, dict[Key, float]] = {}
-        self._before: dict[str, float] = {}
+        self._totals: Totals = {}
+        self._before: dict[str, int] = {}
         self._at_s = time.monotonic()
         self._speed: dict[str, float] = {}
 
-    def sample(self, replica: Replica) -> None:
-        """Ask every worker that has announced an endpoint."""
-        addresses = {
-            str(site["metrics"]) for site in replica.peer_sites.values() if "metrics" in site
-        }
-        for address in sorted(addresses):
-            found = self._scrape(address)
-            if found:
-                self._seen[address] = found
+    def sample(self) -> None:
+        """Read the totals."""
+        self._totals = self._read()
         now_s = time.monotonic()
         elapsed_s, self._at_s = max(now_s - self._at_s, 1e-3), now_s
         for task in self._tasks:
-            total = self._total(task, "in") or self._total(task, "out")
-            self._speed[task] = (total - self._before.get(task, 0.0)) / elapsed_s
+            total = _worked(self._of(task))
+            self._speed[task] = (total - self._before.get(task, 0)) / elapsed_s
             self._before[task] = total
+
+    def complete(self, positions: Mapping[str, int]) -> None:
+        """The job has completed: so many positions did each of these inputs have. What was read
+        beyond that was read again."""
+        settled = dict(self._totals)
+        for task, count in positions.items():
+            its = self._of(task)
+            again = max(its.segments_in - count, 0)
+            settled[task] = replace(its, completed=count, retried=again)
+        self._totals = settled
+
+    @property
+    def dead_letters(self) -> int:
+        """Segments of all tasks that went to dead letters."""
+        return sum(each.dead_letters for each in self._totals.values())
+
+    def remarks(self) -> list[str]:
+        """What became of segments that did not go on, in lines."""
+        return remarks(self._job, self._totals)
 
     def rows(self, average: bool = False) -> list[TaskProgress]:
         """With the speed of the last interval, or of the whole time."""
         elapsed_s = self._at_s - self._started_s
-        return [
-            TaskProgress(
-                task,
-                segments_in=int(self._total(task, "in")),
-                segments_out=int(self._total(task, "out")),
-                completed=int(self._total(task, "completed")),
-                retried=int(self._total(task, "retried")),
-                errors=int(self._total(task, "errors")),
-                segments_per_s=(
-                    self._before.get(task, 0.0) / elapsed_s
-                    if average and elapsed_s > 0
-                    else self._speed.get(task, 0.0)
-                ),
+        rows = []
+        for task in self._tasks:
+            its = self._of(task)
+            speed = self._speed.get(task, 0.0)
+            if average and elapsed_s > 0:
+                speed = self._before.get(task, 0) / elapsed_s
+            rows.append(
+                TaskProgress(
+                    task,
+                    its.segments_in,
+                    its.segments_out,
+                    its.completed,
+                    its.retried,
+                    its.errors,
+                    speed,
+                    its.dead_letters,
+                    its.unmatched,
+                    its.late,
+                    its.first_dead_letter,
+                )
             )
-            for task in self._tasks
-        ]
+        return rows
 
     def line(self) -> str:
         """How far the inputs are, in a few words for a log."""
@@ -122,20 +135,9 @@ class Progress:
             )
         return table
 
-    def _total(self, task: str, metric: str) -> float:
-        return sum(values.get((task, metric), 0.0) for values in self._seen.values())
+    def _of(self, task: str) -> TaskTotals:
+        return self._totals.get(task, NOTHING)
 
-    def _scrape(self, address: str) -> dict[Key, float]:
-        try:
-            url = f"http://{address}{_PAGE}"
-            with urllib.request.urlopen(url, timeout=SCRAPE_TIMEOUT_S) as answer:
-                text = answer.read().decode()
-        except (OSError, urllib.error.URLError):
-            return {}
-        values: dict[Key, float] = defaultdict(float)
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                name = _METRICS.get(sample.name)
-                if name is not None and sample.labels.get("job") == self._job:
-                    values[sample.labels["task"], name] += sample.value
-        return dict(values)
+
+def _worked(totals: TaskTotals) -> int:
+    return totals.segments_in or totals.segments_out

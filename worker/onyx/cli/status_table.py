@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import msgspec
-from rich.console import Console
-from rich.table import Column, Table
 
 from onyx.client import failure_text
 from onyx.client.statuses import JobStatus
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDTH, WIDTH_MIN = 80, 40
+"""Characters of a line; the first where nobody says how wide it is, as in `kubectl exec`."""
+INDENT = "    "
 STACKS_MAX = 4
 """Stacks of functions that do not return, printed of one job."""
 
@@ -26,34 +35,67 @@ def print_status(status: JobStatus, as_json: bool) -> None:
 
 
 def print_statuses(statuses: list[JobStatus], as_json: bool) -> None:
-    """Print statuses as a table; of a single one also the stacks."""
+    """Print statuses, each with its remarks below; of a single one also the stacks."""
     if as_json:
         print(json.dumps([msgspec.to_builtins(status) for status in statuses]))
         return
     if not statuses:
         print("no jobs yet: submit one with `onyx submit job.yaml`")
         return
-    whole_id = Column("job", no_wrap=True, min_width=max(len(each.id) for each in statuses))
-    table = Table(whole_id, "name", "state", "engine", "peers", "remarks")
-    for status in statuses:
-        peers = str(status.peers)
-        table.add_row(status.id, status.name, status.state, status.engine, peers, remarks(status))
-    console = Console()
-    console.print(table)
-    if len(statuses) == 1:
-        print_stacks(statuses[0], console)
+    width = shutil.get_terminal_size((WIDTH, 0)).columns if sys.stdout.isatty() else WIDTH
+    print(*lines(statuses, max(width, WIDTH_MIN)), sep="\n")
+    for line in _stacks(statuses[0]) if len(statuses) == 1 else ():
+        print(line)
+
+
+def lines(statuses: list[JobStatus], width: int) -> Iterator[str]:
+    """Statuses as text: a line for each job, then its remarks.
+
+    The name comes last, because only ids and names may be long: a terminal that is too narrow cuts
+    no other column. Where no worker has modules there is no code to show.
+    """
+    rows: list[tuple[str, ...]] = [
+        ("job", "state", "peers", "engine", "code", "name"),
+        *((str(s.id), s.state, str(s.peers), s.engine, code(s), s.name) for s in statuses),
+    ]
+    if not any(status.code for status in statuses):
+        rows = [(*row[:4], row[5]) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    notes = ["", *map(remarks, statuses)]
+    for row, note in zip(rows, notes, strict=True):
+        yield "  ".join(map(str.ljust, row, widths)).rstrip()
+        yield from textwrap.wrap(
+            note, width, initial_indent=INDENT, subsequent_indent=INDENT, break_on_hyphens=False,
+            break_long_words=False,
+        )  # fmt: skip
+
+
+def code(status: JobStatus) -> str:
+    """The hash of the code that all peers of a job run; `mixed` if they run different code."""
+    return "mixed" if len(status.code) > 1 else "".join(status.code)
 
 
 def print_stacks(status: JobStatus, console: Console) -> None:
     """Print where in the user's code the error was raised that killed a job, and for which segment;
     or where functions are that do not return."""
+    for line in _stacks(status):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _stacks(status: JobStatus) -> Iterator[str]:
     stacks = [failure_text.stack(each) for each in status.stalls if each.stack][:STACKS_MAX]
     for line in (*failure_text.places(status.exception or {}), *chain.from_iterable(stacks)):
-        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+        yield f"  {line}"
 
 
 def remarks(status: JobStatus) -> str:
+    """Why a job waits, why it does not advance, or what killed it; what is wrong with the code of
+    its peers; and what became of segments that did not go on."""
+    return "; ".join(filter(None, (why(status), status.code_warning, *status.outcomes)))
+
+
+def why(status: JobStatus) -> str:
     """Why a job waits, why it does not advance, or what killed it."""
     if status.exception is None:
-        return status.waiting_for or status.stalled
+        return "; ".join(filter(None, (status.waiting_for or status.stalled, status.deaths)))
     return failure_text.sentence(status.exception)

@@ -9,19 +9,31 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from onyx.client.collection import Collected, collect
-from onyx.client.replicas import Replicas
-from onyx.client.statuses import JobStatus, digest_of, exception, manifest, stalls, status_at
-from onyx.errors import JobRefused, UserError
+from onyx.client.deaths import read_deaths
+from onyx.client.positions import completed_positions
+from onyx.client.statuses import (
+    JobStatus,
+    digest_of,
+    exception,
+    manifest,
+    stalls,
+    status_at,
+    statuses,
+)
+from onyx.deaths import Death
+from onyx.errors import JobRefused, ManifestError, UserError
+from onyx.history.archive import Archive
+from onyx.history.collection import Collected, collect_all
+from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
-from onyx.log.interface import ClientLog, Origin
+from onyx.log.interface import ChunkGone, ClientLog, Origin
 from onyx.model.job import Job
 from onyx.model.keys.kinds import JOB_ID
 from onyx.model.parsing.job import to_mapping
@@ -32,12 +44,16 @@ from onyx.replica.commands.resume_job import ResumeJob
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.commands.suspend_job import SuspendJob
 from onyx.replica.entry import Entry
+from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.replica.submission import submission
 from onyx.stalls import Stall
 from onyx.submission import preflight
 from onyx.submission.plugin_options import wrong_options
 from onyx.upgrade.plan import Plan, drop_unused_upgrade
+
+_OTHER_ID = "choose another metadata.jobId, or leave it out for a new one each time"
+FORGOTTEN = "its id was let go by `onyx gc`, or by more than ONYX_HISTORY_REMEMBERED_MAX jobs since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +67,14 @@ class Submission:
 class Client:
     """One connection to the log of a tenancy. Use as a context manager, or call `close`."""
 
-    def __init__(self, log: ClientLog, job_scheduler: str) -> None:
-        """`job_scheduler`: of a tenancy that nobody has used before."""
+    def __init__(self, log: ClientLog, job_scheduler: str, archive: Archive | None = None) -> None:
+        """
+        Args:
+            job_scheduler: of a tenancy that nobody has used before.
+            archive: of entries that have left the log, if they are kept.
+        """
         self.log = log
-        self._replicas = Replicas(log, job_scheduler)
+        self._replicas = Replicas(log, job_scheduler, archive)
 
     def __enter__(self) -> Client:
         return self
@@ -67,38 +87,48 @@ class Client:
         self.log.close()
 
     def submit(self, job: Job) -> Submission:
-        """Submit a job, and upgrade an old one if `spec.upgrade` names it.
+        """Submit a job, and upgrade an old one if `spec.upgrade` names it. See `submit_all`."""
+        return self.submit_all([job])[0]
+
+    def submit_all(self, jobs: Sequence[Job]) -> list[Submission]:
+        """Submit jobs, in this order, after all of them have been checked.
+
+        Workers that read the entries together schedule the jobs at once, so many jobs begin sooner
+        than if each were submitted by a call of its own.
 
         The id is `metadata.jobId` of the job if it has one, which makes the call safe to repeat.
+        A job that has ended does not run again, nor does one that was collected since, as long as
+        its id is remembered (`ONYX_HISTORY_REMEMBERED_MAX`).
         The entry that submits an upgrade kills the old job. If the old job has not ended, that
         happens only if every worker has answered that it can run the new job, and if there are
         peers for it. An upgrade that names no old job is ignored.
 
         Raises:
-            JobRefused: options of a plugin are wrong, another job has the id, or the job cannot
-                upgrade the old one.
+            ManifestError: options of a plugin are wrong.
+            JobRefused: another job has the id, or the job cannot upgrade the old one.
             UserError: the old job has no state to carry over.
             Unavailable: not all workers have answered in time; nothing was changed.
         """
-        if problems := wrong_options(job):
-            raise JobRefused("\n".join(map(str, problems)))
-        job = drop_unused_upgrade(job)
-        job_id = JobId(_named(str(job.metadata.get(JOB_ID, uuid.uuid4()))))
-        digest = self._store(job)
-        replica = self.replica()
+        if problems := [each for job in jobs for each in wrong_options(job)]:
+            raise ManifestError(problems)
+        replica, entries = self.replica(), dict[JobId, tuple[SubmitJob, Job]]()
+        for job in map(drop_unused_upgrade, jobs):
+            job_id = JobId(_named(str(job.metadata.get(JOB_ID, uuid.uuid4()))))
+            entry = self._entry(job_id, job, self._store(job))
+            self._check(replica, job, job_id, entry)
+            if entries.setdefault(job_id, (entry, job))[0].spec.digest != entry.spec.digest:
+                raise JobRefused(f"two of the jobs have the id {job_id}: {_OTHER_ID}")
+        return [Submission(job_id, self._hand_in(*entry)) for job_id, entry in entries.items()]
+
+    def _check(self, replica: Replica, job: Job, job_id: JobId, entry: SubmitJob) -> None:
         taken = replica.digest_of(job_id)
-        entry = self._entry(job_id, job, digest)
         if taken is None and job.upgrade is not None:
             asks = job.upgrade.from_job in replica.jobs
             found = preflight.examine(self.log, replica, job, entry, self.follow, asks=asks)
             if found.problems:
                 raise JobRefused("\n".join(map(str, found.problems)))
-        if taken is not None and taken != digest:
-            raise JobRefused(
-                f"job {job_id} exists already with other content: choose another metadata.jobId, "
-                "or leave it out for a new one each time"
-            )
-        return Submission(job_id, self.log.append(entry))
+        if taken is not None and taken != entry.spec.digest:
+            raise JobRefused(f"job {job_id} exists already with other content: {_OTHER_ID}")
 
     def examine(self, job: Job) -> Plan:
         """What a job would carry over from the job that it upgrades, and all reasons against its
@@ -123,12 +153,22 @@ class Client:
         Raises:
             UserError: the job has too many tasks for an entry of the log.
         """
-        return self.log.append(self.prepare(job_id, job, owner))
+        job = drop_unused_upgrade(job)
+        return self._hand_in(self.prepare(job_id, job, owner), job)
 
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
         """Store a job; the entry that would submit it. Raises as `hand_in`."""
         job = drop_unused_upgrade(job)
         return self._entry(job_id, job, self._store(job), owner)
+
+    def _hand_in(self, entry: SubmitJob, job: Job) -> Position:
+        """Append the submission of a job that was stored. If it took so long that the job has been
+        collected, it is stored again."""
+        try:
+            return self.log.append(entry)
+        except ChunkGone:
+            self._store(job)
+            return self.log.append(entry)
 
     def _store(self, job: Job) -> str:
         return self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
@@ -200,24 +240,35 @@ class Client:
             UserError: no job has this id.
             TimeoutError: it had not ended after `timeout_s`.
         """
-        digest_of(self.replica(), job)
+        replica = self.replica()
+        completed = has_completed(replica, JobId(_named(job)))
+        if completed is not None:
+            return completed
+        digest_of(replica, job)
         ended = threading.Event()
-        answer: list[bool] = []
+        answer: list[bool | None] = []
 
         def look(_: Entry | Origin, replica: Replica) -> None:
             progress(replica)
-            if job in replica.completed_jobs or job in replica.killed_jobs:
-                answer.append(job in replica.completed_jobs)
+            if job not in replica.jobs:
+                answer.append(has_completed(replica, job))
                 ended.set()
 
-        with self.follow(look):
+        progress(replica)
+        with self.follow(look, after=replica):
             if not ended.wait(timeout_s):
                 raise TimeoutError(f"job {job} has not ended after {timeout_s} s")
+        if answer[0] is None:
+            raise UserError(f"job {job} has ended, and nobody knows any more how: {FORGOTTEN}")
         return answer[0]
 
     def gc(self) -> Collected:
-        """Forget the jobs that have ended, and trim the log. See `collection.collect`."""
-        return collect(self.log, self._replicas)
+        """Forget the jobs that have ended, and trim the log. See `collection.collect_all`."""
+        return collect_all(self.log, self._replicas)
+
+    def entries(self, after: Position) -> Iterator[Entry]:
+        """All entries behind a position that are there now. See `Replicas.entries`."""
+        return self._replicas.entries(after)
 
     def replica(self, at: Position | None = None) -> Replica:
         """The current replica, or the one at a position. See `Replicas.at`."""
@@ -237,9 +288,17 @@ class Client:
         """The tasks of a job that do not advance, as live workers report."""
         return stalls(self.log, replica, job)
 
+    def deaths(self) -> list[Death]:
+        """Worker processes that have died, as their supervisors have reported."""
+        return read_deaths(self.log)
+
     def status_at(self, replica: Replica, job: JobId) -> JobStatus:
         """The status of a job as of a replica."""
         return status_at(self.log, replica, job)
+
+    def completed_positions(self, replica: Replica, job: JobId) -> dict[str, int]:
+        """How many positions each input of a job has completed. See `positions`."""
+        return completed_positions(self.log, replica, job)
 
     def job(self, job: JobId) -> Job:
         """The job as it was submitted."""
@@ -251,9 +310,7 @@ class Client:
 
     def statuses(self) -> list[JobStatus]:
         """Every job that the replica knows, in the order of submission."""
-        replica = self.replica()
-        known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
-        return [self.status_at(replica, job) for job in known]
+        return statuses(self.log, self.replica())
 
 
 def _named(job: str) -> str:

@@ -7,10 +7,16 @@ knows peers and their tasks, and so takes a second of CPU to import.
 from __future__ import annotations
 
 from onyx.client.client import Client
+from onyx.history.archive import open_archive
 from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings
 
 
 def connect(settings: Settings) -> Client:
     """A client for several calls; close it, or use it as a context manager."""
-    return Client(ZooKeeperClientLog(settings), settings.job_scheduler)
+    log = ZooKeeperClientLog(settings)
+    try:
+        return Client(log, settings.job_scheduler, open_archive(settings, log))
+    except BaseException:
+        log.close()
+        raise

@@ -1,24 +1,36 @@
-"""Statuses of jobs: what the replica says of them, and what tasks and workers have reported."""
+"""Statuses of jobs: what the replica says of them, and what tasks and workers have reported.
+
+`onyx jobs` needs nothing else of the engine, and is often called where there is little CPU. So what
+parses manifests, which takes long to import, is imported when there is one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
+from immutables import Map
 
+from onyx import codes
+from onyx.client.deaths import read_deaths
+from onyx.deaths import Death, concerning
+from onyx.deaths import sentence as deaths_sentence
 from onyx.errors import OnyxError, UserError
 from onyx.ids import GroupId, JobId, Position
 from onyx.log import job_documents
 from onyx.log.interface import ClientLog
-from onyx.model.job import Job
-from onyx.model.parsing.job import parse_mapping
+from onyx.outcomes import NOTHING, TaskTotals, remarks
 from onyx.path_names import path_name
+from onyx.replica.jobs import has_completed
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 from onyx.seams import SystemClock
 from onyx.stalls import Stall, cause, sentence
+
+if TYPE_CHECKING:
+    from onyx.model.job import Job
 
 JobState = Literal["running", "waiting", "suspended", "draining", "completed", "killed", "unknown"]
 """A `suspended` job has no peers, whether it drains or not. A `draining` job may have peers or wait
@@ -45,6 +57,16 @@ class JobStatus:
     """Every task on every peer that workers report as stalled."""
     engine: Literal["peers", "spark"] = "peers"
     """What runs it."""
+    deaths: str = ""
+    """Worker processes that have died lately, of those that may have to do with it."""
+    outcomes: tuple[str, ...] = ()
+    """What became of segments that did not go on, as workers have reported: a line for each task
+    that sent some to dead letters, dropped some, or got some late."""
+    code: dict[str, int] = field(default_factory=dict)
+    """Hashes of the code that its peers run, with the number of peers; empty if no worker has
+    modules."""
+    code_warning: str = ""
+    """Its peers run different code, or other code than it began with."""
 
 
 def digest_of(replica: Replica, job: JobId) -> str:
@@ -55,8 +77,17 @@ def digest_of(replica: Replica, job: JobId) -> str:
     """
     digest = replica.digest_of(JobId(path_name(job, "the id of a job")))
     if digest is None:
-        raise UserError(f"there is no job {job}: `onyx jobs` lists those that are known")
+        raise UserError(absent(replica, job))
     return digest
+
+
+def absent(replica: Replica, job: JobId) -> str:
+    """Why nothing is known of a job but its id."""
+    completed = has_completed(replica, job)
+    if completed is None:
+        return f"there is no job {job}: `onyx jobs` lists those that are known"
+    how = "has completed" if completed else "was killed"
+    return f"job {job} {how}, and has been collected since: no more is known of it"
 
 
 def exception(log: ClientLog, job: JobId) -> dict[str, Any] | None:
@@ -82,25 +113,50 @@ def stalls(log: ClientLog, replica: Replica, job: JobId) -> list[Stall]:
     return [each for each in found if each.peer in peers]
 
 
-def status_at(log: ClientLog, replica: Replica, job: JobId) -> JobStatus:
-    """The status of a job as of a replica."""
+def totals(log: ClientLog, job: JobId) -> dict[str, TaskTotals]:
+    """What the tasks of a job have done, if segments of theirs did not go on; groups that have left
+    included."""
+    found: dict[str, TaskTotals] = {}
+    for group in log.list_documents(job_documents.outcomes(job)):
+        document = log.get_document(job_documents.outcome(job, GroupId(group)))
+        if document is not None:
+            for task, its in msgspec.json.decode(document.data, type=dict[str, TaskTotals]).items():
+                found[task] = found.get(task, NOTHING) + its
+    return found
+
+
+def statuses(log: ClientLog, replica: Replica) -> list[JobStatus]:
+    """The status of every job that the replica knows, in the order of submission."""
+    known = (*replica.jobs, *replica.completed_jobs, *replica.killed_jobs)
+    deaths = read_deaths(log)
+    return [status_at(log, replica, job, deaths) for job in known]
+
+
+def status_at(
+    log: ClientLog, replica: Replica, job: JobId, deaths: Sequence[Death] | None = None
+) -> JobStatus:
+    """The status of a job as of a replica.
+
+    Args:
+        deaths: of worker processes, as supervisors have reported; None to look.
+    """
     state: JobState = "unknown"
     waiting_for = None
     peers = sum(map(len, replica.run(job).allocation.values()))
-    if job in replica.completed_jobs:
-        state = "completed"
-    elif job in replica.killed_jobs:
-        state = "killed"
+    completed = has_completed(replica, job)
+    if completed is not None:
+        state = "completed" if completed else "killed"
     elif job in replica.jobs:
         waiting_for = why_waiting(replica, job)
         state = _state_of(replica, job, peers)
     report = exception(log, job) if state == "killed" else None
-    name, unreadable = _name(log, replica, job)
+    known, unreadable = _known(log, replica, job)
     remark = waiting_for or unreadable
     found = stalls(log, replica, job) if job in replica.jobs else []
+    code, code_warning = _code(log, replica, job)
     return JobStatus(
         job,
-        name,
+        "" if known is None else known.name,
         state,
         replica.version,
         peers,
@@ -109,7 +165,27 @@ def status_at(log: ClientLog, replica: Replica, job: JobId) -> JobStatus:
         why_stalled(replica, job, found),
         tuple(found),
         _engine(replica, job),
+        _died(log, job, deaths) if job in replica.jobs else "",
+        () if known is None else tuple(remarks(known, totals(log, job))),
+        code,
+        code_warning,
     )
+
+
+def _code(log: ClientLog, replica: Replica, job: JobId) -> tuple[dict[str, int], str]:
+    """Which code its peers run, and what is to be said of it."""
+    peers = sorted({peer for each in replica.run(job).allocation.values() for peer in each})
+    announced = {peer: replica.peer_sites.get(peer, Map()).get(codes.CODE) for peer in peers}
+    found = codes.by_pool((replica.peer_tags.get(peer, ()), announced[peer]) for peer in peers)
+    total = codes.total(found)
+    document = log.get_document(job_documents.code(job)) if total else None
+    began = codes.began_with(None if document is None else document.data)
+    return total, codes.warning(found, began)
+
+
+def _died(log: ClientLog, job: JobId, deaths: Sequence[Death] | None) -> str:
+    known = read_deaths(log) if deaths is None else deaths
+    return deaths_sentence(concerning(known, job, SystemClock().wall_ms()))
 
 
 def _engine(replica: Replica, job: JobId) -> Literal["peers", "spark"]:
@@ -118,19 +194,20 @@ def _engine(replica: Replica, job: JobId) -> Literal["peers", "spark"]:
     return "spark" if spec is not None and spec.inputs == spec.outputs else "peers"
 
 
-def _name(log: ClientLog, replica: Replica, job: JobId) -> tuple[str, str]:
-    """The name of a job, and why it cannot be read: one damaged manifest must not hide other
-    jobs."""
+def _known(log: ClientLog, replica: Replica, job: JobId) -> tuple[Job | None, str]:
+    """A job, or why it cannot be read: one damaged manifest must not hide other jobs."""
     if job not in replica.records:
-        return "", ""
+        return None, ""
     try:
-        return manifest(log, replica, job).name, ""
+        return manifest(log, replica, job), ""
     except (OnyxError, msgspec.DecodeError) as error:
-        return "", f"its manifest cannot be read: {error}"
+        return None, f"its manifest cannot be read: {error}"
 
 
 def manifest(log: ClientLog, replica: Replica, job: JobId) -> Job:
     """A job as it was submitted. Raises like `digest_of`."""
+    from onyx.model.parsing.job import parse_mapping
+
     digest = digest_of(replica, job)
     return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
 

@@ -1,13 +1,18 @@
-"""Which rows of columns cannot be segments: too large ones, and moments that Python does not have.
+"""Which rows of columns cannot be segments: too large ones, moments that Python does not have, and
+values that Arrow itself calls invalid, which mostly is text that is not UTF-8.
 
-An Arrow timestamp reaches from the year -290308 to 294247, and `datetime` from 1 to 9999. A task of
-dicts could not read such a row, so it fails where it comes from, like a segment that cannot travel.
-The least and the greatest moment of a column say that all is well, which is the usual case; rows
-are looked at one by one only in a batch with a wrong one.
+An Arrow timestamp reaches from the year -290308 to 294247, and `datetime` from 1 to 9999. Whoever
+makes a column may put any bytes into text, because Arrow, Parquet and Polars only look when they
+are asked. A task of dicts could not read such a row, and another process takes it for damage. So it
+fails where it comes from, like a segment that cannot travel.
+
+The least and the greatest moment of a column say that all is well, and so does one pass over its
+text (10 ns a value), which is the usual case. Rows are looked for only in a batch with a wrong one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -17,19 +22,23 @@ import pyarrow.types as kinds
 
 from onyx.codec.limits import SEGMENT_BYTES_MAX, too_large
 from onyx.errors import SegmentError
-from onyx.flow.batch import Mask
+from onyx.flow.batch import Indices, Mask
 from onyx.flow.column_values import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, is_utc, is_within
 from onyx.flow.columns import Columns
 from onyx.flow.segment_failure import SegmentFailure
 
 _DAY_US = 86_400_000_000
 """Local time is less than a day from UTC."""
+_OF_A_CHILD = "child array"
+"""In what Arrow says of a list or struct that holds an invalid value."""
+_MEND = "mend it where it is made"
+_NO_TEXT = f"text that is not UTF-8, which no str is: {_MEND}, or let the column be binary"
 
 
 def refused_rows(columns: Columns) -> list[SegmentFailure]:
     """The rows that cannot be segments, by index, each once, with an error that names the key."""
-    wrong = dict(_wrong_moments(columns))
-    for index, error in _large(columns, 0):
+    wrong = dict(_invalid(columns))
+    for index, error in (*_wrong_moments(columns), *_large(columns, 0)):
         wrong.setdefault(index, error)
     return sorted(wrong.items())
 
@@ -58,6 +67,54 @@ def _large(columns: Columns, first: int) -> list[SegmentFailure]:
     ]
 
 
+def _invalid(columns: Columns) -> list[SegmentFailure]:
+    """Rows of which a value is no value of its type."""
+    batch = columns.record_batch
+    return [
+        (index, SegmentError(f"key {name!r} holds {what}"))
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        for index, what in _invalid_values(column).items()
+    ]
+
+
+def _invalid_values(column: pa.Array) -> dict[int, str]:
+    """What is wrong, by row."""
+    said, kind = _said(column), column.type
+    if not said:
+        return {}
+    if _OF_A_CHILD in said and kinds.is_list(kind):
+        parents = pc.list_parent_indices(column).to_numpy()
+        inner = _invalid_values(column.flatten())
+        return {int(parents[index]): what for index, what in inner.items()}
+    if _OF_A_CHILD in said and kinds.is_struct(kind):
+        return {
+            row: what for each in column.flatten() for row, what in _invalid_values(each).items()
+        }
+    if kinds.is_string(kind):
+        return dict.fromkeys((row for row, _ in _by_halves(column, 0)), _NO_TEXT)
+    return {row: f"no {kind} ({why}): {_MEND}" for row, why in _by_halves(column, 0)}
+
+
+def _said(column: pa.Array) -> str:
+    """What Arrow has to say against the values; empty if nothing. A slice of lists or structs is
+    judged by what is around it, too."""
+    try:
+        column.validate(full=True)
+    except (pa.ArrowException, ValueError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+def _by_halves(column: pa.Array, first: int) -> list[tuple[int, str]]:
+    """The invalid values: few are, and a part costs hardly more than one of them."""
+    said = _said(column)
+    if not said or len(column) <= 1:
+        return [(first, said)] if said else []
+    half = len(column) // 2
+    left = _by_halves(column.slice(0, half), first)
+    return left + _by_halves(column.slice(half), first + half)
+
+
 def _wrong_moments(columns: Columns) -> list[SegmentFailure]:
     found: list[SegmentFailure] = []
     batch = columns.record_batch
@@ -66,7 +123,7 @@ def _wrong_moments(columns: Columns) -> list[SegmentFailure]:
         if mask is not None:
             error = SegmentError(
                 f"key {field.name!r} holds a moment outside of the years 1 to 9999, which "
-                "no date of Python is: mend it where it is made"
+                f"no date of Python is: {_MEND}"
             )
             found += [(index, error) for index in np.flatnonzero(mask).tolist()]
     return found
@@ -84,23 +141,32 @@ def _has_moments(kind: pa.DataType) -> bool:
 def _beyond(column: pa.Array) -> Mask | None:
     """The rows that hold such a moment; None if none does."""
     kind = column.type
-    if kinds.is_list(kind):
-        inner = _beyond(column.flatten())
-        if inner is None:
-            return None
-        mask = np.zeros(len(column), dtype=np.bool_)
-        mask[pc.list_parent_indices(column).to_numpy()[inner]] = True
-        return mask
-    if kinds.is_struct(kind):
-        masks = [_beyond(each) for each in column.flatten()]
-        found = [mask for mask in masks if mask is not None]
-        return np.logical_or.reduce(found) if found else None
     if kinds.is_date32(kind):
         return _outside(column.cast(pa.int32()), FIRST_DAY, LAST_DAY)
     if kinds.is_timestamp(kind):
         margin = 0 if is_utc(kind) else _DAY_US
         return _outside(column.cast(pa.int64()), FIRST_US + margin, LAST_US - margin)
+    return _nested(column, _beyond)
+
+
+def _nested(column: pa.Array, look: Callable[[pa.Array], Mask | None]) -> Mask | None:
+    """The rows of lists and structs that hold what is looked for; None if none does."""
+    kind = column.type
+    if kinds.is_list(kind):
+        inner = look(column.flatten())
+        if inner is None:
+            return None
+        return _mask_of(pc.list_parent_indices(column).to_numpy()[inner], len(column))
+    if kinds.is_struct(kind):
+        found = [mask for each in column.flatten() if (mask := look(each)) is not None]
+        return np.logical_or.reduce(found) if found else None
     return None
+
+
+def _mask_of(indices: Sequence[int] | Indices, count: int) -> Mask:
+    mask = np.zeros(count, dtype=np.bool_)
+    mask[indices] = True
+    return mask
 
 
 def _outside(numbers: pa.Array, low: int, high: int) -> Mask | None:

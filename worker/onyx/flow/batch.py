@@ -7,14 +7,15 @@ segments are a list of dicts or the columns of an Arrow record batch; few module
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onyx.flow.columns import Columns, join, to_dicts
+from onyx.errors import UserError
+from onyx.flow.columns import Columns, join, shown_dicts, to_dicts
 from onyx.flow.segment import Segment as Segment
 
 Segments = list[Segment] | Columns
@@ -45,6 +46,8 @@ class Batch:
     keys: FoundKeys | None = None
     """As the receiver groups the segments, if the sender has had to find them and is in the same
     process; None: they are to be found."""
+    bad: list[tuple[int, Exception]] = field(default_factory=list)
+    """What an input has read and is no segment of the job: index, increasing, and why."""
 
     def __len__(self) -> int:
         return len(self.segments)
@@ -56,6 +59,7 @@ class Batch:
             None if self.roots is None else self.roots[chosen],
             None if self.ids is None else self.ids[chosen],
             None if self.keys is None else self.keys.take(chosen),
+            self._bad_of(chosen) if self.bad else [],
         )
 
     def slice(self, first: int, last: int) -> Batch:
@@ -65,7 +69,13 @@ class Batch:
             None if self.roots is None else self.roots[first:last],
             None if self.ids is None else self.ids[first:last],
             None if self.keys is None else self.keys.take(np.arange(first, last)),
+            [(index - first, error) for index, error in self.bad if first <= index < last],
         )
+
+    def _bad_of(self, chosen: Indices) -> list[tuple[int, Exception]]:
+        errors = dict(self.bad)
+        places = enumerate(chosen.tolist())
+        return [(place, errors[index]) for place, index in places if index in errors]
 
 
 def take(segments: Segments, chosen: Indices) -> Segments:
@@ -99,6 +109,11 @@ def as_dicts(segments: Segments) -> list[Segment]:
     return to_dicts(segments) if isinstance(segments, Columns) else segments
 
 
+def as_shown(segments: Segments) -> list[Segment]:
+    """The same where some may be no segments, as an input reads them (`Columns.row`)."""
+    return shown_dicts(segments) if isinstance(segments, Columns) else segments
+
+
 def joined(parts: Sequence[Segments]) -> Segments:
     """The segments of all, in order: as columns if all are. Of dicts and columns dicts are made,
     since every row has a dict, but not every dict has a place in the columns of others."""
@@ -113,8 +128,31 @@ def joined(parts: Sequence[Segments]) -> Segments:
     return segments
 
 
+def by_form(batches: Sequence[Batch]) -> list[Batch]:
+    """As few batches as possible of several: small ones waiting in a queue are joined before
+    bookkeeping. Columns stay columns: those of types that nothing holds both of stay apart, and so
+    do dicts, which a few bad rows would otherwise make of all."""
+    if len(batches) <= 1:
+        return list(batches)
+    columns = [each for each in batches if isinstance(each.segments, Columns)]
+    dicts = [each for each in batches if not isinstance(each.segments, Columns)]
+    found = _joined_by_types(columns) if columns else []
+    return [*found, concatenate(dicts)] if dicts else found
+
+
+def _joined_by_types(batches: Sequence[Batch]) -> list[Batch]:
+    try:
+        return [concatenate(batches)]
+    except UserError:
+        alike: dict[object, list[Batch]] = {}
+        for each in batches:
+            assert isinstance(each.segments, Columns)
+            alike.setdefault(each.segments.record_batch.schema, []).append(each)
+        return list(map(concatenate, alike.values()))
+
+
 def concatenate(batches: Sequence[Batch]) -> Batch:
-    """One batch of several: small batches waiting in a queue are joined before bookkeeping."""
+    """One batch of several."""
     if len(batches) == 1:
         return batches[0]
     segments = joined([batch.segments for batch in batches])

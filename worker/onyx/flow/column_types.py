@@ -81,7 +81,7 @@ def usual_type(kind: pa.DataType, depth: int = 0) -> pa.DataType:
 
 def _simple_type(kind: pa.DataType) -> pa.DataType | None:
     if kinds.is_timestamp(kind):
-        return pa.timestamp("us", tz=kind.tz or UTC_NAME)
+        return pa.timestamp("us", tz=_zone(kind.tz))
     if kinds.is_float16(kind):
         return pa.float32()
     if kinds.is_large_string(kind) or kinds.is_string_view(kind):
@@ -99,6 +99,20 @@ def _simple_type(kind: pa.DataType) -> pa.DataType | None:
     return pa.duration("us") if kinds.is_duration(kind) else None
 
 
+def _zone(name: str | None) -> str:
+    """The time zone of a column, which Python has to know for the times to become datetimes."""
+    if name is None or name == UTC_NAME:
+        return UTC_NAME
+    try:
+        pa.lib.string_to_tzinfo(name)
+    except Exception as error:  # of zoneinfo, of pytz, or of Arrow's own
+        raise UserError(
+            f"its times are in the time zone {name[:60]!a}, which is not known here: cast it "
+            'to timestamp("us", "UTC"), or install the time zone (package tzdata)'
+        ) from error
+    return name
+
+
 def _is_list(kind: pa.DataType) -> bool:
     return bool(
         kinds.is_list(kind)
@@ -109,13 +123,19 @@ def _is_list(kind: pa.DataType) -> bool:
     )
 
 
-@lru_cache(maxsize=256)
 def usual_schema(schema: pa.Schema) -> pa.Schema | None:
     """The schema that a batch of this one gets; None if it has it already.
 
     Raises:
         UserError: a column is of a type that a segment cannot hold, or two have the same name.
     """
+    try:
+        return _remembered(schema)
+    except TypeError:  # a user's extension type has no hash
+        return _usual_schema(schema)
+
+
+def _usual_schema(schema: pa.Schema) -> pa.Schema | None:
     names = schema.names
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -129,3 +149,6 @@ def usual_schema(schema: pa.Schema) -> pa.Schema | None:
     if types == schema.types and not schema.metadata and all(each.nullable for each in schema):
         return None
     return pa.schema(list(zip(names, types, strict=True)))
+
+
+_remembered = lru_cache(maxsize=256)(_usual_schema)

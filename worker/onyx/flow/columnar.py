@@ -8,6 +8,9 @@ these, or None. Lineage needs the parent of each row. THE RULE says which one th
     belongs to the row whose number is in its `__row__`. A result without the column has as many
     rows as the batch, and row i belongs to row i.
 
+A row of the result may say that its row of the batch has failed: in its column `__error__`, text
+that says why, or null.
+
 So a filter, an explosion, a sort and a join need no code for it: they carry the column. Rejected: a
 second result with the parents, which each function would have to work out; and guessing.
 """
@@ -19,13 +22,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.types as kinds
 
 from onyx.errors import UserError, UserFunctionError, contained
-from onyx.flow.columns import Columns, Indices, join, of_table
+from onyx.flow.columns import Columns, Indices, join, of_table, shown_dicts
 from onyx.flow.leaves import Leaves, describe_type
 
 ROW = "__row__"
 """Name of the column of row numbers."""
+ERROR = "__error__"
+"""Name of the column that says why a row has failed."""
 RULE = (
     f"a row belongs to the row of the batch whose number is in its column {ROW}, which the batch "
     f"has; without {ROW} a result must have as many rows as the batch, row i for row i"
@@ -52,7 +58,7 @@ def apply_to_columns(fn: Callable[..., Any], params: Sequence[Any], columns: Col
     try:
         batch = columns.record_batch.append_column(ROW, _row_numbers(count))
         result = result_columns(fn(*params, batch))
-        return _leaves(result, count)
+        return _without_failed(_leaves(result, count))
     except BaseException as raised:
         error = contained(raised)
         nothing = np.empty(0, dtype=np.intp)
@@ -119,6 +125,36 @@ def _leaves(result: Columns | None, count: int) -> Leaves:
     if len(parents) == count and (steps == 1).all():
         return Leaves(result)
     return Leaves(result, parents, None if (steps > 0).all() else _child_index(parents, steps))
+
+
+def _without_failed(leaves: Leaves) -> Leaves:
+    """Without the column of errors, and without all that was made of rows for which it has one."""
+    result = leaves.segments
+    if not isinstance(result, Columns) or not result.has(ERROR):
+        return leaves
+    column = result.column(ERROR)
+    if not kinds.is_string(column.type) and not kinds.is_null(column.type):
+        raise UserFunctionError(
+            f"the function's result has values of type {column.type} in {ERROR}: it must be text "
+            "that says why the row has failed, or null"
+        )
+    leaves.segments = result = result.without((ERROR,))
+    if column.null_count == len(column):
+        return leaves
+    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    parents = np.arange(len(result)) if leaves.parents is None else leaves.parents
+    errors: dict[int, Exception] = {}
+    said = shown_dicts(Columns(pa.record_batch([column.take(pa.array(rows))], [ERROR])))
+    for parent, each in zip(parents[rows].tolist(), said, strict=True):
+        errors.setdefault(parent, UserFunctionError(each[ERROR] or f"{ERROR} is empty text"))
+    kept = np.isin(parents, list(errors), invert=True)
+    index = leaves.child_index
+    return Leaves(
+        result.filter(kept),
+        parents[kept],
+        None if index is None else index[kept],
+        sorted(errors.items()),
+    )
 
 
 def _parents(column: pa.Array, count: int) -> Indices:

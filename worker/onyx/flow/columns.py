@@ -30,6 +30,8 @@ Indices = NDArray[np.intp]
 _INT64_MAX = 2**63 - 1
 _DAYS_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
+_NO_VALUE = (ValueError, OverflowError)
+"""What is raised for a value that Python does not have."""
 _UNITS_US = {"s": 1_000_000, "ms": 1_000}
 """Those that are coarser than microseconds."""
 
@@ -92,8 +94,9 @@ class Columns:
         return self.without([key for key in self.record_batch.schema.names if key not in keys])
 
     def row(self, index: int) -> Row:
-        """One segment: for messages and dead letters."""
-        return to_dicts(self.slice(index, index + 1))[0]
+        """One segment: for messages and dead letters. Of a value that Python does not have (text
+        that is not UTF-8, a moment of another age) it has the text."""
+        return shown_dicts(self.slice(index, index + 1))[0]
 
 
 def join(parts: Sequence[Columns]) -> Columns:
@@ -148,6 +151,33 @@ def to_dicts(columns: Columns) -> list[Row]:
     return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
 
 
+def shown_dicts(columns: Columns) -> list[Row]:
+    """As `to_dicts`, of rows that may be no segments: text where Python lacks the value."""
+    try:
+        return to_dicts(columns)
+    except _NO_VALUE:
+        batch = columns.record_batch
+        shown = [_shown(column) for column in batch.columns]
+        return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*shown, strict=True)]
+
+
+def _shown(column: pa.Array) -> list[Any]:
+    try:
+        return python_values(column)
+    except _NO_VALUE:
+        if len(column) > 1:
+            return [_shown(column.slice(index, 1))[0] for index in range(len(column))]
+    if kinds.is_list(column.type):
+        return [_shown(column.flatten())]
+    if kinds.is_struct(column.type):
+        names = [each.name for each in column.type.fields]
+        fields = [_shown(each)[0] for each in column.flatten()]
+        return [dict(zip(names, fields, strict=True))]
+    if kinds.is_string(column.type):
+        return [column.cast(pa.binary())[0].as_py().decode("utf-8", "replace")]
+    return [column.to_string(indent=0, skip_new_lines=True)[1:-1]]
+
+
 def from_dicts(
     segments: Sequence[Mapping[str, Any]], schema: pa.Schema | None = None
 ) -> tuple[Columns, Indices | None, list[tuple[int, Exception]]]:
@@ -187,7 +217,7 @@ def _fitting(
     known = dict(zip(names, types, strict=True))
     kept: list[int] = []
     for index, segment in enumerate(segments):
-        problem = _misfit(segment, known, closed)
+        problem = misfit(segment, known, closed)
         if problem is None:
             kept.append(index)
         else:
@@ -197,9 +227,15 @@ def _fitting(
     return _joined(arrays, names, len(kept)), np.array(kept, dtype=np.intp), failures
 
 
-def _misfit(
+def misfit(
     segment: Mapping[str, Any], known: dict[str, pa.DataType | None], closed: bool
 ) -> UserError | None:
+    """Why columns do not hold a segment; None if they do.
+
+    Args:
+        known: the types of the columns, to which those of new keys are added.
+        closed: there may be no new keys.
+    """
     for key, value in segment.items():
         if closed and key not in known:
             return UserError(f"key {key!r} is not in the task's schema: add it, or leave it out")

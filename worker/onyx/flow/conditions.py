@@ -25,7 +25,7 @@ from typing import Any
 from onyx.errors import UserFunctionError, contained, describe, message_of
 from onyx.flow.batch import Segment
 from onyx.flow.masks import Ask, ask_of, one_by_one
-from onyx.flow.predicates import Resolve, Test, calls_functions, compares, read, segment_test
+from onyx.flow.predicates import Resolve, Test, calls_functions, compared, read, segment_test
 from onyx.flow.segment_failure import RetriesExhausted
 from onyx.model.job import FlowCondition, Job, Targets
 
@@ -42,8 +42,8 @@ class Compiled:
     """What it says of one segment or exception."""
     ask: Ask
     """What it says of a whole batch."""
-    compares: bool
-    """It has comparisons, which are faster over a whole batch."""
+    compared: tuple[str, ...]
+    """Keys of its comparisons, which are faster over a whole batch."""
     takes_columns: bool
     """Its functions take columns, so that dicts are converted for it."""
     to: frozenset[str]
@@ -231,6 +231,17 @@ def without_keys(segment: Segment, keys: frozenset[str]) -> Segment:
     return {key: value for key, value in segment.items() if key not in keys}
 
 
+def lacking(conditions: Conditions, segment: Segment) -> str:
+    """Which key that a comparison asks about a segment does not have, for messages; empty if it has
+    all. A comparison says nothing of such a segment."""
+    for condition in conditions.ordinary:
+        for key in condition.compared:
+            if segment.get(key) is None:
+                what = "null in key" if key in segment else "no key"
+                return f"the first has {what} {key!r}, which {condition.where} compares"
+    return ""
+
+
 def children_of(job: Job, task: str) -> tuple[str, ...]:
     """Children of a task, in the order of the workflow."""
     return tuple(dict.fromkeys(child for parent, child in job.workflow if parent == task))
@@ -290,7 +301,7 @@ def _compile(
     return Compiled(
         test=one_by_one(ask) if takes_columns else segment_test(node),
         ask=ask,
-        compares=compares(node),
+        compared=compared(node),
         takes_columns=takes_columns,
         to=_targets(condition.to, everyone),
         errors_to=None if errors_to is None else _targets(errors_to, everyone),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.batch import Indices, Mask, Segment, Segments
-from onyx.flow.columns import Columns, from_dicts, to_dicts
+from onyx.flow.columns import Columns, from_dicts, shown_dicts
 from onyx.flow.conditions import Compiled
 from onyx.flow.leaves import Leaves
 from onyx.flow.masks import Asked, Question, ask_each
@@ -39,7 +39,7 @@ class Rows:
         known = self._known
         unknown = [place for place in wanted if place not in known]
         if unknown:
-            made = to_dicts(self._segments.take(np.array(unknown, dtype=np.intp)))
+            made = shown_dicts(self._segments.take(np.array(unknown, dtype=np.intp)))
             known.update(zip(unknown, made, strict=True))
         return [known[place] for place in wanted]
 
@@ -69,7 +69,7 @@ class Evaluation:
             return self._over(segments, condition, wanted)
         if condition.takes_columns:
             return self._over_converted(segments, condition, wanted)
-        if condition.compares and len(wanted) >= TOGETHER_MIN:
+        if condition.compared and len(wanted) >= TOGETHER_MIN:
             return self._over(segments, condition, wanted)
         if wanted.all():
             return ask_each(condition.test, self._event, *self._asked(None))

@@ -19,9 +19,7 @@ from onyx.flow.batch import Indices, Mask, Segment, chosen_by
 from onyx.flow.columns import Columns
 from onyx.flow.conditions import without_keys
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import Outgoing
-
-NOTHING = np.empty(0, dtype=np.intp)
+from onyx.flow.routed import NOTHING, Outgoing
 
 
 class Leaving:

@@ -79,11 +79,11 @@ def calls_functions(node: Node) -> bool:
     return isinstance(node, Call)
 
 
-def compares(node: Node) -> bool:
-    """Whether there is a comparison in it."""
+def compared(node: Node) -> tuple[str, ...]:
+    """The keys of the comparisons in it, each once."""
     if isinstance(node, Combination):
-        return any(map(compares, node.operands))
-    return isinstance(node, Comparison)
+        return tuple(dict.fromkeys(key for each in node.operands for key in compared(each)))
+    return (node.key,) if isinstance(node, Comparison) else ()
 
 
 def segment_test(node: Node) -> Test:

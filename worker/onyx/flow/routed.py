@@ -9,6 +9,9 @@ import numpy as np
 from onyx.flow.batch import U64, FoundKeys, Indices, Segment, Segments
 from onyx.flow.segment_failure import SegmentFailure
 
+NOTHING: Indices = np.empty(0, dtype=np.intp)
+"""No leaf."""
+
 
 @dataclass(slots=True)
 class Outgoing:
@@ -48,6 +51,8 @@ class Routed:
     """Parents that failed or are retried: what was made of them counts nowhere. Increasing."""
     letters: int = 0
     """Dead letters among what is sent."""
+    unmatched: Indices = field(default_factory=lambda: NOTHING)
+    """Leaves that go nowhere because no condition holds for them."""
 
     def shares_of(self, child: str) -> list[Outgoing]:
         """All that a child gets, in parts that are not empty. A leaf is in one of them only."""

@@ -33,8 +33,8 @@ from onyx.flow.conditions import (
 from onyx.flow.evaluation import Evaluation
 from onyx.flow.handling import Handling, Refused
 from onyx.flow.leaves import Leaves
-from onyx.flow.leaving import NOTHING, Leaving
-from onyx.flow.routed import Outgoing, Routed, with_extra
+from onyx.flow.leaving import Leaving
+from onyx.flow.routed import NOTHING, Outgoing, Routed, with_extra
 from onyx.flow.segment_failure import SegmentFailure
 
 NOTHING_ELSE = Handling()
@@ -85,7 +85,10 @@ def route_whole(
         else Outgoing([], NOTHING)
         for child in children
     }
-    return None if refused(to) else Routed(to, shared=len(get_all) > 1)
+    if refused(to):
+        return None
+    unmatched = NOTHING if get_all or not children else np.arange(len(leaves))
+    return Routed(to, shared=len(get_all) > 1, unmatched=unmatched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +144,29 @@ class _Run:
         self.failures: dict[int, Exception] = {}
         """What nothing has taken care of."""
         self.handled: dict[int, _Handled] = {}
+        self.unmatched: Mask | None = None
+        """Leaves for which no condition has held so far; None if all go to children anyway."""
 
     def route_leaves(self) -> None:
         ordinary = self.conditions.ordinary
         undecided = np.ones(len(self.leaves), np.bool_)
         if not ordinary:
             self.flow = dict.fromkeys(self.conditions.default, undecided)
+            if self.conditions.children and not self.flow:
+                self.unmatched = undecided
             return
+        self.unmatched = undecided.copy()
         for condition in ordinary:
             holds, errors = self.evaluation.ask(condition, undecided)
             self._predicates_failed(condition, errors)
             self._holds(condition, holds)
+            self.unmatched &= ~holds
             if condition.short_circuit or condition.retry:
                 undecided = undecided & ~holds
             if errors:
+                failed = [index for index, _ in errors]
                 undecided = undecided.copy()
-                undecided[[index for index, _ in errors]] = False
+                undecided[failed] = self.unmatched[failed] = False
 
     def _holds(self, condition: Compiled, holds: Mask) -> None:
         if condition.retry:
@@ -237,7 +247,16 @@ class _Run:
             self._shared(),
             withdrawn,
             sum(each.letter for each in self.handled.values()),
+            self._unmatched(withdrawn),
         )
+
+    def _unmatched(self, withdrawn: list[int]) -> Indices:
+        if self.unmatched is None or not self.unmatched.any():
+            return NOTHING
+        found = self.unmatched
+        if withdrawn:
+            found = found & np.isin(self._parents_of_leaves(), withdrawn, invert=True)
+        return np.flatnonzero(found)
 
     def _refuse(self, parent: int, error: Exception) -> None:
         """A child cannot be sent what was made of a segment, or what stands in its place: each

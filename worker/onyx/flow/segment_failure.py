@@ -26,6 +26,10 @@ class Refusal(UserError):
     """A segment that its task or the next one cannot take. The message says all."""
 
 
+class BadRecord(Refusal):
+    """What an input has read is no segment of its job: the message names where it was read."""
+
+
 def one_by_one(
     check: Callable[[Any], object], items: Sequence[Any] | Columns, first: int = 0
 ) -> list[SegmentFailure]:

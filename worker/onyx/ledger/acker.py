@@ -129,6 +129,15 @@ class Acker:
         found, self._forgotten = self._forgotten, []
         return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
 
+    def held(self, roots: U64) -> None:
+        """Somebody works on these trees (increasing roots): their ranges are not idle."""
+        for key, _ in cut(roots, RANGE_SHIFT):
+            if key in self._ranges:
+                ledger = self._ranges[key] = self._ranges.pop(key)
+                ledger.touched_s = self._now_s
+            elif key in self._packed:
+                self._packed[key] = self._packed.pop(key)._replace(touched_s=self._now_s)
+
     def expire(self, now_s: float, idle_timeout_s: float) -> int:
         """Drop ranges that nothing has touched for a time, and tell how many.
 

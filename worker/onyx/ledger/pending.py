@@ -1,18 +1,25 @@
 """What one input peer has in flight for one partition, and how far the partition is complete.
 
-Positions are dense, so the window is a ring of small columns instead of a map of message ids. A
-position is IN_FLIGHT from `emit` until its tree is complete (DONE); it becomes DUE when it has to
-be read again: its pending timeout has passed, or the job was re-allocated. If a flow condition asks
-for a retry it is RESTING first, longer with each retry, because what failed a moment ago would
-mostly fail again. `retry` sends what is due as a new attempt, a new root, so that a late ack of the
-old one cannot corrupt it. Until then the old attempt may still complete, and nothing is read again.
+Positions are dense, so the window is a ring of columns instead of a map of message ids. A position
+is IN_FLIGHT from `emit` until its tree is complete (DONE); it becomes DUE when it has to be read
+again: nobody has worked on it for its pending timeout, or the job was re-allocated. If a flow
+condition asks for a retry it is RESTING first, longer with each retry, because what failed a moment
+ago would mostly fail again. `retry` sends what is due as a new attempt, a new root, so that acks of
+two attempts never meet in one tree.
+
+A complete tree is complete whichever attempt it is of: everything that was made of the segment has
+been processed. So an attempt that comes late counts, also after its segment was sent again; what
+the younger attempt still does is a repeat, and its completion is ignored.
+
+Whoever works on segments says so (`held`) a few times in each timeout, so a function that takes an
+hour is waited for.
 
 Only retries that conditions ask for are counted, and what has had as many as it may is marked as
 final in its roots. Whoever takes over a partition counts anew.
 
 Time-outs rotate like the original's buckets: time is cut in intervals (`inputRetryTimeout`), and a
-position expires at the `n`-th rotation after it was sent, n = pendingTimeout / inputRetryTimeout.
-The interval is kept for each position; scanning for old ones costs less than keeping buckets.
+position expires at the `n`-th rotation after it was sent, n = pendingTimeout / inputRetryTimeout,
+or one later after it was held. Scanning for old ones costs less than keeping buckets.
 
 Not thread-safe; at-most-once has no window.
 """
@@ -25,6 +32,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onyx.ledger.lineage import (
     FINAL,
@@ -33,8 +41,9 @@ from onyx.ledger.lineage import (
     Indices,
     next_attempt,
     pack_roots,
+    partitions_of,
+    positions_of,
     run_of_roots,
-    unpack,
 )
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 
@@ -79,8 +88,9 @@ class PendingWindow:
             frontier: lowest position that is not known to be complete; the first one emitted.
             capacity: most positions between the frontier and the newest, rounded up to a power of
                 two. A multiple of the job's maxPending, so that one slow tree does not stop the
-                others. The columns (12 bytes a position) are as long as was needed so far.
-            pending_timeout_s: a tree that is not complete after this is read again.
+                others. The columns (20 bytes a position) are as long as was needed so far.
+            pending_timeout_s: a tree that is not complete, and that nobody has been working on for
+                so long, is read again.
             retry_interval_s: period at which that is looked at.
             started_s: monotonic time now, from which rotations are counted.
             retry_delay: before a retry that a flow condition asks for.
@@ -102,6 +112,9 @@ class PendingWindow:
         self._state = np.zeros(self._slots, dtype=np.uint8)
         self._attempt = np.zeros(self._slots, dtype=np.uint8)
         self._sent = np.zeros(self._slots, dtype=np.int64)
+        self._held = np.zeros(self._slots, dtype=np.int64)
+        """The rotation after the one in which somebody said last that he works on it. Mostly older
+        than the next position in the slot, so it need not be forgotten."""
         self._retries = np.zeros(self._slots, dtype=np.uint16)
         self._retry_delay = retry_delay
         self._any_retried = False
@@ -151,7 +164,7 @@ class PendingWindow:
             self._grow(self._next + n - self._frontier)
         sent = self._rotation_at(now_s)
         first, self._next = self._next, self._next + n
-        for part in self._slices(first, self._next):
+        for _, part in self._parts(first, self._next):
             self._state[part] = _IN_FLIGHT
             self._sent[part] = sent
             if self._any_retried:
@@ -161,16 +174,13 @@ class PendingWindow:
         return run_of_roots(self.partition, first, self._next)
 
     def complete(self, roots: U64) -> int:
-        """Trees that are complete; those of other partitions, of older attempts and those already
-        known are ignored.
+        """Trees that are complete, of whichever attempt; those of other partitions are ignored.
 
         Returns:
             How many positions became complete.
         """
-        roots = _increasing(roots)
-        where: slice | Indices | None = self._run_of(roots)
-        if where is None:
-            where = self._slots_of(roots)
+        run = self._run_of(roots)
+        where = self._of_any_attempt(roots) if run is None else run
         count = int(np.count_nonzero(self._state[where]))
         self._state[where] = _DONE
         self._incomplete -= count
@@ -178,19 +188,24 @@ class PendingWindow:
         return count
 
     def incomplete(self, roots: U64) -> U64:
-        """Those of the roots that `complete` would make complete, each once."""
-        roots = np.unique(roots)
-        partitions, attempts, positions = unpack(roots)
-        slots = positions.view(np.int64) & self._mask
-        meant = (
-            (partitions == self.partition)
-            & (positions >= self._frontier)
-            & (positions < self._next)
-            & (self._attempt[slots] == attempts)
-            & (self._state[slots] != _DONE)
-        )
-        found: U64 = roots[meant]
+        """Those of the roots that `complete` would make complete, one for each position."""
+        positions, index = np.unique(positions_of(roots), return_index=True)
+        signed = positions.view(np.int64)
+        meant = self._mine(roots[index], signed) & (self._state[signed & self._mask] != _DONE)
+        found: U64 = roots[index][meant]
         return found
+
+    def held(self, roots: U64, now_s: float) -> None:
+        """Somebody works on these trees, of whichever attempt: they are not lost now."""
+        self._held[self._of_any_attempt(roots)] = self._rotation_at(now_s) + 1
+
+    def overdue(self, now_s: float) -> int:
+        """Positions sent longer than the pending timeout ago and not complete; from any thread."""
+        sent, state = self._sent, self._state
+        if not self._incomplete or len(sent) != len(state):
+            return 0
+        late = sent + self._lifetime <= self._rotation_at(now_s)
+        return int(np.count_nonzero(late & (state != _DONE)))
 
     def expired(self, now_s: float) -> list[Range]:
         """What has become due because its pending timeout has passed, each time-out once."""
@@ -200,8 +215,9 @@ class PendingWindow:
             return []
         self._rotation = rotation
         positions = self._positions(_IN_FLIGHT)
-        sent = self._sent[positions & self._mask]
-        return self._make_due(positions[sent + self._lifetime <= rotation])
+        slots = positions & self._mask
+        heard = np.maximum(self._sent[slots], self._held[slots])
+        return self._make_due(positions[heard + self._lifetime <= rotation])
 
     def retry_roots(self, roots: U64, retries_max: int, now_s: float) -> None:
         """A flow condition asks for these to be read again, `retries_max` times each at most; older
@@ -271,6 +287,7 @@ class PendingWindow:
         self._any_retried = True
         self._state[slots] = _IN_FLIGHT
         self._sent[slots] = self._rotation_at(now_s)
+        self._held[slots] = 0
         self._attempt[slots] = next_attempt(self._attempt[slots])
         attempts = self._attempt[slots].astype(np.uint64)
         return pack_roots(self.partition, attempts, positions.astype(np.uint64))
@@ -283,7 +300,7 @@ class PendingWindow:
         self._slots = 1 << (needed - 1).bit_length()
         self._mask = self._slots - 1
         now = positions & self._mask
-        for name in ("_state", "_attempt", "_sent", "_retries"):
+        for name in ("_state", "_attempt", "_sent", "_held", "_retries"):
             column = getattr(self, name)
             longer = np.zeros(self._slots, dtype=column.dtype)
             longer[now] = column[before]
@@ -293,53 +310,43 @@ class PendingWindow:
         return max(self._rotation, int((now_s - self._started_s) // self._interval_s))
 
     def _run_of(self, roots: U64) -> slice | None:
-        """The slots of increasing roots that follow one another, as they mostly do; None if these
-        do not."""
+        """The slots of roots of one attempt that follow one another, as they mostly do; None if
+        these do not."""
         count = len(roots)
-        if count == 0 or int(roots[-1]) - int(roots[0]) != count - 1:
+        if count == 0 or int(roots[-1]) - int(roots[0]) != count - 1 or not _is_increasing(roots):
             return None
         first = int(roots[0]) & (POSITIONS_MAX - 1)
         start = first & self._mask
         run = slice(start, start + count)
-        attempt = (int(roots[0]) >> 40) & 0xFF
         whole = (
             int(roots[0]) >> 48 == self.partition
             and self._frontier <= first
             and first + count <= self._next
             and run.stop <= self._slots
-            and (bool((self._attempt[run] == attempt).all()) if self._any_retried else not attempt)
         )
         return run if whole else None
+
+    def _of_any_attempt(self, roots: U64) -> Indices:
+        """Ring slots of those of the roots that are of this partition and window, each once."""
+        positions = positions_of(roots).view(np.int64)
+        mine = np.unique(positions[self._mine(roots, positions)])
+        slots: Indices = mine & self._mask
+        return slots
+
+    def _mine(self, roots: U64, positions: Indices) -> NDArray[np.bool_]:
+        """Which of the roots are of this partition and window."""
+        inside = (positions >= self._frontier) & (positions < self._next)
+        found: NDArray[np.bool_] = inside & (partitions_of(roots) == self.partition)
+        return found
 
     def _slots_of(self, roots: U64) -> Indices:
         """Ring slots of those of the increasing roots that are of this partition, window and
         current attempt."""
-        if self._of_one_attempt(roots):
-            slots: Indices = (roots & np.uint64(self._mask)).view(np.int64)
-            valid = self._attempt[slots] == (int(roots[0]) >> 40) & 0xFF
-        else:
-            partitions, attempts, unsigned = unpack(roots)
-            positions = unsigned.view(np.int64)
-            slots = positions & self._mask
-            valid = (
-                (partitions == self.partition)
-                & (positions >= self._frontier)
-                & (positions < self._next)
-                & (self._attempt[slots] == attempts)
-            )
-        return slots if valid.all() else slots[valid]
-
-    def _of_one_attempt(self, roots: U64) -> bool:
-        """Whether increasing roots are all of this partition and window and of one attempt."""
-        if len(roots) == 0:
-            return False
-        first, last = int(roots[0]), int(roots[-1])
-        return (
-            first >> 40 == last >> 40
-            and first >> 48 == self.partition
-            and first & (POSITIONS_MAX - 1) >= self._frontier
-            and last & (POSITIONS_MAX - 1) < self._next
-        )
+        positions = positions_of(roots).view(np.int64)
+        slots = positions & self._mask
+        attempts = (roots >> np.uint64(40)) & np.uint64(0xFF)
+        found: Indices = slots[self._mine(roots, positions) & (self._attempt[slots] == attempts)]
+        return found
 
     def _positions(self, state: np.uint8) -> Indices:
         """Positions of the window in one state, in order."""
@@ -373,14 +380,14 @@ class PendingWindow:
             yield first, slice(start, start + count)
             first += count
 
-    def _slices(self, first: int, end: int) -> list[slice]:
-        return [part for _, part in self._parts(first, end)]
+
+def _is_increasing(roots: U64) -> bool:
+    return len(roots) < 2 or int(np.count_nonzero(roots[1:] > roots[:-1])) == len(roots) - 1
 
 
 def _increasing(roots: U64) -> U64:
     """The same roots in order, each once: as they mostly come."""
-    in_order = len(roots) < 2 or np.count_nonzero(roots[1:] > roots[:-1]) == len(roots) - 1
-    return roots if in_order else np.unique(roots)
+    return roots if _is_increasing(roots) else np.unique(roots)
 
 
 def _ranges(positions: Indices, gap: int = GAP_POSITIONS_MAX) -> list[Range]:

@@ -45,7 +45,8 @@ class Reply(enum.Enum):
     UNKNOWN = "unknown"
     """The connection broke: it may have been written or not."""
     PULSE_GONE = "pulse-gone"
-    """The check failed: nothing was written and this incarnation is dead."""
+    """The check failed: nothing was written and this incarnation is dead. The same of a chunk that
+    was collected before an entry could name it: a new incarnation puts it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Append:
     """Group whose pulse must exist."""
     payloads: tuple[bytes, ...]
     """Data of the sequential nodes to create, in order."""
+    chunks: tuple[str, ...] = ()
+    """Digests that these entries name, to be touched (`zookeeper/chunks`)."""
 
 
 class AppendQueue:
@@ -70,7 +73,8 @@ class AppendQueue:
         self.group = group
         self.fenced = False
         self._settings = settings or LogSettings()
-        self._unacknowledged: deque[bytes] = deque()
+        self._unacknowledged: deque[tuple[bytes, tuple[str, ...]]] = deque()
+        """Each with the chunks that it names."""
         self._sequence = 0
         self._attempt = 0
         self._under_way = 0
@@ -98,7 +102,7 @@ class AppendQueue:
                 f"{limit} may; ZooKeeper is slow or cannot be reached"
             )
         payloads = [
-            self._encode(command, self._sequence + number, parent)
+            (self._encode(command, self._sequence + number, parent), command.chunks)
             for number, command in enumerate(commands, start=1)
         ]
         self._sequence += len(payloads)
@@ -143,15 +147,17 @@ class AppendQueue:
         if self.fenced or not self._connected or self._under_way or not self._unacknowledged:
             return None
         batch: list[bytes] = []
+        chunks: dict[str, None] = {}
         size_bytes = 0
-        for payload in self._unacknowledged:
+        for payload, named in self._unacknowledged:
             size_bytes += len(payload)
             if batch and (size_bytes > BATCH_BYTES_MAX or len(batch) == BATCH_ENTRIES_MAX):
                 break
             batch.append(payload)
+            chunks.update(dict.fromkeys(named))
         self._attempt += 1
         self._under_way = len(batch)
-        return Append(self._attempt, self.fence(), tuple(batch))
+        return Append(self._attempt, self.fence(), tuple(batch), tuple(chunks))
 
     def _encode(self, command: Command, sequence: int, parent: Position | None) -> bytes:
         payload = encode_entry(command, self.group, sequence, parent)

@@ -7,10 +7,11 @@ Callbacks are called on a thread of the log, one at a time, in order, and must o
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.replica.command import Command
 from onyx.replica.entry import Entry
@@ -44,8 +45,19 @@ class Document:
     version: int
 
 
+class ChunkGone(Unavailable):
+    """A chunk that was to be named has been collected: put it again, then name it. Nothing was
+    written."""
+
+
 class LogReader(Protocol):
     """Reading, and what needs no incarnation."""
+
+    @property
+    def identity(self) -> int:
+        """Distinguishes this log from one made anew under the same name. The next incarnation of
+        the same process must find the same identity."""
+        ...
 
     def read(self, after: Position, entries_max: int = 10_000) -> Sequence[Entry]:
         """Entries after a position, in order, at most `entries_max`."""
@@ -72,22 +84,37 @@ class LogReader(Protocol):
         ...
 
     def put_chunk(self, data: bytes) -> str:
-        """Store a document under its content address (SHA-256, hex). Idempotent."""
+        """Store a document under its content address (SHA-256, hex). Idempotent.
+
+        What nothing names is deleted after a while. An entry of the log that names a chunk keeps
+        it, and a document that says so (`put_document`).
+        """
         ...
 
     def get_chunk(self, digest: str) -> bytes:
         """Raises Unavailable when it is missing, InvariantViolated when it is not what it says."""
         ...
 
+    def sweep_chunks(self, named: Callable[[], Collection[str]], age_s: float) -> int:
+        """Delete the chunks that nothing names and nobody has put or named for a time; how many.
+
+        Safe against whoever puts and names them meanwhile. `named` reads from this log what is
+        named at the time of the call; it is called more than once.
+        """
+        ...
+
     def get_document(self, path: str) -> Document | None:
         """The document at `folder/name`; None if there is none."""
         ...
 
-    def put_document(self, path: str, data: bytes, version: int | None) -> int | None:
+    def put_document(
+        self, path: str, data: bytes, version: int | None, names: Sequence[str] = ()
+    ) -> int | None:
         """Create (`version` None) or replace a document if its version is still `version`.
 
         Returns the new version, or None when somebody else was first. Of a group, fenced by its
-        pulse: raises Fenced when the incarnation is dead.
+        pulse: raises Fenced when the incarnation is dead. `names`: chunks that it names; raises
+        ChunkGone when one has been collected.
         """
         ...
 
@@ -95,8 +122,13 @@ class LogReader(Protocol):
         """Sorted names of the documents directly in a folder; empty when there is none."""
         ...
 
+    def list_folders(self, folder: str) -> Sequence[str]:
+        """Sorted names of the folders directly in a folder; empty when there is none."""
+        ...
+
     def delete_documents(self, path: str) -> None:
-        """Delete the document and those directly in the folder of this name. Idempotent."""
+        """Delete the document and those directly in the folder of this name. Idempotent. Of a
+        group, fenced by its pulse as `put_document`."""
         ...
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
@@ -112,7 +144,10 @@ class ClientLog(LogReader, Protocol):
     """A client's log: appends are idempotent by the ids in the command."""
 
     def append(self, command: Command) -> Position:
-        """Write and wait until the entry is there; safe to repeat when in doubt."""
+        """Write and wait until the entry is there; safe to repeat when in doubt.
+
+        Raises ChunkGone when a chunk that the command names has been collected.
+        """
         ...
 
 
@@ -123,12 +158,6 @@ class GroupLog(LogReader, Protocol):
     session_timeout_s: float
     """As negotiated with the server."""
 
-    @property
-    def identity(self) -> int:
-        """Distinguishes this log from one made anew under the same name. The next incarnation of
-        the same process must find the same identity."""
-        ...
-
     def register_pulse(self) -> None:
         """Create the ephemeral node that says this incarnation lives."""
         ...
@@ -136,7 +165,9 @@ class GroupLog(LogReader, Protocol):
     def append(self, commands: Sequence[Command], parent: Position | None = None) -> None:
         """Enqueue for writing, in order, each exactly once in effect. Does not wait.
 
-        Raises Fenced when the session is lost, Unavailable when the queue is full.
+        Raises Fenced when the session is lost, Unavailable when the queue is full. A chunk that a
+        command names must have been put by this incarnation: if it has been collected since, the
+        incarnation ends.
         """
         ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onyx.ids import GroupId, JobId
+from onyx.log.interface import Document
 
 
 def frontiers(job: JobId) -> str:
@@ -25,6 +26,16 @@ def committed_query(job: JobId) -> str:
     return f"query/{job}"
 
 
+def chunk_of(query: Document) -> str | None:
+    """The chunk that the document of a committed query names; None when it is JSON itself."""
+    return None if query.data.startswith(b"{") else query.data.decode()
+
+
+def left_files(job: JobId) -> str:
+    """Where a collected job may have left files that are still to be removed."""
+    return f"files/{job}"
+
+
 def stalls(job: JobId) -> str:
     """The folder of the reports why a job does not advance."""
     return f"stall/{job}"
@@ -35,6 +46,21 @@ def stall(job: JobId, group: GroupId) -> str:
     return f"{stalls(job)}/{group}"
 
 
+def outcomes(job: JobId) -> str:
+    """The folder of the reports about segments that did not go on."""
+    return f"outcome/{job}"
+
+
+def outcome(job: JobId, group: GroupId) -> str:
+    """The report of one group."""
+    return f"{outcomes(job)}/{group}"
+
+
 def exception(job: JobId) -> str:
     """What killed a job."""
     return f"exception/{job}"
+
+
+def code(job: JobId) -> str:
+    """With which code the job began."""
+    return f"code/{job}"

@@ -3,7 +3,7 @@
     log/entry-0000000000    entries; sequential nodes only, any other child would make a gap
     pulse/<group>           ephemeral: this incarnation of a group lives
     origin                  position and digest of the replica that the log starts from
-    chunks/<sha256>         content-addressed documents
+    chunks/<sha256>/...     content-addressed documents (`zookeeper/chunks`)
     documents/+<folder>/=<name>   small versioned documents
     parameters              what the first process of the cluster fixed for all
 
@@ -109,6 +109,11 @@ def entry_position(name: str) -> Position | None:
 def entry_positions(names: Iterable[str]) -> list[Position]:
     """Positions of the entries among the children of the log, in no order."""
     return [position for name in names if (position := entry_position(name)) is not None]
+
+
+def folder_name(node: str) -> str | None:
+    """Name of a folder in its folder, or None for a document."""
+    return node[1:] if node.startswith("+") else None
 
 
 def document_name(node: str) -> str | None:

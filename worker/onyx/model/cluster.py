@@ -140,38 +140,6 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
-class SparkExecutors:
-    """Pods that Spark runs its tasks in."""
-
-    instances: Annotated[int, Count(1, EXECUTORS_MAX, "executors")] = 2
-    """Number of executors, which stay while the server runs."""
-    cores: Annotated[int, Count(1, 256, "cores")] = 1
-    """Tasks that each runs at once, and CPUs that each requests."""
-    memory: Annotated[str, _HEAP] = "1g"
-    """Heap of each; Spark requests some more for Python and buffers
-    (spark.executor.memoryOverheadFactor)."""
-
-
-@dataclass(frozen=True, slots=True)
-class SparkServer:
-    """A Spark Connect server whose executors are pods. It runs the image, the code and the data
-    volume of the workers; tasks of jobs that name no master use it."""
-
-    memory: Annotated[str, _HEAP] = "1g"
-    """Heap of the server."""
-    resources: Resources = Resources()
-    """CPU and memory of the server's container; more than the heap."""
-    executors: SparkExecutors = SparkExecutors()
-    """The executors."""
-    conf: Annotated[
-        Mapping[str, str],
-        MapOf(_SPARK_KEY, _VALUE, LIST_ENTRIES_MAX),
-        Key(restriction="None that another key sets or the operator needs."),
-    ] = field(default_factory=lambda: EMPTY)
-    """Settings of Spark: spark.sql.shuffle.partitions, ..."""
-
-
-@dataclass(frozen=True, slots=True)
 class PodMetadata:
     """Labels and annotations of the pods."""
 
@@ -191,7 +159,45 @@ class PodTemplate:
     metadata: PodMetadata = PodMetadata()
     """Labels and annotations."""
     spec: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Spec of a pod, as Kubernetes takes it; the container of the worker is called worker."""
+    """Spec of a pod, as Kubernetes takes it: nodeSelector, tolerations, affinity,
+    priorityClassName, ... Our container is called worker, or spark in pods of Spark."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkExecutors:
+    """Pods that Spark runs its tasks in."""
+
+    instances: Annotated[int, Count(1, EXECUTORS_MAX, "executors")] = 2
+    """Number of executors, which stay while the server runs."""
+    cores: Annotated[int, Count(1, 256, "cores")] = 1
+    """Tasks that each runs at once, and CPUs that each requests."""
+    memory: Annotated[str, _HEAP] = "1g"
+    """Heap of each; Spark requests some more for Python and buffers
+    (spark.executor.memoryOverheadFactor)."""
+    pod_template: PodTemplate = PodTemplate()
+    """What is merged into the pods of executors; Spark itself sets names, amounts and the restart
+    policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkServer:
+    """A Spark Connect server whose executors are pods. It runs the image, the code and the data
+    volume of the workers; tasks of jobs that name no master use it."""
+
+    memory: Annotated[str, _HEAP] = "1g"
+    """Heap of the server."""
+    resources: Resources = Resources()
+    """CPU and memory of the server's container; more than the heap."""
+    executors: SparkExecutors = SparkExecutors()
+    """The executors."""
+    pod_template: PodTemplate = PodTemplate()
+    """What is merged into the pod of the server."""
+    conf: Annotated[
+        Mapping[str, str],
+        MapOf(_SPARK_KEY, _VALUE, LIST_ENTRIES_MAX),
+        Key(restriction="None that another key sets or the operator needs."),
+    ] = field(default_factory=lambda: EMPTY)
+    """Settings of Spark: spark.sql.shuffle.partitions, ..."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +330,7 @@ SPARK_SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(
     {
         "spark.app.name": "",
         "spark.blockManager.port": "",
+        "spark.connect.authenticate.token": "",
         "spark.connect.grpc.binding.address": "",
         "spark.connect.grpc.binding.port": "",
         "spark.driver.bindAddress": "",

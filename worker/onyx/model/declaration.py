@@ -1,8 +1,8 @@
 """How an OnyxJob's owner wants it to be run: what stands in the manifest beside the job itself.
 
-The operator reads it; `onyx run` and `onyx submit` check it and ignore it. It is no part of the
-job: neither in the job's hash nor stored for the peers, so that suspending a job does not create
-another one.
+The operator reads it; `onyx run` and `onyx submit` check it and warn that it has no effect. It is
+no part of the job: neither in its hash nor stored for the peers, so that suspending a job does not
+create another one.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class JobRef:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """How the operator runs the job on Kubernetes. Other commands check these keys, but do not use
-    them."""
+    """How the operator runs the job on Kubernetes. `onyx run` and `onyx submit` warn that these
+    keys have no effect."""
 
     desired_state: DesiredState = "Running"
     """`Suspended`: the job has no peers, and keeps its progress and state. `Stopped`: the job reads

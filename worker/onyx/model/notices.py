@@ -1,23 +1,148 @@
-"""What a valid job says that has no effect: warnings, for who validates or applies it.
+"""What a valid job says that has no effect: warnings, for who validates, runs or applies it.
 
-A key for readers is not wrong, so no rule refuses it; but its author may expect an effect.
+Rules refuse a key that nothing ever reads (`rules.unused_keys`). Here are those that are right in
+another place: for readers, under another engine, with windows, on Kubernetes. The same manifest
+runs everywhere, but its author may expect an effect.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import fields
+from itertools import chain
+
 from onyx.errors import Problem
-from onyx.model.job import Job
+from onyx.model import names
+from onyx.model.declaration import Declaration
+from onyx.model.job import CatalogEntry, Job, Window
+from onyx.model.keys.predicate import has_function
 from onyx.model.report import at
+from onyx.model.spark_settings import spark_notices
+
+TASKS_NAMED_MAX = 8
+_OF_PEERS = (
+    "min_peers", "max_peers", "n_peers", "max_pending", "pending_timeout", "input_retry_timeout",
+    "batch_size", "batch_timeout", "percentage", "cooperative",
+)  # fmt: skip
+_OF_PEERS_OF_A_JOB = (
+    "task_scheduler", "acker_percentage", "acker_exempt_input_tasks",
+    "acker_exempt_output_tasks", "acker_exempt_tasks",
+)  # fmt: skip
+_OF_EVENT_TIME = ("watermark_key", "assign_watermark_fn", "allowed_disorder", "idle_timeout")
+_OF_FN = ("params", "batch_fn")
+_OF_GROUPS = ("group_by_key", "group_by_fn")
+_INSTEAD = {
+    "desired_state": "`onyx suspend` and `onyx drain` do the same",
+    "upgrade_policy": "`onyx submit --upgrade JOB` continues a job",
+    "cluster_ref": "--zookeeper and --tenancy name a cluster",
+}
+"""What has the effect of a key for who uses the command line."""
 
 
 def notices(job: Job) -> tuple[Problem, ...]:
-    """A notice for each key of the job that is for readers only."""
+    """A notice for each key of the job that has no effect in it."""
+    found = (
+        _of_tasks(job),
+        _of_conditions(job),
+        _of_windows(job),
+        _of_the_engine(job),
+        spark_notices(job),
+    )
+    return tuple(chain.from_iterable(found))
+
+
+def unused_declaration(declared: Declaration) -> tuple[Problem, ...]:
+    """A notice for each key that only the operator reads, for who uses the command line."""
+    default = Declaration()
     return tuple(
         Problem(
-            at(at("spec.catalog", index), "medium"),
-            "is for readers of the job only, and has no effect",
-            "the plugin decides what is read or written",
+            at("spec", names.yaml_key(each.name)),
+            "is for the operator on Kubernetes: `onyx run` and `onyx submit` ignore it",
+            _INSTEAD.get(each.name, "remove it, or apply the file with kubectl"),
         )
-        for index, entry in enumerate(job.catalog)
-        if entry.medium is not None
+        for each in fields(Declaration)
+        if getattr(declared, each.name) != getattr(default, each.name)
     )
+
+
+def _of_tasks(job: Job) -> Iterator[Problem]:
+    for index, entry in enumerate(job.catalog):
+        path = at("spec.catalog", index)
+        if entry.medium is not None:
+            yield Problem(
+                at(path, "medium"),
+                "is for readers of the job only, and has no effect",
+                "the plugin decides what is read or written",
+            )
+        for field in _given(entry, _OF_FN) if _calls_nothing(entry) else ():
+            what = "has no effect on a task without fn"
+            yield Problem(at(path, names.yaml_key(field)), what, "remove it, or add fn")
+        for field in () if job.windows else _given(entry, _OF_EVENT_TIME):
+            what = "is of no use in a job without windows, which alone go by event time"
+            yield Problem(at(path, names.yaml_key(field)), what, "remove it, or add windows")
+        for field in _given(entry, _OF_GROUPS) if entry.spark_stage is not None else ():
+            what = "has no effect on what the stage gets: all groups are in the same DataFrame"
+            hint = "remove it with fluxPolicy, and group in the stage"
+            yield Problem(at(path, names.yaml_key(field)), what, hint)
+
+
+def _of_conditions(job: Job) -> Iterator[Problem]:
+    for index, condition in enumerate(job.flow_conditions):
+        if condition.options and not has_function(condition.predicate):
+            what = "has no effect where the predicate names no function"
+            yield Problem(at(at("spec.flowConditions", index), "options"), what, "remove it")
+
+
+def _of_windows(job: Job) -> Iterator[Problem]:
+    for index, window in enumerate(job.windows):
+        path = at("spec.windows", index)
+        if window.options and _built_in(window):
+            what = f"is read by no aggregation of Onyx, as {_aggregation(window)} is"
+            hint = "functions of its triggers find it in the window that they get"
+            yield Problem(at(path, "options"), what, hint)
+        unordered = "ordered-log" not in window.storage_strategy
+        if window.type == "global" and window.window_key is not None and unordered:
+            what = "has no effect on a global window, which has one extent for all segments"
+            yield Problem(at(path, "windowKey"), what, "remove it, or choose another type")
+
+
+def _of_the_engine(job: Job) -> Iterator[Problem]:
+    """One notice about all keys for peers: a manifest for either engine has many."""
+    if job.engine != "spark":
+        return
+    found = [names.yaml_key(field) for field in _given(job, _OF_PEERS_OF_A_JOB)]
+    for field in _OF_PEERS:
+        tasks = [each.name for each in job.catalog if _given(each, (field,))]
+        if field == "batch_size":
+            tasks = [name for name in tasks if not _takes_batches(job.entry(name))]
+        if tasks:
+            more = ", ..." if len(tasks) > TASKS_NAMED_MAX else ""
+            named = ", ".join(tasks[:TASKS_NAMED_MAX])
+            found.append(f"{names.yaml_key(field)} ({named}{more})")
+    if found:
+        what = f"is spark, on which keys for peers have no effect: {', '.join(found)}"
+        yield Problem("spec.engine", what, "Spark splits the work itself; spark.sparkConf tunes it")
+
+
+def _given(entry: CatalogEntry | Job, names_of_fields: tuple[str, ...]) -> list[str]:
+    """Fields that are not as they are by default."""
+    defaults = {each.name: each.default for each in fields(entry)}
+    return [name for name in names_of_fields if getattr(entry, name) != defaults[name]]
+
+
+def _calls_nothing(entry: CatalogEntry) -> bool:
+    return entry.fn is None and entry.spark_stage is None
+
+
+def _takes_batches(entry: CatalogEntry) -> bool:
+    """Whether a function of the task sees how many segments a batch has."""
+    return entry.fn is not None and (entry.batch_fn or entry.batch_format == "arrow")
+
+
+def _built_in(window: Window) -> bool:
+    return _aggregation(window) in names.AGGREGATIONS
+
+
+def _aggregation(window: Window) -> str:
+    given = window.aggregation
+    return given if isinstance(given, str) else given[0]

@@ -20,6 +20,7 @@ ROOT = "manifest"
 PROBLEMS_MAX = 100
 """More are counted but not kept: nobody reads them and a file can hold thousands."""
 _SHOWN_CHARACTERS_MAX = 60
+_KEY_CHARACTERS_MAX = 100
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 
@@ -58,9 +59,7 @@ class Report:
         """All problems in the order of the file, with file and line where `lines` has them."""
         found = list(self._problems)
         if lines is not None:
-            numbers = {id(each): _line(each.path, lines) for each in found}
-            found.sort(key=lambda each: numbers[id(each)])
-            found = [replace(each, where=f"{source}:{numbers[id(each)]}") for each in found]
+            found = placed(found, lines, source)
         if self._more:
             found.append(Problem(ROOT, f"and {self._more} more problems"))
         return found
@@ -69,12 +68,24 @@ class Report:
         return bool(self._problems)
 
 
+def placed(problems: Iterable[Problem], lines: dict[str, int], source: str) -> list[Problem]:
+    """Problems with file and line, in the order of the file; `lines` as `read_text` gives them."""
+    found = sorted(problems, key=lambda each: _line(each.path, lines))
+    return [replace(each, where=f"{source}:{_line(each.path, lines)}") for each in found]
+
+
 def at(path: str, key: str | int) -> str:
     """The path of a child: `spec.catalog`, `[2]`, `.batchSize` as the user would write it."""
     if isinstance(key, int):
         return f"{path}[{key}]"
-    name = key if _PLAIN_KEY.match(key) else f"[{show(key)}]"
+    plain = len(key) <= _KEY_CHARACTERS_MAX and _PLAIN_KEY.match(key)
+    name = key if plain else f"[{show(key)}]"
     return f"{path}.{name}" if path and not name.startswith("[") else f"{path}{name}"
+
+
+def within(path: str, inner: str) -> str:
+    """The path of what stands at `inner` below `path`."""
+    return f"{path}.{inner}" if inner and not inner.startswith("[") else f"{path}{inner}"
 
 
 def show(value: Any) -> str:

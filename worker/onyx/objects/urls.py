@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from onyx.errors import UserError
 from onyx.model.locations import HINT, carries_credentials
+from onyx.model.report import show
+from onyx.path_names import climbs, staged_name
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")
@@ -30,6 +32,11 @@ class ObjectUrl:
         return ObjectUrl(self.bucket, f"{self.key}/{name}" if self.key else name)
 
 
+def note_of(folder: ObjectUrl, key: str) -> ObjectUrl:
+    """Where the upload of an object is noted, in a folder of notes."""
+    return folder / staged_name(key.rpartition("/")[2])
+
+
 def is_url(path: str) -> bool:
     """Whether a path of a job is a URL and not a path on this machine."""
     return _SCHEME.match(path) is not None
@@ -39,7 +46,7 @@ def parse_url(url: str) -> ObjectUrl:
     """The bucket and key that a URL names; slashes at the end do not count.
 
     Raises:
-        UserError: it carries credentials, is not of S3, or names no bucket.
+        UserError: it carries credentials, is not of S3, names no bucket, or has a part `..`.
     """
     found = _SCHEME.match(url)
     assert found, "only what is_url says is one"
@@ -50,8 +57,10 @@ def parse_url(url: str) -> ObjectUrl:
     if scheme != "s3":
         hint = "; write s3://" if scheme in ("s3a", "s3n") else ""
         raise UserError(
-            f"is {url!r}, but there are only paths and URLs that begin with s3://{hint}"
+            f"is {show(url)}, but there are only paths and URLs that begin with s3://{hint}"
         )
     if not _BUCKET.match(authority):
-        raise UserError(f"is {url!r}, which names no bucket; write s3://bucket/path")
+        raise UserError(f"is {show(url)}, which names no bucket; write s3://bucket/path")
+    if climbs(key):
+        raise UserError(f"is {show(url)}, and a key of an object has no part `..`")
     return ObjectUrl(authority, key.strip("/"))

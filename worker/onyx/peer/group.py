@@ -30,7 +30,7 @@ from immutables import Map
 
 from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.log.interface import Session
-from onyx.peer import joining
+from onyx.peer import gathering, joining
 from onyx.peer.actions import (
     Action,
     Append,
@@ -56,12 +56,14 @@ from onyx.peer.events import (
     Report,
     SessionChanged,
 )
+from onyx.peer.gathering import Gathering
 from onyx.replica import machine, reconcile
 from onyx.replica.command import Command
 from onyx.replica.commands.add_virtual_peer import AddVirtualPeer
 from onyx.replica.commands.group_leave_cluster import GroupLeaveCluster
 from onyx.replica.commands.join_cluster import PrepareJoinCluster
 from onyx.replica.commands.leave_cluster import LeaveCluster
+from onyx.replica.commands.signal_ready import SignalReady
 from onyx.replica.effects import (
     BackOff,
     Effect,
@@ -73,6 +75,7 @@ from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 _NOTHING: Map[Any, Any] = Map()
+_NONE_GATHERED = Gathering()
 Result = tuple["GroupState", tuple[Action, ...]]
 
 
@@ -97,6 +100,8 @@ class GroupState:
     """Groups whose pulse is gone, reported, and still in the replica."""
     tasks: Map[PeerId, tuple[JobId, TaskName]] = _NOTHING
     """The task that each peer of this group runs, by the effects so far."""
+    gathered: Gathering = _NONE_GATHERED
+    """What some peers of this group have proposed, and others have not yet."""
 
     @property
     def joined(self) -> bool:
@@ -137,7 +142,7 @@ def step(state: GroupState, event: Event) -> Result:
         case RemovePeer(peer):
             return _remove(state, peer)
         case Propose(peer, command):
-            return state, _append((command,)) if _may_propose(state, peer, command) else ()
+            return _proposed(state, peer, command)
         case Answer(command):
             may = state.joined and not state.leaving
             return state, _append((command,)) if may else ()
@@ -154,7 +159,8 @@ def _read(state: GroupState, entry: Entry) -> Result:
     new = machine.apply(old, entry)
     commands = machine.reactions(entry, old, new, me)
     effects = machine.effects(entry, old, new, me)
-    return _settle(state, new, entry.position, commands, effects)
+    signalled = entry.writer == me and isinstance(entry.command, SignalReady)
+    return _settle(state, new, entry.position, commands, effects, signalled)
 
 
 def _jump(state: GroupState, position: Position, replica: Replica) -> Result:
@@ -164,7 +170,7 @@ def _jump(state: GroupState, position: Position, replica: Replica) -> Result:
     effects = tuple(reconcile.changes(state.replica, replica, state.group))
     backing_off = bool(state.retry)
     commands = joining.owed(replica, state.group, backing_off=backing_off)
-    return _settle(state, replica, position, commands, effects)
+    return _settle(state, replica, position, commands, effects, signalled=True)
 
 
 def _settle(
@@ -173,16 +179,19 @@ def _settle(
     parent: Position,
     commands: tuple[Command, ...],
     effects: tuple[Effect, ...],
+    signalled: bool,
 ) -> Result:
-    """The common end of everything that changes the replica."""
+    """The common end of everything that changes the replica. `signalled`: see `gathering.read`."""
     gone = state.group in new.left or (state.joined and state.group not in new.groups)
     if gone:
         return _end(replace(state, replica=new), "declared dead")
+    gathered, signals = gathering.read(state.gathered, new, signalled)
     state = replace(
         state,
         replica=new,
         dead=_still_there(state.dead, new),
         tasks=_assigned(state.tasks, effects),
+        gathered=gathered,
     )
     first = tuple(each for each in effects if not isinstance(each, BackOff | RestartGroup))
     if state.leaving:
@@ -190,7 +199,7 @@ def _settle(
     if any(isinstance(each, BackOff) for each in effects):
         return replace(state, retry=commands), (*first, StartBackOff())
     state, commands = _release(state, commands)
-    return state, (*first, *_append(commands, parent))
+    return state, (*first, *_append(commands, parent), *_append(signals))
 
 
 def _assigned(
@@ -221,6 +230,15 @@ def _propose(state: GroupState, commands: tuple[Command, ...]) -> Result:
         return state, ()
     state, commands = _release(state, commands)
     return state, _append(commands)
+
+
+def _proposed(state: GroupState, peer: PeerId, command: Command) -> Result:
+    if not _may_propose(state, peer, command):
+        return state, ()
+    if not gathering.is_gathered(command):
+        return state, _append((command,))
+    held, entries = gathering.gather(state.gathered, state.replica, state.group, peer, command)
+    return replace(state, gathered=held), _append(entries)
 
 
 def _may_propose(state: GroupState, peer: PeerId, command: Command) -> bool:

@@ -56,7 +56,7 @@ class GroupTelemetry:
 
     def observe(self, replica: Replica, leaving: bool = False) -> None:
         """The replica may have changed: count peers by state, and end the jobs that left."""
-        seen = (replica.groups_index, replica.records, replica.ready, leaving)
+        seen = (replica.groups_index, replica.records, leaving)
         if len(seen) == len(self._seen) and all(map(_is, seen, self._seen)):
             return
         self._seen = seen
@@ -112,21 +112,13 @@ def _states(replica: Replica, group: GroupId, leaving: bool) -> list[PeerState]:
     mine = replica.groups_index.get(group, ())
     if leaving:
         return [PeerState.LEAVING] * len(mine)
-    versions = {
-        peer: replica.run(job).allocation_version
-        for job in replica.jobs
-        for peers in replica.run(job).allocation.values()
-        for peer in peers
-    }
-    states = []
-    for peer in mine:
-        if peer not in versions:
-            states.append(PeerState.IDLE)
-        elif replica.ready.get(peer) == versions[peer]:
-            states.append(PeerState.ALLOCATED)
-        else:
-            states.append(PeerState.WARMING)
-    return states
+    found = dict.fromkeys(mine, PeerState.IDLE)
+    for job in replica.jobs:
+        run = replica.run(job)
+        for peers in run.allocation.values():
+            for peer in found.keys() & peers:
+                found[peer] = PeerState.ALLOCATED if peer in run.ready else PeerState.WARMING
+    return list(found.values())
 
 
 def _is(new: object, old: object) -> bool:

@@ -7,6 +7,7 @@ has its actions carried out. The parts have one concern each, and none of them k
     group.step      what follows from it (pure)
     ActionRunner    does it: log, timers, pause, checks of jobs, and through
     RunningTasks    tasks and ackers, which ask their process by TaskServices
+    Holding         tells others what they work on
     Lease           how long they may act without hearing from ZooKeeper
 
 When the incarnation ends (session lost, declared dead, or asked to leave) all its tasks are stopped
@@ -18,6 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from onyx.codes import CODE
 from onyx.errors import Fenced
 from onyx.ids import PeerId
 from onyx.log.interface import GroupLog, Origin, Session
@@ -25,6 +27,8 @@ from onyx.peer import group, loss_reports
 from onyx.peer.action_runner import ActionRunner
 from onyx.peer.actions import Left, Restart
 from onyx.peer.background import Background
+from onyx.peer.code_watch import CodeWatch
+from onyx.peer.collecting import Collecting
 from onyx.peer.context import Context
 from onyx.peer.event_queue import EventQueue
 from onyx.peer.events import (
@@ -39,9 +43,11 @@ from onyx.peer.events import (
     SessionChanged,
 )
 from onyx.peer.group_telemetry import GroupTelemetry
+from onyx.peer.holding import Holding
 from onyx.peer.job_checker import JobChecker
 from onyx.peer.lease import Lease
 from onyx.peer.liveness import Watched
+from onyx.peer.outcome_reports import OutcomeReports
 from onyx.peer.running_tasks import RunningTasks
 from onyx.peer.stall_watch import StallWatch
 from onyx.peer.tags import tags_of
@@ -94,14 +100,16 @@ class Incarnation:
             self._replica,
         )
         self._tasks = RunningTasks(self.group, services, self._threads)
+        crashed = self._events.crash
+        self._holding = Holding(self.group, transport, context.clock, self._tasks, crashed)
         self._checker = JobChecker(services, self.group, lambda answer: self.post(Answer(answer)))
-        self._watch = StallWatch(
-            log,
-            context.metrics,
-            context.clock,
-            self._background.run,
-            context.settings.telemetry.job_stalled_after_s,
-        )
+        after_s, background = context.settings.telemetry.job_stalled_after_s, self._background.run
+        self._watch = StallWatch(log, context.metrics, context.clock, background, after_s)
+        counts = None if context.recorder is None else context.recorder.counts
+        self._outcomes = OutcomeReports(log, context.clock, self._background.run, counts)
+        code = str(context.site.get(CODE, ""))
+        self._code = CodeWatch(log, code, tags_of(context.settings), background)
+        self._collecting = Collecting(services, self.group)
         self._actions = ActionRunner(
             log,
             self._events,
@@ -185,6 +193,7 @@ class Incarnation:
         self._transport.start(self.group, self._tasks)
         self._transport.on_room(self._threads.wake)
         self._threads.start()
+        self._holding.start()
         return self._log.origin()
 
     def _replica_at(self, origin: Origin) -> Replica:
@@ -204,7 +213,11 @@ class Incarnation:
             self._next_look_s = now_s + LOOK_INTERVAL_S
             self._log.call(lambda: self._context.liveness.beat(Watched.LOG))
             self._telemetry.report_traffic(self._transport.counters())
-        self._watch.look(self._tasks.runners, self._replica(), self._lease.permitted())
+        permitted = self._lease.permitted()
+        self._watch.look(self._tasks.runners, self._replica(), permitted)
+        self._outcomes.look(permitted)
+        self._code.look(self._replica(), permitted)
+        self._collecting.look(self._replica(), permitted)
 
     def _step(self, event: Event) -> Left | Restart | None:
         assert self._state is not None
@@ -228,11 +241,12 @@ class Incarnation:
     def _log_joined(self) -> None:
         settings = self._context.settings
         logger.info(
-            "joined tenancy %s at ZooKeeper %s with %d peers; modules: %s",
+            "joined tenancy %s at ZooKeeper %s with %d peers; modules: %s%s",
             settings.tenancy_id,
             settings.zookeeper.address,
             self._offered,
             ", ".join(settings.modules) or "none",
+            f"; code: {code}" if (code := self._context.site.get(CODE)) else "",
         )
 
     def _end_tasks(self) -> None:
@@ -240,17 +254,20 @@ class Incarnation:
         the pulse of this group still lets them."""
         self._tasks.stop()
         self._threads.drain()
+        self._outcomes.end()
         self._background.wait(BACKGROUND_PATIENCE_S)
 
     def _stop(self) -> None:
         self._tasks.stop()
         self._checker.stop()
+        self._holding.stop()
         self._threads.stop()
         self._context.liveness.forget(Watched.TASKS, Watched.LOG)
         self._transport.stop()
         self._telemetry.report_traffic(self._transport.counters())
         self._telemetry.close()
         self._watch.close()
+        self._collecting.close()
         self._log.close()
         self._background.stop()
 

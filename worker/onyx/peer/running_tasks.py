@@ -6,7 +6,7 @@ on. A peer's next task starts when its last one has ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 
@@ -27,6 +27,7 @@ from onyx.replica.state import Replica
 from onyx.task.acking.acker import AckerTask, idle_timeout_s
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
+from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Query, Ready, Rewire, Seal, Stop
 from onyx.task.phases.table import Kind
 from onyx.task.services import Services
@@ -82,6 +83,11 @@ class RunningTasks:
         """Of the tasks that run now."""
         return tuple(self._running.values())
 
+    @property
+    def ackers(self) -> Mapping[AckerKey, AckerTask]:
+        """Those that run now."""
+        return dict(self._ackers)
+
     def on_acks(
         self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
     ) -> None:
@@ -97,6 +103,15 @@ class RunningTasks:
         runner = self._running.get(target)
         if runner is not None and runner.task.job_id == job:
             runner.task.post(Completions(version, roots, retries_max))
+
+    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
+        """See `Handlers`."""
+        acker = self._ackers.get((job, version, target))
+        if acker is not None:
+            acker.holds.add(roots)
+        runner = self._running.get(target)
+        if runner is not None and runner.task.job_id == job:
+            holds_for(runner.task, version, roots)
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
         """See `Handlers`."""

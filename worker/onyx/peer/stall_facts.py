@@ -7,9 +7,10 @@ several looks.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import isfinite
 
-from onyx.ids import JobId, TaskName
+from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import instant
@@ -27,9 +28,15 @@ Mark = tuple[object, ...]
 
 
 def facts_of(
-    task: Task, replica: Replica, now_s: float, permitted: bool, thread_taken_by: TaskName | None
+    task: Task,
+    replica: Replica,
+    signalled: Collection[PeerId],
+    now_s: float,
+    permitted: bool,
+    thread_taken_by: TaskName | None,
 ) -> Facts:
-    """See `Facts`."""
+    """See `Facts`. `signalled` are peers of this group that are ready: the group may still wait
+    for others before it writes that to the log."""
     entry = task.program.entry if task.loaded else None
     live = task.allocation if task.wired else None
     source = task.program.source if entry is not None else None
@@ -50,9 +57,11 @@ def facts_of(
         permitted=permitted,
         obstacle=obstacle,
         restarts=_restarts(task.status),
-        not_ready=_not_ready(replica, task.job_id),
+        not_ready=_not_ready(replica, task.job_id, signalled),
         outbox_to=live.outbox.waits_for() if live is not None else (),
         in_flight=in_flight,
+        overdue=source.overdue(now_s) if source is not None else 0,
+        pending_timeout_ms=source.pending_timeout_ms if source is not None else 0,
         resting=source.resting if source is not None else 0,
         next_try=_next_try(source, task.assignment.clock, now_s),
         held_back=task.user_code.held_back_in is task.phase,
@@ -126,13 +135,12 @@ def _restarts(status: Status) -> str:
     return ""
 
 
-def _not_ready(replica: Replica, job: JobId) -> tuple[TaskName, ...]:
+def _not_ready(replica: Replica, job: JobId, signalled: Collection[PeerId]) -> tuple[TaskName, ...]:
     run = replica.run(job)
     return tuple(
         name
         for name in replica.tasks_of(job)
         if any(
-            replica.ready.get(peer) != run.allocation_version
-            for peer in run.allocation.get(name, ())
+            peer not in run.ready and peer not in signalled for peer in run.allocation.get(name, ())
         )
     )

@@ -30,6 +30,7 @@ from onyx.seams import Clock
 from onyx.stalls import SLOW, Frame, Reason, Stall
 from onyx.task.diagnosis import BUSY_S, allowed_s, diagnose, is_alone
 from onyx.task.failures.exceptions import frames_of, shown
+from onyx.task.phases.table import Phase
 from onyx.task.task import Task
 from onyx.telemetry.catalog import JOB_STALLED
 from onyx.telemetry.interface import GroupMetrics
@@ -89,12 +90,13 @@ class StallWatch:
         stalls: list[tuple[str, Stall, float]] = []
         keys = set()
         taken_by = _thread_taken_by(runners, now_s)
+        signalled = {each.task.peer for each in runners if each.task.phase is Phase.AWAIT_READY}
         for runner in runners:
             task = runner.task
             key = task.peer, task.job_id, task.name
             keys.add(key)
             try:
-                found = self._seen(runner, replica, now_s, permitted, taken_by)
+                found = self._seen(runner, replica, signalled, now_s, permitted, taken_by)
             except RuntimeError:  # a dict of the task's has changed while it was looked through
                 continue
             if found is not None:
@@ -113,13 +115,14 @@ class StallWatch:
         self,
         runner: TaskRunner,
         replica: Replica,
+        signalled: Collection[PeerId],
         now_s: float,
         permitted: bool,
         taken_by: TaskName | None,
     ) -> Stall | None:
         task = runner.task
         other = taken_by if runner.shared and taken_by != task.name else None
-        facts = facts_of(task, replica, now_s, permitted, other)
+        facts = facts_of(task, replica, signalled, now_s, permitted, other)
         found, mark = diagnose(facts), mark_of(task, facts)
         key = task.peer, task.job_id, task.name
         watched = self._tasks.setdefault(key, _Watched(mark, now_s))
@@ -146,6 +149,7 @@ class StallWatch:
             segments=held_by(task),
             oldest_ms=0 if oldest_s is None else _rounded(wall_ms - int(oldest_s * 1000)),
             is_input=source is not None,
+            overdue_ms=facts.pending_timeout_ms if facts.overdue else 0,
             in_time=in_time,
             stack=_stack(runner) if reason in SLOW and facts.step_s else (),
         )

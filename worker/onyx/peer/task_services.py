@@ -119,7 +119,8 @@ class TaskServices:
     def metrics(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
         """See `Services`."""
         self._telemetry.job_started(job_id, job.name, job.guarantee)
-        return self._context.metrics.task(job.name, task)
+        metrics, recorder = self._context.metrics.task(job.name, task), self._context.recorder
+        return metrics if recorder is None else recorder.counts.metrics(job_id, task, metrics)
 
     def store_exception(self, job: JobId, report: Mapping[str, Any]) -> Future[None]:
         """Store what killed a job; the first report wins."""

@@ -3,14 +3,15 @@
 Each has a number of attempts. What cannot be reached has a time too: a Spark server that is
 replaced is away for a minute, and meanwhile each attempt fails within a second. So `Unavailable` is
 final only when attempts and time are both used up. Time alone was rejected: a stage that takes an
-hour and then runs out of memory would be tried once.
+hour and then runs out of memory would be tried once. What would fail again (`FailsAgain`, or a name
+that does not exist) is final at once.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onyx.errors import Unavailable
+from onyx.errors import FailsAgain, NameNotRegistered, Unavailable, describe
 
 AWAY_S = 120.0
 """What cannot be reached is waited for so long, from the first failure on."""
@@ -41,6 +42,8 @@ class Attempts:
         if not self.failed:
             self._first_s = now_s
         self.failed += 1
+        if isinstance(error, FailsAgain | NameNotRegistered):
+            return None
         is_away = isinstance(error, Unavailable)
         if self.failed >= attempts_max and not (is_away and now_s < self._first_s + AWAY_S):
             return None
@@ -49,3 +52,8 @@ class Attempts:
     @property
     def _away_s(self) -> float:
         return AWAY_DELAYS_S[min(self.failed, len(AWAY_DELAYS_S)) - 1]
+
+    def words(self, error: Exception) -> str:
+        """How often it has failed, and with what: the end of a sentence."""
+        times = f"{self.failed} times, last with" if self.failed > 1 else "with"
+        return f"{times}: {describe(error)}"

@@ -6,8 +6,7 @@ blocks are cut without a copy, and neighbours of the same types are joined.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import takewhile
+from collections.abc import Callable, Iterable, Mapping
 
 import pyarrow as pa
 
@@ -23,14 +22,19 @@ class Chunks(SegmentRuns):
 
     def take(self, count_max: int) -> Segments:
         """Remove the next segments of one kind, at most so many."""
-        taken = first_alike(self.between(0, count_max))
+        taken = first_alike(self.cut(0, count_max))
         self.drop(len(taken))
         return taken
 
 
-def first_alike(runs: list[Segments]) -> Segments:
+def first_alike(runs: Iterable[Segments]) -> Segments:
     """Those at the start that are dicts, or columns of the same types."""
-    return joined(list(takewhile(lambda run: _alike(runs[0], run), runs))) if runs else []
+    found: list[Segments] = []
+    for run in runs:
+        if found and not _alike(found[0], run):
+            break
+        found.append(run)
+    return joined(found) if found else []
 
 
 def unwrapped(segments: Segments) -> pa.RecordBatch | list[Segment]:

@@ -1,9 +1,10 @@
 """JSON objects as columns: a decoder that is typed by the columns that are known.
 
 msgspec decodes each object into a struct, whose fields become the columns. The structs need no
-dict, and the decoder itself notices a record of other keys or types. Then the block is decoded as
-dicts, and the known types become wider. So types change when they have to, and not from block to
-block: an integer column that meets a fraction is of floats from then on.
+dict, and the decoder itself notices a record of other keys or types. Such records alone are decoded
+as dicts, and where that makes the known types wider these hold them: an integer column that meets a
+fraction is of floats from then on. Records that no wider type holds stay dicts, unless most of a
+block are such: then what came before is not the rule any more, and types are learned anew.
 
 CPU seconds a million records of three keys, in one run: dicts alone 0.52, this 0.33, pyarrow.json
 with a schema 0.44. That one also takes text for times, and other parsers than that of the dicts
@@ -12,24 +13,27 @@ would call other records bad. polars is faster by a tenth, but another dependenc
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from operator import attrgetter
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segments
 from onyx.flow.column_types import usual_type
 from onyx.flow.column_values import MISMATCH, to_array
-from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.columns import Columns, from_dicts, keys_of
+from onyx.flow.mixed import Piece, Read, mixed
 from onyx.flow.segment import Segment
 
 KEYS_MAX = 4_096
 """Columns that are remembered. Where records have ever new keys, only those of a block are."""
+Decode = Callable[[int], tuple[Segment, bool]]
 _WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, *MISMATCH)
 
 
@@ -70,44 +74,76 @@ class JsonColumns:
         except _WRONG:
             return None
 
-    def of_dicts(self, segments: list[Segment]) -> Segments:
-        """Objects that were decoded as dicts because the known columns do not hold them. Where no
-        columns do, or not those of the schema, they are left to the engine, as they are."""
-        try:
-            if self._fixed:
-                return self._fitting(segments)
-            columns, _, failures = from_dicts(segments)
-            return segments if failures else self._widened(columns)
-        except (UserError, *_WRONG):
-            return segments
+    @property
+    def types(self) -> Mapping[str, pa.DataType]:
+        """Of the columns, as far as they were learned."""
+        return {} if self._fixed else self._types
 
-    def _fitting(self, segments: list[Segment]) -> Segments:
+    def of_some(self, values: Sequence[bytes], decode: Decode) -> Read:
+        """The objects of values of which the known columns do not hold all: columns of those that
+        they hold, or that wider ones do, and the others as dicts.
+
+        Args:
+            decode: makes a dict of a value, by its index, and says whether it is an object at all.
+        """
+        columns, left = self._held(values)
+        dicts, objects = dict[int, Segment](), list[int]()
+        for index in left:
+            dicts[index], is_object = decode(index)
+            if is_object:
+                objects.append(index)
+        if objects and self._learn([dicts[index] for index in objects], len(values)):
+            columns, left = self._held(values)
+            dicts.update((index, decode(index)[0]) for index in left if index not in dicts)
+        held = np.delete(np.arange(len(values)), left), columns
+        if not objects or not (self._fixed or self._typed is None):
+            return mixed([held, _chosen(dicts, left)])
+        fitting = self._fitting(dicts, objects)
+        others = sorted(set(left).difference(fitting[0].tolist()))
+        return mixed([held, fitting, _chosen(dicts, others)])
+
+    def of_dicts(self, segments: list[Segment]) -> Read:
+        """Columns of segments that are dicts already, and those that no columns hold."""
+        self._learn(segments, len(segments))
+        dicts = dict(enumerate(segments))
+        held = self._fitting(dicts, range(len(segments)))
+        return mixed([held, _chosen(dicts, sorted(set(dicts).difference(held[0].tolist())))])
+
+    def _held(self, values: Sequence[bytes]) -> tuple[Columns, list[int]]:
+        """Columns of what the known types hold, and the indices of the others."""
+        if self._typed is None:
+            return Columns(pa.record_batch({})), list(range(len(values)))
+        return self._typed.of_some(values)
+
+    def _fitting(self, dicts: Mapping[int, Segment], objects: Sequence[int]) -> Piece:
+        """Those of these objects that the schema holds although the decoder refuses them."""
         decimals = [key for key, kind in self._types.items() if kinds.is_decimal(kind)]
-        if decimals:
-            segments = [
-                each | {key: _decimal(each[key]) for key in decimals if key in each}
-                for each in segments
-            ]
-        columns, _, failures = from_dicts(segments, pa.schema(list(self._types.items())))
-        return segments if failures else columns
-
-    def _widened(self, columns: Columns) -> Columns:
-        """The columns in the types that hold them and what came before."""
-        batch = columns.record_batch
-        types = dict(self._types)
-        for name, found in zip(batch.schema.names, batch.schema.types, strict=True):
-            types[name] = _wider(types.get(name), found)
-        if len(types) > KEYS_MAX:
-            types = dict(zip(batch.schema.names, batch.schema.types, strict=True))
-        arrays = [
-            columns.column(name).cast(kind) if columns.has(name) else pa.nulls(len(columns), kind)
-            for name, kind in types.items()
+        segments = [
+            each | {key: _decimal(each[key]) for key in decimals if key in each}
+            for each in map(dicts.__getitem__, objects)
         ]
-        if types != self._types:
-            self._know(types)
-        if not arrays:
-            return columns
-        return Columns(pa.RecordBatch.from_arrays(arrays, names=list(types)))
+        columns, kept, _ = from_dicts(segments, pa.schema(list(self._types.items())))
+        places = np.array(objects, np.intp)
+        return (places if kept is None else places[kept]), columns
+
+    def _learn(self, segments: Sequence[Segment], of: int) -> bool:
+        """Whether types were learned from objects that the known columns do not hold.
+
+        Args:
+            of: how many objects there are in all.
+        """
+        if self._fixed:
+            return False
+        found, are_most = _types_of(segments), 2 * len(segments) > of
+        types = dict(self._types)
+        for name, kind in found.items():
+            types[name] = _wider(types.get(name), kind) or (kind if are_most else types[name])
+        if len(types) > KEYS_MAX:
+            types = found if are_most else dict(self._types)
+        if not types or types == self._types:
+            return False
+        self._know(types)
+        return self.known
 
     def _know(self, types: dict[str, pa.DataType]) -> None:
         self._types = types
@@ -115,6 +151,35 @@ class JsonColumns:
             self._typed = _Typed(types) if types else None
         except ValueError:
             self._typed = None  # a key with a quote or a backslash cannot be a field
+
+
+def _chosen(dicts: Mapping[int, Segment], places: Sequence[int]) -> Piece:
+    return np.array(places, np.intp), [dicts[place] for place in places]
+
+
+def _types_of(segments: Sequence[Segment]) -> dict[str, pa.DataType]:
+    """For each key a type that holds its values, or most of them."""
+    types: dict[str, pa.DataType] = {}
+    for key in keys_of(segments):
+        values = [each[key] for each in segments if each.get(key) is not None]
+        groups: dict[type, list[Any]] = {}
+        for value in values:
+            groups.setdefault(float if type(value) is int else type(value), []).append(value)
+        most = max(groups.values(), key=len, default=values)
+        with contextlib.suppress(UserError, *MISMATCH):
+            types[key] = _type_of(most)
+    return types
+
+
+def _type_of(values: Sequence[Any]) -> pa.DataType:
+    try:
+        return usual_type(to_array(values).type)
+    except MISMATCH:
+        if type(values[0]) not in (int, float):
+            raise
+        # Some integers are too large to stand beside the others.
+        whole = sum(type(value) is int for value in values)
+        return pa.int64() if 2 * whole > len(values) else pa.float64()
 
 
 class _Typed:
@@ -135,10 +200,49 @@ class _Typed:
         ways = map(_converter, types.values())
         self._ways = list(zip(map(attrgetter, fields), ways, strict=True))
 
+    def of_some(self, values: Sequence[bytes]) -> tuple[Columns, list[int]]:
+        """Columns of the values that they hold, and the indices of the others."""
+        rows, left = list[Any](), list[int]()
+        remaining = map(self.decoder.decode, values)
+        while len(rows) + len(left) < len(values):
+            try:
+                rows.extend(remaining)  # keeps what came before an exception
+            except _WRONG:
+                left.append(len(rows) + len(left))
+        try:
+            return self.columns(rows), left
+        except MISMATCH:
+            places = np.delete(np.arange(len(values)), left)
+        wrong = sorted({
+            row for field, convert in self._ways
+            for row in _misfits(list(map(field, rows)), convert, 0)
+        })  # fmt: skip
+        kept = np.delete(np.arange(len(rows)), wrong)
+        try:
+            columns = self.columns([rows[row] for row in kept.tolist()])
+        except MISMATCH:  # each value is of the type, and together they are not
+            return self.columns([]), list(range(len(values)))
+        return columns, sorted([*left, *places[wrong].tolist()])
+
     def columns(self, rows: Sequence[Any]) -> Columns:
         """Raises MISMATCH: a column does not hold a value."""
         arrays = [convert(list(map(field, rows))) for field, convert in self._ways]
         return Columns(pa.RecordBatch.from_arrays(arrays, names=self._names))
+
+
+def _misfits(
+    values: Sequence[Any], convert: Callable[[Sequence[Any]], pa.Array], first: int
+) -> list[int]:
+    """The values that a column does not hold, by halves: few are."""
+    try:
+        convert(values)
+    except MISMATCH:
+        if len(values) == 1:
+            return [first]
+        half = len(values) // 2
+        left = _misfits(values[:half], convert, first)
+        return left + _misfits(values[half:], convert, first + half)
+    return []
 
 
 def _python_type(kind: pa.DataType) -> Any:
@@ -170,8 +274,8 @@ def _decimal(value: Any) -> Any:
         return value
 
 
-def _wider(known: pa.DataType | None, found: pa.DataType) -> pa.DataType:
-    """The type that holds both; if there is none, that of what came last."""
+def _wider(known: pa.DataType | None, found: pa.DataType) -> pa.DataType | None:
+    """The type that holds both; None if there is none."""
     if known is None or known.equals(found):
         return found
     try:
@@ -179,5 +283,5 @@ def _wider(known: pa.DataType | None, found: pa.DataType) -> pa.DataType:
             [pa.schema([("", known)]), pa.schema([("", found)])], promote_options="permissive"
         )
     except MISMATCH:
-        return found
+        return None
     return usual_type(both.field(0).type)

@@ -17,8 +17,9 @@ import msgspec
 from onyx.errors import Problem, UserError, UserFunctionError, describe
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BuiltIn
-from onyx.model.report import nearest
+from onyx.model.report import at, nearest
 from onyx.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.path_names import climbs
 from onyx.structs import Mismatch, convert
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, 
     path."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     problems = [
-        Problem(str(key), "is not known", nearest(str(key), fields) or _all_of(fields))
+        Problem(at("", str(key)), "is not known", nearest(str(key), fields) or _all_of(fields))
         for key in options
         if key not in fields
     ]
@@ -130,6 +131,29 @@ def wrong_place(option: str, path: str) -> Iterator[Problem]:
             parse_url(path)
         except UserError as error:
             yield Problem(option, str(error))
+
+
+def folder_at(context: PluginContext, path: str) -> Path | ObjectUrl:
+    """The folder that the option `path` names, in which Onyx and Spark make and remove files.
+
+    Raises:
+        UserError: as `located`, and where the path leads out of a folder that it names.
+    """
+    for problem in wrong_folder("path", path):
+        raise option_error(context, "path", problem.message)
+    return located(context, path)
+
+
+def wrong_folder(option: str, path: str) -> Iterator[Problem]:
+    """What is wrong with the path of a folder in which Onyx and Spark make and remove files."""
+    yield from wrong_place(option, path)
+    yield from climbing(option, path)
+
+
+def climbing(option: str, path: str) -> Iterator[Problem]:
+    """Whether the path of a folder leads out of one that it names."""
+    if climbs(path) and not is_object(path):
+        yield Problem(option, "has a part `..`", "name the folder itself")
 
 
 def option_error(context: PluginContext, key: str, what: str) -> UserError:

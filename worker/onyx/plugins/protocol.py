@@ -165,6 +165,9 @@ class ColumnsReader(Protocol):
         """
         ...
 
+    # `ready() -> int` may say how many segments are decoded and wait to be read: they are read in
+    # one go, however often they change between columns and dicts. It is no part of the protocol.
+
 
 @runtime_checkable
 class Input(Protocol):
@@ -175,6 +178,9 @@ class Input(Protocol):
 
     # `examined = True` promises that every segment can be sent to another process (`codec.kinds`),
     # and the engine does not check it again. It is no part of the protocol: without it, it checks.
+    # Nor is `column_types() -> Mapping[str, pa.DataType]`, the types of the columns that the input
+    # gives, where it has learned them: a dict that has others has failed.
+    # Nor is `describe(partition, position) -> str`, which names a record in errors.
 
     def partitions(self) -> Sequence[str]:
         """Names of the source's partitions, the same on every peer. Called once a job: the

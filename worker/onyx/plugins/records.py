@@ -1,7 +1,8 @@
 """Records: the seam between the bytes of a source and segments.
 
 A format decodes a block of many records in as few calls as possible and says how many bytes it
-used. Only a block with a bad record is decoded again, record by record.
+used. Only a block with a bad record is decoded again, dicts record by record, and columns without
+what they do not hold.
 
 Invariant: what a record is depends on its own bytes, never on where a block begins. After a crash
 blocks begin elsewhere, and positions must not move.
@@ -13,13 +14,14 @@ from typing import Protocol
 
 from onyx.codec.refusals import refusal
 from onyx.errors import UserError
-from onyx.flow.batch import Segments
+from onyx.flow.mixed import Read
 from onyx.flow.segment import Segment
 
 BOM = b"\xef\xbb\xbf"
 """Of UTF-8, at the start of some files; not part of the first record."""
 RAW_CHARACTERS_MAX = 65_536
 """Of a bad record, kept in its segment."""
+RECORD = "record {} (counted from 0)"
 QUOTED_CHARACTERS_MAX = 200
 """Of a bad record, shown in an error."""
 
@@ -27,9 +29,9 @@ QUOTED_CHARACTERS_MAX = 200
 class Records(Protocol):
     """A text format."""
 
-    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Segments, int]:
+    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Read, int]:
         """The segments of the whole records at the start of `data`, and the bytes that they take.
-        A format of columns gives dicts for a block that columns do not hold.
+        A format of columns gives dicts for records that columns do not hold.
 
         Args:
             data: bytes that begin with a record.
@@ -42,9 +44,7 @@ class Records(Protocol):
 class BadRecords:
     """Handles a record that cannot be decoded: an error, or a segment that describes it."""
 
-    def __init__(
-        self, where: str, keep: bool, which: str = "record {} (counted from 0)", mend: str = "file"
-    ) -> None:
+    def __init__(self, where: str, keep: bool, which: str = RECORD, mend: str = "file") -> None:
         """
         Args:
             where: task and file, for errors.

@@ -12,12 +12,16 @@ class RollLimits:
 
     size_bytes: int = 134_217_728
     segments: int = 1_000_000
-    age_s: float = 5.0
-    """Keep it well below the job's `pendingTimeout`: until then its segments are not acked."""
+    age_s: float = 20.0
+    """Until then its segments are not acked, and no reader sees them. Nobody in the job waits for
+    it: inputs that have little room left, and the end of a job, ask for a flush."""
 
 
 ROLL_LIMITS = RollLimits()
 """Of outputs that name none."""
+
+BUNDLE_LIMITS = RollLimits(age_s=5.0)
+"""Of parts that a Spark stage in the middle of a job waits for."""
 
 TRANSACTION_LIMITS = RollLimits(4_194_304, 10_000, 1.0)
 """Of outputs whose parts are transactions: these are in memory and, to be written exactly once, in

@@ -52,14 +52,15 @@ class SegmentRuns:
 
     def between(self, first: int, count: int) -> list[Run]:
         """At most `count` segments from an index on."""
-        return list(self._cut(first, first + count))
+        return list(self.cut(first, first + count))
 
     def clear(self) -> None:
         """Remove all."""
         self._runs.clear()
         self._count = 0
 
-    def _cut(self, first: int, last: int) -> Iterator[Run]:
+    def cut(self, first: int, last: int) -> Iterator[Run]:
+        """The segments from `first` to before `last`, run by run."""
         begin = 0
         for run in self._runs:
             end = begin + len(run)

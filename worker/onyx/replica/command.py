@@ -46,6 +46,11 @@ class Command(Struct, frozen=True, rename="kebab", omit_defaults=True):
         super().__init_subclass__(**options)
         cls.NAME = re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
+    @property
+    def chunks(self) -> tuple[str, ...]:
+        """Digests of the documents in the chunk store that it names."""
+        return ()
+
     def apply(self, replica: Replica, position: Position) -> Replica:
         """The replica after this command; never raises."""
         raise NotImplementedError(self.NAME)

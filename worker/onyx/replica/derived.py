@@ -14,7 +14,7 @@ from onyx.ids import JobId, PeerId, Position, Slot, TaskName
 from onyx.replica import jobs
 from onyx.replica.scheduling.ackers import choose_ackers
 from onyx.replica.scheduling.allocation import reconfigure
-from onyx.replica.state import JobRun, Replica
+from onyx.replica.state import NOTHING, JobRun, Replica
 
 Place = tuple[JobId, TaskName]
 Slots = Map[TaskName, Map[PeerId, Slot]]
@@ -67,18 +67,33 @@ def _follow(old: Replica, new: Replica, moved: list[JobId], position: Position) 
     for job in moved:
         if job in new.jobs:
             run = new.run(job)
-            slots = _slots(run.allocation, run.slots)
-            new = new.with_run(job, replace(run, slots=slots, allocation_version=position))
+            now = replace(
+                run,
+                slots=_slots(run.allocation, run.slots),
+                allocation_version=position,
+                ready=NOTHING,
+                displaced=_is_displaced(old, new, job),
+            )
+            new = new.with_run(job, now)
     before, after = _places(old, moved), _places(new, moved)
-    state, ready = new.peer_state, new.ready
+    state = new.peer_state
     for peer in sorted({*before, *after}):
         if before.get(peer) == after.get(peer):
             continue
         if peer in new.groups_reverse_index and state.get(peer) != "idle":
             state = state.set(peer, "idle")
-        if peer in ready:
-            ready = ready.delete(peer)
-    return replace(new, peer_state=state, ready=ready)
+    return replace(new, peer_state=state)
+
+
+def _is_displaced(old: Replica, new: Replica, job: JobId) -> bool:
+    """Whether others have the peers that a job had. When a worker leaves, those of its job and
+    those that take their places change at once: that is a loss to all, and displaces nobody."""
+    before, after = old.run(job), new.run(job)
+    if any(after.allocation.values()) or after.suspended:
+        return False
+    if not any(before.allocation.values()):
+        return before.displaced
+    return all(peer in new.groups_reverse_index for peer in old.peers)
 
 
 def _places(replica: Replica, jobs: list[JobId]) -> dict[PeerId, Place]:

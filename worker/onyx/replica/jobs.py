@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from onyx.ids import JobId, PeerId, TaskName
+from onyx.ids import JobId, PeerId, Position, TaskName
 from onyx.replica.members import without
 from onyx.replica.state import NOTHING, Replica
 
 
 def is_known(replica: Replica, job: JobId) -> bool:
-    """Whether the id is taken: the job runs, or has ended and was not collected."""
-    return job in replica.jobs or job in replica.completed_jobs or job in replica.killed_jobs
+    """Whether the id is taken: the job runs, or it is remembered how it ended."""
+    return job in replica.jobs or has_completed(replica, job) is not None
+
+
+def has_completed(replica: Replica, job: JobId) -> bool | None:
+    """How a job ended, also of one that was collected: True if it completed, False if it was
+    killed; None when it runs or nobody knows it."""
+    if job in replica.completed_jobs or job in replica.completed_before:
+        return True
+    return False if job in replica.killed_jobs or job in replica.killed_before else None
 
 
 def kill(replica: Replica, job: JobId) -> Replica:
@@ -86,7 +94,8 @@ def assignment(replica: Replica, peer: PeerId) -> tuple[JobId, TaskName] | None:
 def _stop(replica: Replica, job: JobId) -> Replica:
     records = replica.records
     if job in records:
-        records = records.set(job, replace(records[job], run=None))
+        ended = Position(replica.version + 1)
+        records = records.set(job, replace(records[job], run=None, ended=ended))
     return replace(
         replica, records=records, jobs=tuple(each for each in replica.jobs if each != job)
     )

@@ -1,8 +1,10 @@
 """What is known of segments in whose processing worker processes have died.
 
 A process that dies inside user code puts the segments of its batch under suspicion; who gets one of
-them works on it alone. So the next death is of one segment, and counts against it. What a death
-outside user code, or a kill from outside, concerns is never here.
+them works on it alone. So the next death is of one segment. That one is guilty, and then all deaths
+count against it, those over batches that it was in as well. A segment that was in such batches and
+has never been alone in a death is innocent, however many there were. What a death outside user
+code, or a kill from outside, concerns is never here.
 """
 
 from __future__ import annotations
@@ -30,11 +32,35 @@ def suspects(run: JobRun, task: TaskName) -> tuple[Run, ...]:
     return run.suspects.get(task, ()) if run.suspects else ()
 
 
-def counted(replica: Replica, job: JobId, key: str) -> int:
-    """How often a process has died over a segment, or (`key` is a task) over none of a task."""
-    return replica.run(job).losses.get(key, 0)
+def over_task(replica: Replica, job: JobId, task: TaskName) -> int:
+    """How often a process has died in code of a task over no segment."""
+    return replica.run(job).losses.get(task, 0)
 
 
-def is_suspect(runs: Sequence[Run], partition: int, position: int) -> bool:
-    """Whether a position lies in one of the runs."""
-    return any(run[0] == partition and run[1] <= position <= run[2] for run in runs)
+def over_segment(
+    replica: Replica, job: JobId, task: TaskName, partition: int, position: int, id: str
+) -> int:
+    """How many processes have died with a segment in user code, if one of them had nothing else
+    there; 0 otherwise: then it may only have been near."""
+    run = replica.run(job)
+    alone = run.losses.get(key_of(task, partition, position, id), 0)
+    if not alone:
+        return 0
+    return alone + sum(
+        deaths
+        for number, first, last, deaths in suspects(run, task)
+        if number == partition and first <= position <= last
+    )
+
+
+def with_suspects(known: Sequence[Run], found: Sequence[Run], alone: bool) -> tuple[Run, ...]:
+    """The runs of suspects after another death, the newest at most `SUSPECT_RUNS_MAX`.
+
+    Args:
+        found: runs that were in user code, without deaths.
+        alone: it was one segment and nothing else, which is counted by itself.
+    """
+    deaths = {run[:3]: run[3] for run in known}
+    for run in found:
+        deaths[tuple(run)] = deaths.get(tuple(run), 0) + (not alone)
+    return tuple((*run, count) for run, count in deaths.items())[-SUSPECT_RUNS_MAX:]

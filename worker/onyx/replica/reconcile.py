@@ -103,23 +103,23 @@ def _work(replica: Replica, jobs: Iterable[JobId], me: GroupId) -> dict[PeerId, 
 
 def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     """Jobs of mine that can run now; sealing begins only then, for its channels must stand."""
-    for job in new.jobs if new.ready is not old.ready else changed_runs(old, new):
-        run = new.run(job)
+    for job in changed_runs(old, new):
+        run, before = new.run(job), old.run(job)
         version = run.allocation_version
-        if not _has_peer(new, run, me) or not is_ready(new, job):
+        if not is_ready(run) or not _has_peer(new, run, me):
             continue
-        was_ready = old.run(job).allocation_version == version and is_ready(old, job)
+        was_ready = before.allocation_version == version and is_ready(before)
         if not was_ready:
             yield JobReady(job, AllocationVersion(version))
-        sealed_before = old.run(job).sealers if was_ready else NOTHING
+        sealed_before = before.sealers if was_ready else NOTHING
         for task, peer in sorted(run.sealers.items()):
             if new.groups_reverse_index.get(peer) == me and sealed_before.get(task) != peer:
                 yield SealTask(peer, job, task)
 
 
 def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
-    """One group removes the state logs of a job. A group that dies before it has done so
-    leaves bytes behind, and nothing else."""
+    """One group removes the state logs of a job. If it dies before it has done so, the collector
+    finds what is left (`onyx.history`)."""
     # A record goes only with the place of its job in one of these.
     if (
         new.jobs is old.jobs
@@ -129,19 +129,14 @@ def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
         return
     if not new.groups or sorted(new.groups)[new.version % len(new.groups)] != me:
         return
-    for job in sorted(old.records):
-        completed = job in new.completed_jobs and job not in old.completed_jobs
-        if old.spec(job).stateful and (completed or job not in new.records):
-            yield RemoveState(job)
+    completed = set(new.completed_jobs).difference(old.completed_jobs)
+    over = (job for job in old.records if job in completed or job not in new.records)
+    yield from (RemoveState(job) for job in sorted(over) if old.spec(job).stateful)
 
 
-def is_ready(replica: Replica, job: JobId) -> bool:
-    """Whether every peer of the job has signalled ready for its allocation version."""
-    run, ready = replica.run(job), replica.ready
-    version = run.allocation_version
-    return bool(run.allocation) and all(
-        ready.get(peer) == version for peers in run.allocation.values() for peer in peers
-    )
+def is_ready(run: JobRun) -> bool:
+    """Whether every peer of a job has signalled ready for its allocation version."""
+    return bool(run.allocation) and sum(map(len, run.allocation.values())) == len(run.ready)
 
 
 def _has_peer(replica: Replica, run: JobRun, me: GroupId) -> bool:

@@ -23,7 +23,8 @@ NOTHING: Map[Any, Any] = Map()
 
 
 Run = tuple[int, ...]
-"""Partition, first and last position of segments that follow each other."""
+"""Partition, first and last position of segments that follow each other; of suspects also the
+deaths of processes that had them and others in user code."""
 
 
 @prepared
@@ -53,6 +54,10 @@ class JobRun:
     allocation_version: int = NO_POSITION
     """Position of the entry at which the allocation or the ackers last changed; `NO_POSITION`
     before the first allocation."""
+    ready: Map[PeerId, None] = NOTHING
+    """Peers that have signalled that they can receive in this allocation version."""
+    displaced: bool = False
+    """It has lost its peers by an entry with which no worker left: others have them."""
     exhausted_partitions: Map[int, None] = NOTHING
     exhausted_inputs: Map[TaskName, None] = NOTHING
     sealed_outputs: Map[TaskName, None] = NOTHING
@@ -64,7 +69,7 @@ class JobRun:
     suspects: Map[TaskName, tuple[Run, ...]] = NOTHING
     """Segments that were in user code when a process died there, of each task the newest."""
     losses: Map[str, int] = NOTHING
-    """By segment (`losses.key_of`), or task, how often a process has died over it."""
+    """By segment (`losses.key_of`), or task, how often a process has died over it alone."""
     loss_reports: tuple[str, ...] = ()
     """The newest that were counted."""
 
@@ -84,6 +89,8 @@ class JobRecord:
     """Of jobs that run, and of those that were killed: others may go on where they stopped."""
     run: JobRun | None = None
     """None once the job has ended."""
+    ended: Position = NO_POSITION
+    """The entry that ended it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +127,13 @@ class Replica:
     completed_jobs: tuple[JobId, ...] = ()
     killed_jobs: tuple[JobId, ...] = ()
     """Also ids that were killed before anybody submitted them, which have no record."""
+    completed_before: Map[JobId, Position] = NOTHING
+    """Jobs that had completed and were collected, each with the entry that collected it: the newest
+    ones. Nothing else is known of them, and their ids stay taken."""
+    killed_before: Map[JobId, Position] = NOTHING
+    """The same of jobs that were killed."""
     records: Map[JobId, JobRecord] = NOTHING
-    """Of each job from its submission until it is collected, so that its id stays taken."""
-    ready: Map[PeerId, int] = NOTHING
-    """Allocation version for which an allocated peer has signalled that it can receive."""
+    """Of each job from its submission until it is collected."""
     rejected: int = 0
     """Entries that were refused: unknown command, bad arguments, repeats not counted."""
 

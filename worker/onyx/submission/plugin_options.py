@@ -15,7 +15,7 @@ from typing import Any
 from onyx.errors import Problem
 from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.plugins import BY_TYPE, STAGE_IN_THE_MIDDLE
-from onyx.model.report import at, nearest
+from onyx.model.report import at, nearest, within
 from onyx.model.workflow import parents
 from onyx.plugins.options import check_options, options_of, own_options
 from onyx.spark.compiler.refusals import refusals
@@ -39,8 +39,7 @@ def _found(job: Job) -> Iterator[Problem]:
             continue
         _, problems = check_options(own_options(entry), options_of(plugin))
         for problem in problems:
-            where = f"{path}.{problem.path}" if problem.path else path
-            yield Problem(where, problem.message, problem.hint)
+            yield Problem(within(path, problem.path), problem.message, problem.hint)
 
 
 def _of_no_frame(job: Job, entry: CatalogEntry, path: str) -> Iterator[Problem]:

@@ -90,34 +90,28 @@ def spark_pods(cluster: Cluster) -> SparkPods | None:
 
 def unseen(job: Job, pods: SparkPods) -> tuple[Problem, ...]:
     """Everything of a job that Spark would not find in these pods; empty when all is right."""
-    return (*_whole(job, pods), *_windows(job, pods), *_tasks(job, pods))
-
-
-def _whole(job: Job, pods: SparkPods) -> Iterator[Problem]:
-    if job.engine == "spark" and is_unbounded(job) and pods.is_own(_master(job)):
-        yield Problem(
-            "spec.spark.master",
-            f"is that of OnyxCluster {pods.cluster}, a Spark Connect server, which holds the "
-            "driver of micro-batches itself; over inputs without end that must be a worker",
-            "set spec.spark.master: local[*]",
-        )
+    return (*_windows(job, pods), *_tasks(job, pods))
 
 
 def _windows(job: Job, pods: SparkPods) -> Iterator[Problem]:
-    if job.engine == "spark" or pods.state is None or not pods.is_own(_master(job)):
+    """Windows whose files executors read and write: those by Spark, and all of micro-batches."""
+    whole = job.engine == "spark"
+    if (whole and not is_unbounded(job)) or pods.state is None or not pods.is_own(_master(job)):
         return
     if is_url(pods.state) or pods.sees(pods.state):
         return
     for index, window in enumerate(job.windows):
-        if window.engine == "spark":
-            place = pods.place(pods.state)
-            yield Problem(
-                at(at("spec.windows", index), "engine"),
-                f"window {window.id} of task {window.task} has its files in {place} "
-                f"(ONYX_STATE_URL), which the executors of OnyxCluster {pods.cluster} do not see",
-                "set spec.data of the cluster, and no other ONYX_STATE_URL than a folder there or "
-                "s3://bucket/prefix; or spec.spark.master: local[*], which runs beside the worker",
-            )
+        if not whole and window.engine != "spark":
+            continue
+        path = at("spec.windows", index)
+        what = "its state between micro-batches" if whole else "its files"
+        yield Problem(
+            path if whole else at(path, "engine"),
+            f"window {window.id} of task {window.task} has {what} in {pods.place(pods.state)} "
+            f"(ONYX_STATE_URL), which the executors of OnyxCluster {pods.cluster} do not see",
+            "set spec.data of the cluster, and no other ONYX_STATE_URL than a folder there or "
+            "s3://bucket/prefix; or spec.spark.master: local[*], which runs beside the worker",
+        )
 
 
 def _tasks(job: Job, pods: SparkPods) -> Iterator[Problem]:

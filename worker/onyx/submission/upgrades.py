@@ -46,7 +46,9 @@ def plan(
     old = JobId(upgrade.from_job)
     digest = replica.digest_of(old)
     if digest is None:
-        raise UserError(f"there is no job {old}: `onyx jobs` lists the known ones")
+        gone = jobs.has_completed(replica, old) is not None
+        why = "has been collected, and its state with it" if gone else "is not known"
+        raise UserError(f"job {old} {why}: `onyx jobs` lists those that are there")
     if old in replica.completed_jobs:
         raise UserError(f"job {old} has completed: it has no state to carry over")
     newer = [each for each in replica.jobs if replica.upgrades(each) == old and each != instead_of]

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 
 from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry, Job
+from onyx.plugins.roll_limits import ROLL_LIMITS
 from onyx.stalls import Reason
 from onyx.task.phases.table import LOOP_STARTS, Kind, Phase
 
 ROLL_OPTION = "rollSeconds"
+_OF_PARTS = ("files", "spark")
+"""Outputs that keep a part open so long by default."""
 BUSY_S = 1.0
 """A step that has taken so long is inside something that does not come back."""
 
@@ -43,6 +46,9 @@ class Facts:
     """Tasks that have not taken what this one has made."""
     in_flight: int = 0
     """Segments of a source, or emitted by windows, that are not complete."""
+    overdue: int = 0
+    """Of these, segments that were read longer than `pending_timeout_ms` ago."""
+    pending_timeout_ms: int = 0
     resting: int = 0
     """Of these, segments that wait for a retry."""
     next_try: str = ""
@@ -67,9 +73,6 @@ class Facts:
 
 
 Row = tuple[Reason, Callable[[Facts], bool], Callable[[Facts], str]]
-
-SPARK_QUIET_S = 45.0
-"""Longest usual time without news of Spark, whose JVM takes 12 s to start on two idle cores."""
 
 _BUSY_IN: dict[Phase, tuple[Reason, str]] = {
     Phase.APPLY_FN: (Reason.FUNCTION, "function {maker} is running"),
@@ -107,6 +110,16 @@ def _stage(facts: Facts) -> str:
 def _not_ready(facts: Facts) -> str:
     tasks = ", ".join(facts.not_ready) or "the other tasks"
     return f"waits until all peers of {tasks} are ready"
+
+
+def _incomplete(facts: Facts) -> str:
+    if not facts.overdue:
+        return "nothing that was read is completed"
+    return (
+        f"nothing that was read is completed, {facts.overdue:,} segments for longer than "
+        f"pendingTimeout ({facts.pending_timeout_ms:,} ms), after which they are read again if no "
+        "worker works on them"
+    )
 
 
 def _in_loop(facts: Facts) -> bool:
@@ -157,8 +170,7 @@ _ROWS: tuple[Row, ...] = (
      lambda f: f"{f.resting:,} segments wait for a retry, the next at {f.next_try}"),
     (Reason.SPARK, lambda f: bool(f.stage) and not f.in_flight,
      lambda f: f"{f.stage}: {f.progress}" if f.progress else f.stage),
-    (Reason.COMPLETIONS, lambda f: f.in_flight > 0,
-     lambda _: "nothing that was read is completed"),
+    (Reason.COMPLETIONS, lambda f: f.in_flight > 0, _incomplete),
 )  # fmt: skip
 
 
@@ -176,11 +188,8 @@ def allowed_s(reason: Reason, task: CatalogEntry, job: Job) -> float:
     """How long the job itself has a task rest for a reason: that is no stall.
 
     An output keeps a quiet part open for its `rollSeconds`. A batch may be filled for its
-    `batchTimeout` at each task on the way, and is complete only when its part is closed. Spark
-    says nothing while it starts.
+    `batchTimeout` at each task on the way, and is complete only when its part is closed.
     """
-    if reason is Reason.SPARK:
-        return SPARK_QUIET_S
     if reason is Reason.NOT_DURABLE:
         return _roll_s(task)
     if reason is Reason.COMPLETIONS:
@@ -191,7 +200,8 @@ def allowed_s(reason: Reason, task: CatalogEntry, job: Job) -> float:
 
 def _roll_s(task: CatalogEntry) -> float:
     """By the option that all outputs have which roll by time; of a user's it may be anything."""
-    found = task.options.get(ROLL_OPTION)
+    by_default = ROLL_LIMITS.age_s if task.plugin in _OF_PARTS else 0.0
+    found = task.options.get(ROLL_OPTION, by_default)
     return float(found) if isinstance(found, int | float) else 0.0
 
 

@@ -219,8 +219,9 @@ def _receive(task: Task, message: Message) -> None:
         case Rewire(version) if task.wired and task.allocation.wiring.version < version:
             task.assignment.background.forget()
             work, old = task.work, task.allocation
-            keep = task.program.delivery.keep
-            keep(task.phase, work.batch, work.leaves, old.outbox, old.inbox)
+            task.program.delivery.keep(
+                task.phase, work.batch, work.leaves, work.parts.waiting, old.outbox, old.inbox
+            )
             work.forget_all()
             task.status.superseded_s = None
             task.phase = Phase.WIRE

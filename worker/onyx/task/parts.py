@@ -182,6 +182,8 @@ class Program:
     children: tuple[str, ...] = ()
     """All of them."""
     windowed: Windowed | None = None
+    report_values: bool = True
+    """Whether what is in a segment may be shown to people."""
     registration: Registration = field(default_factory=Registration)
     seal_progress: LatestProgress = field(default_factory=LatestProgress)
 
@@ -250,7 +252,8 @@ class Allocation:
 
 @dataclass(slots=True)
 class Parts:
-    """Of a batch that was split because it has suspects."""
+    """Of what was read at once and is worked on in parts: because it has suspects, is too large, or
+    has segments of several forms."""
 
     waiting: deque[Batch] = field(default_factory=deque)
     suspects: int = 0
@@ -265,6 +268,8 @@ class Work:
 
     timer: BatchTimer
     batch: Batch | None = None
+    beside: list[Batch] = field(default_factory=list)
+    """Segments of other forms that were read with the batch, before they are its parts."""
     leaves: Leaves | None = None
     """What the function has made of the batch."""
     groups: Keyed | None = None
@@ -287,6 +292,10 @@ class Work:
     """Control items behind all of these."""
     alone: bool = False
     """Whether the batch is one suspect: no other task of the process may run user code."""
+
+    def take(self, batches: list[Batch]) -> None:
+        """What was read: a batch of each form."""
+        self.batch, self.beside = (batches[0], batches[1:]) if batches else (None, [])
 
     def forget_batch(self) -> None:
         """The batch is done, or of an old allocation version."""

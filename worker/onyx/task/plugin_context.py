@@ -34,6 +34,6 @@ def plugin_context(program: Program) -> PluginContext:
         spark_master=services.settings.spark_master,
         progress=partial(report, program.seal_progress, program.metrics),
         attempts_max=services.settings.task.seal_attempts_max,
-        stage_ended=partial(stage_ended, program.metrics),
+        stage_ended=partial(stage_ended, program.seal_progress, program.metrics),
         cursors=partial(stored_cursors, services, program.job_id, program.task),
     )

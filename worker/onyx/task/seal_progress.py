@@ -40,8 +40,11 @@ def report(latest: LatestProgress, metrics: TaskMetrics, progress: SealProgress)
             metrics.add(metric, now - then)
 
 
-def stage_ended(metrics: TaskMetrics, seconds: float, ended_well: bool) -> None:
-    """Count a run of a stage."""
+def stage_ended(
+    latest: LatestProgress, metrics: TaskMetrics, seconds: float, ended_well: bool
+) -> None:
+    """Count a run of a stage. What it has done says nothing of the next one."""
+    latest.value = None
     if ended_well:
         metrics.observe(SPARK_STAGE_SECONDS, seconds)
     else:

@@ -157,6 +157,13 @@ DEAD_LETTERS = Metric(
     TASK,
     "Segments that failed and were sent to the task's deadLetter; a replayed segment counts again.",
 )
+UNMATCHED = Metric(
+    "onyx_task_unmatched_segments_total",
+    "counter",
+    TASK,
+    "Segments that go nowhere because no flow condition of the task holds for them; a replayed "
+    "segment counts again.",
+)
 QUEUE = Metric(
     "onyx_edge_queue_segments",
     "gauge",
@@ -359,3 +366,13 @@ BUILD_INFO = Metric(
 
 METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
 """All rows above, in their order."""
+MEMORY_KILLS = Metric(
+    "onyx_memory_kills_total",
+    "counter",
+    (),
+    "Processes of this container, those of Spark included, that the kernel has killed for want "
+    "of memory; absent outside of containers.",
+)
+"""Counted by the kernel; see `memory_kills`."""
+EXPORTED = (*METRICS, MEMORY_KILLS)
+"""All that a worker shows."""

@@ -10,7 +10,7 @@ called once a batch or entry, never once a segment.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from onyx.telemetry.catalog import Metric
 
@@ -39,6 +39,9 @@ class TaskMetrics:
 
     def observe(self, metric: Metric, value: float) -> None:
         """Add a value to a histogram."""
+
+    def note(self, metric: Metric, text: Callable[[], str]) -> None:
+        """What the first of those is that a counter counts; made only if nothing is known yet."""
 
     def close(self) -> None:
         """The peer leaves the task. Idempotent."""

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from onyx.telemetry.http_requests import NAMES
 
@@ -27,12 +28,18 @@ class ProcessPages:
     Args:
         ports: of their endpoints on the loopback interface, in the order of their numbers.
         running: whether the process of a number runs now.
+        own: series that are of no single process.
     """
 
-    def __init__(self, ports: Sequence[int], running: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        ports: Sequence[int],
+        running: Callable[[int], bool],
+        own: Collector | None = None,
+    ) -> None:
         self._ports = ports
         self._running = running
-        self.registry = Series(ports)
+        self.registry = Series(ports, own=own)
 
     def healthy(self) -> bool | str:
         """Whether no process is stuck. One that has ended is started again by the supervisor."""
@@ -60,15 +67,20 @@ class Series:
     Args:
         ports: as of `ProcessPages`.
         names: of the series that the processes are asked for; all of them if empty.
+        own: further series, which are of no process.
     """
 
-    def __init__(self, ports: Sequence[int], names: Iterable[str] = ()) -> None:
+    def __init__(
+        self, ports: Sequence[int], names: Iterable[str] = (), own: Collector | None = None
+    ) -> None:
         self._ports = ports
+        self._names = frozenset(names)
+        self._own = own
         self._path = metrics_path(names)
 
     def restricted_registry(self, names: Iterable[str]) -> Series:
         """Those of these names: the processes are asked for no others."""
-        return Series(self._ports, names)
+        return Series(self._ports, names, self._own)
 
     def collect(self) -> Iterable[Metric]:
         """Ask all processes; one that does not answer has none."""
@@ -84,7 +96,12 @@ class Series:
                 for sample in family.samples:
                     labels = {**sample.labels, LABEL: str(number)}
                     merged.samples.append(sample._replace(labels=labels))
-        return found.values()
+        own = self._own.collect() if self._own is not None else ()
+        return [*found.values(), *(each for each in own if self._is_wanted(each))]
+
+    def _is_wanted(self, family: Metric) -> bool:
+        names = {sample.name for sample in family.samples}
+        return not self._names or not self._names.isdisjoint(names)
 
 
 def metrics_path(names: Iterable[str] = ()) -> str:

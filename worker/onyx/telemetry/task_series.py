@@ -114,6 +114,9 @@ class PrometheusTaskMetrics(TaskMetrics):
         """See `TaskMetrics`."""
         self._series.children[metric].observe(value)
 
+    def note(self, metric: Metric, text: Callable[[], str]) -> None:
+        """See `TaskMetrics`. Prometheus has no place for text."""
+
     def close(self) -> None:
         """See `TaskMetrics`."""
         for metric, value in self._gauges.items():

@@ -13,7 +13,7 @@ import pyarrow as pa
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
-from onyx.flow.batch import Batch, Segments
+from onyx.flow.batch import U64, Batch, Segments
 from onyx.flow.columns import Columns
 
 
@@ -41,9 +41,13 @@ class Encoded:
             raise SegmentError(f"{len(segments)} segments came, {self.segments} were announced")
         return Batch(
             segments,
-            codec.decode_column(self.roots, self.segments),
+            self.roots_column(),
             codec.decode_column(self.ids, self.segments),
         )
+
+    def roots_column(self) -> U64 | None:
+        """The roots alone; None under at-most-once. Raises SegmentError like `decode`."""
+        return codec.decode_column(self.roots, self.segments)
 
     def _segments(self) -> Segments:
         if not self.columnar:

@@ -21,7 +21,7 @@ from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.counters import Counters
 from onyx.transport.frames import encoder
-from onyx.transport.frames.packets import Acks, Completions
+from onyx.transport.frames.packets import Acks, Completions, Held
 from onyx.transport.grpc_client import STOP_TIMEOUT_S, Dialler
 from onyx.transport.grpc_server import Server
 from onyx.transport.inbox import BoundedInbox
@@ -193,6 +193,28 @@ class GrpcTransport:
                 encoder.completions_packet(
                     Completions(job, version, target, roots[part], retries_max)
                 )
+                for part in column_slices(roots, self._settings.frame_bytes_max)
+            ],
+            urgent=True,
+        )
+
+    def send_held(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: U64,
+    ) -> bool:
+        """See `Transport`."""
+        if group == self._group:
+            return self._local.send_held(group, job, version, target, roots)
+        connection = self._connections.get(group)
+        if connection is None:
+            return False
+        return connection.link.send_packets(
+            [
+                encoder.held_packet(Held(job, version, target, roots[part]))
                 for part in column_slices(roots, self._settings.frame_bytes_max)
             ],
             urgent=True,

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from onyx.errors import InvariantViolated, SegmentError
-from onyx.flow.batch import Batch
+from onyx.flow.batch import U64, Batch
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import Encoded
@@ -172,6 +172,14 @@ class BoundedInbox:
     def waiting_segments(self) -> int:
         """See `Inbox`."""
         return self._waiting
+
+    def waiting_roots(self) -> list[U64]:
+        """See `Inbox`."""
+        with self._lock:
+            items = [waiting.item for waiting in self._queue]
+        columns = [each.roots_column() for each in items if isinstance(each, Encoded)]
+        columns += [each.roots for each in items if isinstance(each, Batch)]
+        return [each for each in columns if each is not None]
 
     @property
     def hurried(self) -> bool:

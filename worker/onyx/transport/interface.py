@@ -86,6 +86,10 @@ class Inbox(Protocol):
         """Segments that wait; a control item counts as one."""
         ...
 
+    def waiting_roots(self) -> list[U64]:
+        """Of the batches that wait, as far as they have any; from any thread."""
+        ...
+
     @property
     def hurried(self) -> bool:
         """Whether a FLUSH or END waits: nobody should wait for more before them."""
@@ -114,6 +118,10 @@ class Handlers(Protocol):
     ) -> None:
         """Trees that are complete (`retries_max` 0), or that a flow condition asks to be read
         again, at most so many times."""
+        ...
+
+    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
+        """Somebody works on these trees, for the input that began them or their acker."""
         ...
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
@@ -186,6 +194,18 @@ class Transport(Protocol):
         retries_max: int,
     ) -> bool:
         """Queue completions for an input. False: no room. See `Handlers.on_completions`."""
+        ...
+
+    def send_held(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: U64,
+    ) -> bool:
+        """Say that somebody works on these trees. False: no room, and it need not be tried again.
+        See `Handlers.on_held`."""
         ...
 
     def counters(self) -> Counters:

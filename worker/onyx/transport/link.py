@@ -36,6 +36,7 @@ from onyx.transport.frames.packets import (
     Credit,
     Frame,
     FrameError,
+    Held,
     Hello,
     Item,
     Open,
@@ -348,6 +349,8 @@ class Link:
                 handlers.on_acks(job, version, acker, roots, values)
             case Completions(job, version, target, roots, retries_max):
                 handlers.on_completions(job, version, target, roots, retries_max)
+            case Held(job, version, target, roots):
+                handlers.on_held(job, version, target, roots)
             case Credit():
                 with self._lock:
                     room = self._sending.credit(packet)

@@ -6,8 +6,8 @@ the gRPC transport that serves peers of the same group.
 With `short_circuit` off, batches are encoded and decoded as if they had crossed the network; tests
 use this to find values that would not survive the journey.
 
-Threads: every method may be called from any thread; `on_acks` and `on_completions` of the handlers
-are called on the sender's thread, with no lock held.
+Threads: every method may be called from any thread; the handlers are called on the sender's thread,
+with no lock held.
 """
 
 from __future__ import annotations
@@ -109,6 +109,20 @@ class LocalTransport:
         if group != self._group or self._handlers is None:
             return False
         self._handlers.on_completions(job, version, target, roots, retries_max)
+        return True
+
+    def send_held(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: U64,
+    ) -> bool:
+        """See `Transport`."""
+        if group != self._group or self._handlers is None:
+            return False
+        self._handlers.on_held(job, version, target, roots)
         return True
 
     def on_room(self, wake: Callable[[], None]) -> None:

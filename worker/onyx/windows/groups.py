@@ -3,13 +3,14 @@
 A user's key may be a list or a dict, and `1`, `True` and `"1"` are three groups though Python says
 `1 == True`. Strings, ints, bytes and None stand for themselves, which is nearly always the case and
 costs a look at their types; a float that is whole for the int that it equals. Everything else is
-wrapped with its canonical bytes (`flow/grouping`).
+wrapped with its canonical bytes (`flow/grouping`), and the whole numbers in it become ints too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from onyx.flow.key_hashes import column_hashes
 
 _PLAIN = frozenset({str, int, bytes, type(None)})
 """Exact types of which no two values of different groups are equal."""
+_INTS = range(-(2**63), 2**64)
+"""Those that a segment may have."""
 SHARDS_REMEMBERED_MAX = 262_144
 """Groups whose shard is remembered; beyond it all are forgotten and computed again."""
 
@@ -37,14 +40,9 @@ class GroupKey:
     __slots__ = ("_bytes", "_hash", "value")
 
     def __init__(self, value: Any) -> None:
-        self.value = value
         self._bytes = key_bytes(value)
+        self.value = _with_ints(value)
         self._hash = hash(self._bytes)
-
-    @property
-    def is_int(self) -> bool:
-        """Whether an int is the same group."""
-        return self._bytes.startswith(b"i")
 
     def __hash__(self) -> int:
         return self._hash
@@ -54,6 +52,22 @@ class GroupKey:
 
     def __repr__(self) -> str:
         return f"GroupKey({self.value!r})"
+
+
+def _with_ints(value: Any) -> Any:
+    """A key with ints for the numbers in it that equal one. Of equal keys that several peers meet
+    first, or of which Spark takes one, all are shown alike then."""
+    kind = type(value)
+    if isinstance(value, float | Decimal):
+        whole = isfinite(value) and value == int(value)
+        return int(value) if whole and int(value) in _INTS else value
+    if kind is dict:
+        values = value.values()
+        known = _PLAIN.issuperset(map(type, values))
+        return value if known else {key: _with_ints(each) for key, each in value.items()}
+    if kind is list or kind is tuple:
+        return value if is_plain(value) else kind(map(_with_ints, value))
+    return value
 
 
 def is_plain(values: Sequence[Any]) -> bool:
@@ -78,8 +92,7 @@ def hashable_key(value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
     key = GroupKey(value)
-    whole = isinstance(value, float | Decimal) and key.is_int
-    return int(value) if whole else key
+    return key.value if type(key.value) is int else key
 
 
 def group_value(key: Any) -> Any:

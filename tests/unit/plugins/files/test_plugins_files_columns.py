@@ -98,15 +98,15 @@ def test_types_are_learned_from_the_start_of_a_block(tmp_path, monkeypatch):
     monkeypatch.setattr("onyx.plugins.files.line_columns.SAMPLE_BYTES", 20)
     path = write(tmp_path / "a.jsonl", "".join(f'{{"n":{n}}}\n' for n in range(99)))
     decoded = []
-    decode = JsonLineRecords.decode
+    one = JsonLineRecords.one
     monkeypatch.setattr(
         JsonLineRecords,
-        "decode",
-        lambda self, lines, *rest: decoded.append(lines) or decode(self, lines, *rest),
+        "one",
+        lambda self, line, position: decoded.append(line) or one(self, line, position),
     )
     (found,) = parts(path)
     assert found["n"].to_pylist() == list(range(99))
-    assert decoded == [b'{"n":0}\n{"n":1}\n{"n":2}\n']
+    assert decoded == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
     check_columns_input(lambda kind: files(path, kind))
 
 
@@ -132,9 +132,33 @@ def test_columns_of_keys_that_never_end_are_forgotten(tmp_path, monkeypatch):
 
 def test_a_value_that_no_type_holds_beside_the_others_is_left_to_the_engine(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"n":1}\n{"n":"x"}\n')
-    assert parts(path) == [[{"n": 1}, {"n": "x"}]]
+    first, wrong = parts(path)
+    assert (first["n"].to_pylist(), wrong) == ([1], [{"n": "x"}])
     large = write(tmp_path / "b.jsonl", f'{{"n":0.5}}\n{{"n":{2**53 + 1}}}\n')
-    assert parts(large) == [[{"n": 0.5}, {"n": 2**53 + 1}]]
+    first, wrong = parts(large)
+    assert (first["n"].to_pylist(), wrong) == ([0.5], [{"n": 2**53 + 1}])
+
+
+def test_most_records_say_the_types_wherever_the_others_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_reader, "COLUMNS_BLOCK_BYTES", 64)
+    values = ["x", 1, 2, 3, 4, "y", 6, *"abcdef"]  # seven lines are a block
+    path = write(
+        tmp_path / "a.jsonl", b"".join(msgspec.json.encode({"n": n}) + b"\n" for n in values)
+    )
+    plugin = files(path)
+    found = list(read_columns(plugin, str(path), START, 99))
+    shown = [
+        (each["n"].type, each["n"].to_pylist()) if isinstance(each, pa.RecordBatch) else each
+        for each in found
+    ]
+    assert shown == [
+        [{"n": "x"}],
+        (pa.int64(), [1, 2, 3, 4]),
+        [{"n": "y"}],
+        (pa.int64(), [6]),
+        (pa.string(), list("abcdef")),
+    ]
+    assert plugin.column_types() == {"n": pa.string()}, "what most of the last block has"
 
 
 SCHEMA = pa.schema(
@@ -157,16 +181,17 @@ def test_a_schema_says_the_types_of_json(tmp_path):
 )
 def test_a_record_that_the_schema_does_not_hold_is_left_to_the_engine(tmp_path, line):
     path = write(tmp_path / "a.jsonl", '{"n":1}\n' + line + "\n")
-    first, wrong = parts(path, schema=SCHEMA)[0]
-    assert (first, wrong) == ({"n": 1}, msgspec.json.decode(line))
+    first, wrong = parts(path, schema=SCHEMA)
+    assert first["n"].to_pylist() == [1]
+    assert wrong == [msgspec.json.decode(line)]
 
 
 def test_a_bad_record_ends_the_job_or_is_kept_among_dicts(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"n":1}\n{"n":\n{"n":3}\n')
     with pytest.raises(UserError, match=r"record 1 \(counted from 0\): not a JSON object"):
         parts(path)
-    first, bad, last = parts(path, onBadRecord="segment")[0]
-    assert (first, bad["_raw"], last) == ({"n": 1}, '{"n":', {"n": 3})
+    first, (bad,), last = parts(path, onBadRecord="segment")
+    assert (first["n"].to_pylist(), bad["_raw"], last["n"].to_pylist()) == ([1], '{"n":', [3])
 
 
 def test_extras_are_in_the_schema_or_the_job_is_refused(tmp_path):
@@ -269,6 +294,7 @@ CSV = [
     "n,x,t\n0x10,1,hex\n2,nan(1),odd\n1_0,1_0,under\n",
     "n,x,t\n1,2\n1,2,3,4\n5,6,7\n",
     'n,x,t\n1,2,"never closed\n2,3,4\n',
+    'n,x,t\nbad\n"',
     "n,x,t\r1,2,3\r\n4,5,\rx\n",
     "n,x,t\n18446744073709551615,1,t\n",
     "n,x,t\n",
@@ -328,10 +354,9 @@ def test_a_field_that_the_schema_does_not_hold_is_left_to_the_engine(tmp_path, m
     monkeypatch.setattr(text_reader, "COLUMNS_BLOCK_BYTES", 4096)
     path = write(tmp_path / "a.csv", f"n,ok,price,at,day\n1,true,0.5,,2013-01-02\n{wrong}\n")
     found = parts(path, schema=CSV_SCHEMA)
-    assert [type(each) for each in found] == [list]
-    columns, _, failures = from_dicts(found[0], CSV_SCHEMA)
-    assert [index for index, _ in failures] == [1]
-    assert to_dicts(columns)[0]["price"] == Decimal("0.50")
+    columns, apart = found
+    assert columns["price"].to_pylist() == [Decimal("0.50")]
+    assert [index for index, _ in from_dicts(apart, CSV_SCHEMA)[2]] == [0]
 
 
 def test_a_type_that_csv_lacks_is_refused(tmp_path):

@@ -207,6 +207,7 @@ BAD = [
     ("a.csv", b"a,b\n1,2\n3,4,5\n5,6\n", 1, "3 fields, but there are 2 columns", "3,4,5"),
     ("a.csv", b"a,b\n1,2\n\xff,4\n", 1, "invalid start byte", "\ufffd,4"),
     ("a.csv", b'a,b\n1,2\n3,"4\n5,6\n', 1, "never closed", '3,"4\n5,6'),
+    ("a.csv", b'a,b\n1,2\n"', 1, "never closed", '"'),
     ("a.csv", b"a,b\n1,2\nx,4\n5,6\n", 1, "column 'a': invalid literal for int", "x,4"),
     ("a.csv", b"a,b\n1,2\n3_0,4\n", 1, "column 'a': invalid int: '3_0'", "3_0,4"),
 ]

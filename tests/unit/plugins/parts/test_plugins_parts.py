@@ -1,6 +1,7 @@
 """Parts are durable and whole before they are visible, and the dead make nothing visible."""
 
 import dataclasses
+import fnmatch
 import gzip
 import io
 import os
@@ -132,7 +133,7 @@ def test_a_part_is_forced_to_disk_before_its_rename_and_its_directory_after(tmp_
     monkeypatch.setattr(os, "fsync", spy_fsync)
     monkeypatch.setattr(os, "rename", spy_rename)
     output.flush()
-    assert events == ["fsync part", "rename", "fsync out"]
+    assert events == ["fsync .par", "rename", "fsync out"]
 
 
 @pytest.mark.parametrize(
@@ -192,6 +193,23 @@ def test_one_that_may_be_dead_publishes_nothing_until_it_is_permitted(place):
     output.tick()
     assert output.durable() == 2
     assert contents(place) == numbers(1, 2)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_glob_with_the_id_of_a_job_selects_one_version(place, form):
+    """Ids that are in one another, that look like a slot, and the longest names."""
+    tasks, jobs = ("write", "t" * 63), ("v1", "v1-2", "old-v1", "0", "v1.2", "j" * 128)
+    for job in jobs:
+        for task in tasks:
+            output = files_output(place, {"format": form}, job=job, task=task)
+            write_and_flush(output, numbers(1))
+    names = visible(place)
+    assert len(set(names)) == len(tasks) * len(jobs)
+    for job in jobs:
+        of_job = fnmatch.filter(names, f"part-*--{job}--*")
+        assert {name.split("--")[0] for name in of_job} == {f"part-{task}" for task in tasks}
+        assert set(of_job) <= set(fnmatch.filter(names, f"part-*-{job}-*.{form}"))
+        assert len(fnmatch.filter(names, f"part-write--{job}--*")) == 1
 
 
 def test_permission_lost_while_forcing_to_disk_holds_the_rename_back(place):
@@ -398,6 +416,22 @@ def test_a_commit_in_doubt_is_repeated_with_the_same_token(place):
     output.tick()
     assert contents(place) == numbers(1)
     assert reported[0] is reported[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "gzip"}, {"format": "parquet"}], ids=str)
+def test_no_pattern_for_parts_finds_what_is_staged(place, options):
+    commit, _ = refusing(Unavailable("no answer"))
+    output = files_output(place, options)
+    output.begin(commit)
+    output.write(numbers(1, 2))
+    with pytest.raises(Unavailable):
+        output.flush()
+    left = [name.rpartition("/")[2] for name in staged(place)]
+    patterns = ("*.jsonl*", "*.json*", "*.gz", "*.parquet*", "part-*")
+    assert len(left) == 1
+    assert [name for name in left for each in patterns if fnmatch.fnmatch(name, each)] == []
+    output.tick()
+    assert len(visible(place)) == 1
 
 
 def test_closing_leaves_what_may_have_been_committed_for_those_who_know(place):

@@ -34,11 +34,8 @@ def log(
                 threading.Event().wait()
             finally:
                 stop()
-        after = Position(first - 1)
-        while entries := client.log.read(after):
-            for entry in entries:
-                _print(entry, as_json)
-            after = entries[-1].position
+        for entry in client.entries(Position(first - 1)):
+            _print(entry, as_json)
 
 
 def _print(item: Entry | Origin, as_json: bool) -> None:

@@ -7,10 +7,8 @@ from typing import Annotated, Literal
 import typer
 
 from onyx.cli.job_file import FileArgument, read_job
-from onyx.errors import ManifestError
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
-from onyx.submission.plugin_options import wrong_options
 
 EngineOption = Annotated[Literal["spark"], typer.Option("--engine", help="What is to run the job.")]
 
@@ -21,7 +19,4 @@ def plan(file: FileArgument, engine: EngineOption = "spark") -> None:
     Everything that Spark cannot run is printed with its place in the file.
     """
     job = read_job(file)
-    problems = wrong_options(job)
-    if problems:
-        raise ManifestError(problems)
     print(render(compile_job(job), job))

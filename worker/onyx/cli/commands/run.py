@@ -9,10 +9,10 @@ they are looked for beside it.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import shutil
 import signal
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -26,32 +26,38 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from onyx.cli.commands.validate import unresolved
+from onyx.cli.functions import check_functions, named_modules
 from onyx.cli.job_file import EngineOption, read_job
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.cli.processes.supervisor import Supervisor
 from onyx.cli.progress import Progress
-from onyx.cli.status_table import print_stacks, remarks
+from onyx.cli.status_table import print_stacks, why
 from onyx.cli.watcher import Watcher
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.client.statuses import JobStatus
-from onyx.errors import ManifestError, OnyxError, UserError
+from onyx.errors import OnyxError, UserError
 from onyx.ids import JobId
 from onyx.log.server.environment import start_env
-from onyx.model.functions import function_names
 from onyx.model.job import Job
+from onyx.model.workflow import topological_order
+from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.settings import Settings
-from onyx.submission.plugin_options import wrong_options
 from onyx.telemetry.logs import configure
 
 SAMPLE_INTERVAL_S = 0.5
 PLAIN_INTERVAL_S = 5.0
+INTERRUPTED_PATIENCE_S = 2.0
+"""For workers to leave when the run is given up: a function that hangs does not come back."""
 
 
 class JobTimedOut(OnyxError):
     """The job took longer than --timeout allows."""
+
+
+class TooManyDeadLetters(OnyxError):
+    """More segments failed than --fail-on-dead-letters allows."""
 
 
 def run(
@@ -66,21 +72,26 @@ def run(
     timeout: Annotated[
         float | None, typer.Option("--timeout", help="Give up after so many seconds.")
     ] = None,
+    fail_on_dead_letters: Annotated[
+        int | None,
+        typer.Option(
+            "--fail-on-dead-letters",
+            help="End with 1 if so many segments went to dead letters, or more.",
+            metavar="N",
+            min=0,
+        ),
+    ] = None,
     log_level: Annotated[str, typer.Option("--log-level", help="Of the workers.")] = "WARNING",
     as_json: JsonOption = False,
 ) -> None:
     """Run a job on this machine: ZooKeeper, workers and all.
 
     Ends when the job has ended: 0 when it completed, 1 when it failed, 2 when it is not valid. The
-    modules that the job names are looked for beside the job file and in the current folder.
+    modules that the job names are looked for beside the job file and in the current folder. At the
+    end it says which segments went to dead letters, matched no flow condition, or came late.
     """
     job = read_job(file, engine=engine)
-    if problems := wrong_options(job):
-        raise ManifestError(problems)
-    import_from(file.parent, Path())
-    found = _settings(job, modules, log_level)
-    if wrong := [each for each in unresolved(job, found.modules) if not in_options(each.path)]:
-        raise ManifestError(wrong)
+    found = _checked(file, job, modules, log_level)
     configure(found.telemetry.log_level, found.telemetry.log_format)
     needed = minimum_peers(job)
     total = max(needed, processes) if peers is None else peers
@@ -91,9 +102,27 @@ def run(
         )
     signal.signal(signal.SIGTERM, _interrupt)
     with _cluster(found, deal(total, processes)) as (client, workers):
-        status = _follow(client, workers, job, as_json, timeout)
+        status, progress = _follow(client, workers, job, as_json, timeout)
     if status.state != "completed":
         raise typer.Exit(1)
+    most = fail_on_dead_letters
+    if most is not None and progress.dead_letters >= max(most, 1):
+        raise TooManyDeadLetters(
+            f"{progress.dead_letters:,} segments went to dead letters, and the command fails on "
+            f"{most:,} (--fail-on-dead-letters)"
+        )
+
+
+def _checked(file: Path, job: Job, modules: list[str] | None, log_level: str) -> Settings:
+    """Settings of the workers that run a job.
+
+    Raises:
+        ManifestError: a function is not there, or cannot be called as Onyx calls it.
+    """
+    import_from(file.parent, Path())
+    found = _settings(job, modules, log_level)
+    check_functions(job, file, found)
+    return found
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -117,29 +146,12 @@ def deal(peers: int, processes: int) -> list[int]:
 
 def _settings(job: Job, modules: list[str] | None, log_level: str) -> Settings:
     if modules is None:
-        modules = sorted(_modules(job))
+        modules = named_modules(job)
     found = settings(modules=modules)
     telemetry = dataclasses.replace(
         found.telemetry, metrics_port=0, log_level=log_level, log_failures=False
     )
     return dataclasses.replace(found, telemetry=telemetry, tenancy_id="run")
-
-
-def in_options(path: str) -> bool:
-    """Text there may look like a function's name and be something else; its plugin knows."""
-    return ".options." in path
-
-
-def _modules(job: Job) -> set[str]:
-    named = {path: name.partition(":")[0] for path, name in function_names(job)}
-    return {module for path, module in named.items() if not in_options(path) or _exists(module)}
-
-
-def _exists(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ImportError:
-        return False
 
 
 @contextmanager
@@ -148,12 +160,16 @@ def _cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Superv
     folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
     env = start_env(found, folder)
     workers = Supervisor(env.settings, peers)
+    patience_s = None
     try:
         workers.start()
         with connect(env.settings) as client:
             yield client, workers
+    except BaseException:
+        patience_s = INTERRUPTED_PATIENCE_S
+        raise
     finally:
-        workers.stop()
+        workers.stop(patience_s, lambda what: print(what, file=sys.stderr, flush=True))
         # Nothing of this cluster is read again: an orderly end of ZooKeeper would only take time.
         env.server.kill()
         shutil.rmtree(folder, ignore_errors=True)
@@ -165,31 +181,37 @@ def _follow(
     job: Job,
     as_json: bool,
     timeout_s: float | None,
-) -> JobStatus:
+) -> tuple[JobStatus, Progress]:
     """Submit, show progress until the end, and print what became of it."""
-    progress = Progress(job)
     console = Console(stderr=as_json)
     submission = client.submit(job)
+    tasks = topological_order(job.workflow)
+    progress = Progress(job, lambda: workers.totals(submission.job, tasks))
     try:
-        _watch(client, workers, submission.job, progress, console, timeout_s)
+        running = _watch(client, workers, submission.job, progress, console, timeout_s)
     except BaseException:
         client.kill(submission.job)
         raise
     status = client.status(submission.job)
+    if status.state == "completed" and job.guarantee != "at-most-once" and job.engine != "spark":
+        progress.complete(client.completed_positions(running, submission.job))
     if as_json:
         rows = [msgspec.to_builtins(row) for row in progress.rows(average=True)]
-        print(json.dumps({**msgspec.to_builtins(status), "tasks": rows}))
+        outcomes = progress.remarks()
+        print(json.dumps({**msgspec.to_builtins(status), "tasks": rows, "outcomes": outcomes}))
     else:
         if not console.is_terminal:
             console.print(progress.table(f"job {job.name}", average=True))
-        note = remarks(status)
+        note = why(status)
         console.print(
             f"job {job.name} is {status.state}{': ' + note if note else ''}",
             markup=False,
             soft_wrap=True,
         )
         print_stacks(status, console)
-    return status
+        for line in progress.remarks():
+            console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    return status, progress
 
 
 def _watch(
@@ -199,13 +221,18 @@ def _watch(
     progress: Progress,
     console: Console,
     timeout_s: float | None,
-) -> None:
+) -> Replica:
+    """Show progress until the job has ended; the last replica in which its inputs are known."""
     latest: list[Replica] = [client.replica()]
+    running = latest[0]
     ended = threading.Event()
 
     def look(_: object, replica: Replica) -> None:
+        nonlocal running
         latest[0] = replica
-        if job in replica.completed_jobs or job in replica.killed_jobs:
+        if replica.partitions(job):
+            running = replica
+        if has_completed(replica, job) is not None:
             ended.set()
 
     waited_s, shown_s = 0.0, 0.0
@@ -213,7 +240,7 @@ def _watch(
     with client.follow(look), Live(console=console, auto_refresh=False, transient=False) as live:
         while not ended.wait(SAMPLE_INTERVAL_S):
             waited_s += SAMPLE_INTERVAL_S
-            progress.sample(latest[0])
+            progress.sample()
             title = watcher.title(latest[0], waited_s)
             if console.is_terminal:
                 live.update(progress.table(title), refresh=True)
@@ -226,6 +253,7 @@ def _watch(
                 raise failure
             if timeout_s is not None and waited_s >= timeout_s:
                 raise JobTimedOut(f"the job had not ended after {timeout_s:g} s and was killed")
-        progress.sample(latest[0])
+        progress.sample()
         if console.is_terminal:
             live.update(progress.table("done", average=True), refresh=True)
+    return running

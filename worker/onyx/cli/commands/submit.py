@@ -1,4 +1,4 @@
-"""`onyx submit`: hand a job to the cluster; `--upgrade` continues from an old job's state."""
+"""`onyx submit`: hand jobs to the cluster; `--upgrade` continues from an old job's state."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onyx.cli.exit_codes import ExitCode
-from onyx.cli.job_file import EngineOption, FileArgument, read_job
+from onyx.cli.job_file import EngineOption, FilesArgument, read_jobs
 from onyx.cli.options import (
     JsonOption,
     TenancyOption,
@@ -24,6 +24,7 @@ from onyx.cli.options import (
 from onyx.cli.status_table import print_statuses
 from onyx.client.client import Client
 from onyx.client.connection import connect
+from onyx.errors import UserError
 from onyx.model.job import Job
 
 UpgradeOption = Annotated[
@@ -44,7 +45,7 @@ DryRunOption = Annotated[
 
 
 def submit(
-    file: FileArgument,
+    files: FilesArgument,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     wait: WaitOption = False,
@@ -53,23 +54,28 @@ def submit(
     dry_run: DryRunOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Submit a job to a running cluster and print its id.
+    """Submit jobs to a running cluster and print their ids, a line each.
+
+    Nothing is submitted unless all files are valid.
 
     With --upgrade the job continues from the state of an old job, which is killed. That happens
     only if every worker answers that it can run the new job, and if there are peers for it.
     """
-    job = read_job(file, upgrade, engine)
+    if upgrade is not None and len(files) > 1:
+        raise UserError("--upgrade takes one job file: one job continues from an old one")
+    jobs = read_jobs(files, upgrade, engine)
     with connect(settings(zookeeper, tenancy)) as client:
         if dry_run:
-            raise typer.Exit(_print_plan(client, job, as_json))
-        submission = client.submit(job)
-        if as_json:
-            print(json.dumps({"job": submission.job, "position": submission.position}))
-        else:
-            print(submission.job)
-        if wait and not client.wait(submission.job):
-            print_statuses([client.status(submission.job)], as_json)
-            raise typer.Exit(1)
+            raise typer.Exit(max(_print_plan(client, job, as_json) for job in jobs))
+        submissions = client.submit_all(jobs)
+        for each in submissions:
+            found = {"job": each.job, "position": each.position}
+            print(json.dumps(found) if as_json else each.job)
+        if wait:
+            killed = [each.job for each in submissions if not client.wait(each.job)]
+            if killed:
+                print_statuses([client.status(job) for job in killed], as_json)
+                raise typer.Exit(ExitCode.FAILURE)
 
 
 def _print_plan(client: Client, job: Job, as_json: bool) -> ExitCode:

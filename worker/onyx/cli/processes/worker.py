@@ -15,6 +15,7 @@ from onyx.replica.commands import COMMANDS
 from onyx.settings import Settings
 from onyx.telemetry.http_server import TelemetryServer
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
+from onyx.telemetry.memory_kills import MemoryKillsCollector
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 
 COLLECTOR_THRESHOLDS = (50_000, 20, 100)
@@ -88,6 +89,8 @@ class Worker:
         if telemetry.metrics_port is None:
             return NULL_GROUP
         metrics = PrometheusGroupMetrics(COMMANDS, __version__)
+        if self._listener is None:  # else the supervisor has it, once for all processes
+            metrics.registry.register(MemoryKillsCollector())
         self._telemetry = TelemetryServer(
             telemetry.metrics_host,
             telemetry.metrics_port,

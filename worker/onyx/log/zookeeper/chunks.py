@@ -1,22 +1,45 @@
 """Documents under their content address (SHA-256), split where they are larger than a node may be.
 
-A node holds one tag byte and then either the document itself or the digests of its pieces. Pieces
-are stored before the list that names them, so a document whose node exists is complete. Writing is
-idempotent, and reading checks what was read.
+    chunks/<sha256>            empty; its version counts how often somebody was about to name it
+    chunks/<sha256>/whole      one tag byte, then the document, or the digests of its pieces
+    chunks/<sha256>/<sha256>   a piece
+
+`whole` is written last, in a transaction that checks the pieces: what has it is complete.
+
+A document that nothing names any more is deleted, and the same content may be wanted again at that
+moment. So whoever writes its digest somewhere *touches* it in the same transaction, and a
+deletion checks the version that was read before it was looked up what is named. Either the deletion
+comes first, and the other one finds no document and puts it again; or the touch does, and the
+deletion fails. No clock decides that. The age below which nothing is deleted only keeps documents
+that are put and not named yet.
+
+Rejected: counts of references, which a process that dies leaves wrong; a lock, whose holder may
+wake up after it has lost it.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
 from onyx.errors import InvariantViolated, Unavailable, UserError
 from onyx.log.paths import Paths
+from onyx.log.zookeeper.all_of import AllOf
 from onyx.log.zookeeper.session import ZooKeeperSession
 
-_WHOLE, _LIST = b"\x00", b"\x01"
+PIECES_MAX = 1_000
+"""Of one document; they are checked in one transaction."""
+ATTEMPTS_MAX = 10
+AT_ONCE = 100
+"""Nodes looked at in one round trip."""
+_INLINE, _PIECES = b"\x00", b"\x01"
 _DIGEST_BYTES = 32
+_WHOLE = "whole"
+_ANY_VERSION = -1
 
 
 class Chunks:
@@ -33,21 +56,31 @@ class Chunks:
         self._piece_bytes = chunk_bytes_max
 
     def put(self, data: bytes) -> str:
-        """Store a document; returns its digest in hex.
+        """Store a document, or touch it if it is there; returns its digest in hex.
 
         Raises:
             UserError: it has more pieces than one list can name.
         """
-        digest = hashlib.sha256(data)
-        if len(data) <= self._piece_bytes:
-            self._create(digest.hexdigest(), _WHOLE + data)
-            return digest.hexdigest()
-        starts = range(0, len(data), self._piece_bytes)
-        if len(starts) * _DIGEST_BYTES > self._piece_bytes:
-            raise UserError(f"a document of {len(data)} bytes is too large for the log's chunks")
-        pieces = [self.put(data[start : start + self._piece_bytes]) for start in starts]
-        self._create(digest.hexdigest(), _LIST + bytes.fromhex("".join(pieces)))
-        return digest.hexdigest()
+        digest = hashlib.sha256(data).hexdigest()
+        pieces = self._split(data)
+        for _ in range(ATTEMPTS_MAX):
+            if self._touched(digest):
+                return digest
+            try:
+                self._write(digest, data, pieces)
+                return digest
+            except NoNodeError:  # collected while it was written
+                continue
+        raise Unavailable(f"chunk {digest} is deleted again and again; try again")
+
+    def touch(self, transaction: Any, digests: Collection[str]) -> int:
+        """Add to a transaction that these documents are there and about to be named; the number of
+        operations added. Any that fails says that a document is gone."""
+        for digest in digests:
+            node = self._paths.chunk(digest)
+            transaction.check(f"{node}/{_WHOLE}", _ANY_VERSION)
+            transaction.set_data(node, b"")
+        return 2 * len(digests)
 
     def get(self, digest: str) -> bytes:
         """The document.
@@ -56,52 +89,127 @@ class Chunks:
             Unavailable: it is not there.
             InvariantViolated: what is there is something else.
         """
-        data = self._read(digest)
+        stored = self._load(digest, _WHOLE)
+        data = stored[1:]
+        if stored[:1] == _PIECES:
+            data = b"".join(self._load(digest, piece) for piece in _names(stored))
         if hashlib.sha256(data).hexdigest() != digest:
             raise InvariantViolated(f"chunk {digest} in ZooKeeper holds other content")
         return data
 
-    def delete(self, digest: str) -> None:
-        """Remove a document that nothing names any more; harmless when it is not there."""
+    def delete(self, digest: str, version: int = _ANY_VERSION) -> bool:
+        """Remove a document if nobody has touched it since it had this version; False if somebody
+        has, or it is not there."""
+        node = self._paths.chunk(digest)
         try:
-            stored = self._load(digest)
-        except Unavailable:
-            return
-        self._remove(digest)
-        if stored[:1] == _LIST:
-            for piece in _pieces(stored):
-                self._remove(piece)
+            children = self._session.perform(lambda client: client.get_children_async(node))
+        except NoNodeError:
+            return False
 
-    def _read(self, digest: str) -> bytes:
-        stored = self._load(digest)
-        if stored[:1] == _LIST:
-            return b"".join(self._load(piece)[1:] for piece in _pieces(stored))
-        return stored[1:]
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            transaction.check(node, version)
+            for child in children:
+                transaction.delete(f"{node}/{child}")
+            transaction.delete(node)
+            return transaction.commit_async()
 
-    def _load(self, digest: str) -> bytes:
-        path = self._paths.chunk(digest)
+        return not _failed(self._session.perform(start))
+
+    def sweep(self, named: Callable[[], Collection[str]], before_ms: int) -> int:
+        """Delete the documents that nothing names and nobody has touched since a time by the clock
+        of ZooKeeper (milliseconds); how many went.
+
+        `named` reads through this session what is named now. It is called before the versions are
+        read, which spares reading most of them, and again afterwards, which is what counts.
+        """
+        children = self._session.perform(
+            lambda client: client.get_children_async(self._paths.chunks)
+        )
+        versions = self._untouched(sorted(set(children).difference(named())), before_ms)
+        if not versions:
+            return 0
+        kept = frozenset(named())
+        return sum(
+            self.delete(digest, version)
+            for digest, version in versions.items()
+            if digest not in kept
+        )
+
+    def _untouched(self, digests: Sequence[str], before_ms: int) -> dict[str, int]:
+        """The versions of those that were touched last before a time."""
+        found: dict[str, int] = {}
+        for start in range(0, len(digests), AT_ONCE):
+            some = digests[start : start + AT_ONCE]
+            for digest, stat in zip(some, self._stats(some), strict=True):
+                if stat is not None and stat.mtime < before_ms:
+                    found[digest] = stat.version
+        return found
+
+    def _stats(self, digests: Sequence[str]) -> Sequence[Any]:
+        nodes = [self._paths.chunk(each) for each in digests]
+        found: Sequence[Any] = self._session.perform(
+            lambda client: AllOf([client.exists_async(node) for node in nodes])
+        )
+        return found
+
+    def _split(self, data: bytes) -> list[bytes]:
+        """The pieces of a document; none if it fits into a node."""
+        if len(data) <= self._piece_bytes:
+            return []
+        starts = range(0, len(data), self._piece_bytes)
+        if len(starts) > min(PIECES_MAX, self._piece_bytes // _DIGEST_BYTES):
+            raise UserError(f"a document of {len(data)} bytes is too large for the log's chunks")
+        return [data[start : start + self._piece_bytes] for start in starts]
+
+    def _touched(self, digest: str) -> bool:
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            self.touch(transaction, [digest])
+            return transaction.commit_async()
+
+        return not _failed(self._session.perform(start))
+
+    def _write(self, digest: str, data: bytes, pieces: Sequence[bytes]) -> None:
+        """Raises NoNodeError when it is deleted meanwhile."""
+        node = self._paths.chunk(digest)
+        self._create(node, b"")
+        names = [hashlib.sha256(piece).digest() for piece in pieces]
+        for name, piece in zip(names, pieces, strict=True):
+            self._create(f"{node}/{name.hex()}", piece)
+        whole = _PIECES + b"".join(names) if pieces else _INLINE + data
+
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            for name in names:
+                transaction.check(f"{node}/{name.hex()}", _ANY_VERSION)
+            transaction.create(f"{node}/{_WHOLE}", whole)
+            return transaction.commit_async()
+
+        results = self._session.perform(start)
+        if any(isinstance(each, NoNodeError) for each in results):
+            raise NoNodeError
+
+    def _load(self, digest: str, name: str) -> bytes:
+        path = f"{self._paths.chunk(digest)}/{name}"
         try:
             data, _ = self._session.perform(lambda client: client.get_async(path))
         except NoNodeError as error:
             raise Unavailable(f"chunk {digest} is not in ZooKeeper") from error
         return bytes(data)
 
-    def _create(self, digest: str, data: bytes) -> None:
-        path = self._paths.chunk(digest)
+    def _create(self, path: str, data: bytes) -> None:
         try:
             self._session.perform(lambda client: client.create_async(path, data))
         except NodeExistsError:
             return
 
-    def _remove(self, digest: str) -> None:
-        path = self._paths.chunk(digest)
-        try:
-            self._session.perform(lambda client: client.delete_async(path))
-        except NoNodeError:
-            return
+
+def _failed(results: Sequence[Any]) -> bool:
+    return any(isinstance(each, Exception) for each in results)
 
 
-def _pieces(stored: bytes) -> list[str]:
+def _names(stored: bytes) -> list[str]:
     return [
         stored[start : start + _DIGEST_BYTES].hex()
         for start in range(1, len(stored), _DIGEST_BYTES)

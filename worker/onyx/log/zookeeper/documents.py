@@ -16,9 +16,10 @@ from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError, NotE
 
 from onyx.errors import Fenced, UserError
 from onyx.ids import GroupId
-from onyx.log.interface import Document
-from onyx.log.paths import Paths, document_name
+from onyx.log.interface import ChunkGone, Document
+from onyx.log.paths import Paths, document_name, folder_name
 from onyx.log.zookeeper.all_of import AllOf
+from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.session import ReplyLost, ZooKeeperSession
 
 ATTEMPTS_MAX = 10
@@ -37,11 +38,13 @@ class Documents:
         self,
         session: ZooKeeperSession,
         paths: Paths,
+        chunks: Chunks,
         document_bytes_max: int,
         fence: GroupId | None = None,
     ) -> None:
         self._session = session
         self._paths = paths
+        self._chunks = chunks
         self._bytes_max = document_bytes_max
         self._fence = fence
 
@@ -54,10 +57,16 @@ class Documents:
             return None
         return Document(bytes(data), stat.version)
 
-    def put(self, path: str, data: bytes, version: int | None) -> int | None:
+    def put(
+        self, path: str, data: bytes, version: int | None, names: Sequence[str] = ()
+    ) -> int | None:
         """Create or replace; the new version, or None when somebody else was first.
 
+        Args:
+            names: digests of chunks that the document names.
+
         Raises:
+            ChunkGone: one of them has been collected; nothing was written.
             Fenced: the pulse of the group is gone.
             UserError: the document is too large.
         """
@@ -69,7 +78,7 @@ class Documents:
         written = 0 if version is None else version + 1
         for attempt in range(ATTEMPTS_MAX):
             try:
-                done = self._try(path, data, version)
+                done = self._try(path, data, version, names)
             except ReplyLost:
                 continue
             if not done and attempt > 0:
@@ -79,15 +88,20 @@ class Documents:
 
     def names(self, folder: str) -> Sequence[str]:
         """Sorted names of the documents in a folder."""
-        node = self._paths.folder(folder)
-        try:
-            children = self._session.perform(lambda client: client.get_children_async(node))
-        except NoNodeError:
-            return ()
+        children = self._children(folder)
         return sorted(name for child in children if (name := document_name(child)) is not None)
 
+    def folders(self, folder: str) -> Sequence[str]:
+        """Sorted names of the folders in a folder."""
+        children = self._children(folder)
+        return sorted(name for child in children if (name := folder_name(child)) is not None)
+
     def delete(self, path: str) -> None:
-        """Delete a document and those in the folder of the same name; idempotent."""
+        """Delete a document and those in the folder of the same name; idempotent.
+
+        Raises:
+            Fenced: the pulse of the group is gone.
+        """
         folder = self._paths.folder(path)
         nodes = [f"{folder}/={name}" for name in self.names(path)]
         for start in range(0, len(nodes), DELETES_AT_ONCE):
@@ -96,10 +110,39 @@ class Documents:
         with suppress(NotEmptyError):  # folders are left, and what was written meanwhile
             self._delete([folder])
 
-    def _delete(self, nodes: Sequence[str]) -> None:
-        self._session.perform(lambda client: AllOf([client.delete_async(node) for node in nodes]))
+    def _children(self, folder: str) -> Sequence[str]:
+        node = self._paths.folder(folder)
+        try:
+            found: Sequence[str] = self._session.perform(
+                lambda client: client.get_children_async(node)
+            )
+        except NoNodeError:
+            return ()
+        return found
 
-    def _try(self, path: str, data: bytes, version: int | None) -> bool:
+    def _delete(self, nodes: Sequence[str]) -> None:
+        if self._fence is None:
+            self._session.perform(
+                lambda client: AllOf([client.delete_async(node) for node in nodes])
+            )
+            return
+        pulse = self._paths.pulse(self._fence)
+
+        def start(client: KazooClient, node: str) -> Any:
+            transaction = client.transaction()
+            transaction.check(pulse, -1)
+            transaction.delete(node)
+            return transaction.commit_async()
+
+        for results in self._session.perform(
+            lambda client: AllOf([start(client, node) for node in nodes])
+        ):
+            if isinstance(results[0], NoNodeError):
+                raise Fenced(f"group {self._fence} was declared dead and may not delete documents")
+            if isinstance(results[1], NotEmptyError):
+                raise results[1]
+
+    def _try(self, path: str, data: bytes, version: int | None, names: Sequence[str]) -> bool:
         node = self._paths.document(path)
         if version is None:
             self._session.ensure_path(node.rpartition("/")[0])
@@ -108,6 +151,7 @@ class Documents:
             transaction = client.transaction()
             if self._fence is not None:
                 transaction.check(self._paths.pulse(self._fence), -1)
+            self._chunks.touch(transaction, names)
             if version is None:
                 transaction.create(node, data)
             else:
@@ -117,6 +161,8 @@ class Documents:
         results = self._session.attempt(start)
         if self._fence is not None and isinstance(results[0], NoNodeError):
             raise Fenced(f"group {self._fence} was declared dead and may not write {path}")
+        if any(isinstance(each, NoNodeError) for each in results[:-1]):
+            raise ChunkGone(f"what document {path} names was collected before; try again")
         outcome = results[-1]
         if isinstance(outcome, NodeExistsError | BadVersionError | NoNodeError):
             return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
-from onyx.log.interface import Document, Origin, Session
+from onyx.log.interface import ChunkGone, Document, Origin, Session
 from onyx.log.paths import Paths, entry_position, entry_positions
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.documents import Documents
@@ -67,7 +67,9 @@ class ZooKeeperLog:
         try:
             piece_bytes = self._settings.chunk_bytes_max
             self._chunks = Chunks(self._session, self._paths, piece_bytes)
-            self._documents = Documents(self._session, self._paths, piece_bytes, fence)
+            self._documents = Documents(
+                self._session, self._paths, self._chunks, piece_bytes, fence
+            )
             self._origins = Origins(self._session, self._paths, self._chunks, identity)
         except BaseException:
             self._session.close()
@@ -118,17 +120,29 @@ class ZooKeeperLog:
         """See `LogReader`."""
         return self._chunks.get(digest)
 
+    def sweep_chunks(self, named: Callable[[], Collection[str]], age_s: float) -> int:
+        """See `LogReader`."""
+        return self._chunks.sweep(
+            lambda: {*named(), self._origins.named()}, int((time.time() - age_s) * 1000)
+        )
+
     def get_document(self, path: str) -> Document | None:
         """See `LogReader`."""
         return self._documents.get(path)
 
-    def put_document(self, path: str, data: bytes, version: int | None) -> int | None:
+    def put_document(
+        self, path: str, data: bytes, version: int | None, names: Sequence[str] = ()
+    ) -> int | None:
         """See `LogReader`."""
-        return self._documents.put(path, data, version)
+        return self._documents.put(path, data, version, names)
 
     def list_documents(self, folder: str) -> Sequence[str]:
         """See `LogReader`."""
         return self._documents.names(folder)
+
+    def list_folders(self, folder: str) -> Sequence[str]:
+        """See `LogReader`."""
+        return self._documents.folders(folder)
 
     def delete_documents(self, path: str) -> None:
         """See `LogReader`."""
@@ -167,14 +181,26 @@ class ZooKeeperClientLog(ZooKeeperLog):
 
         Raises:
             UserError: it is too large or cannot be encoded.
+            ChunkGone: a chunk that it names has been collected; nothing was written.
             Unavailable: no answer in time; it may have been written or not.
         """
         data = encode_entry(command)
         check_size(command, data, self._settings.entry_bytes_max)
-        path: str = self._session.perform(
-            lambda client: client.create_async(self._paths.entry_prefix, data, sequence=True)
-        )
-        position = entry_position(path)
+
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            self._chunks.touch(transaction, command.chunks)
+            transaction.create(self._paths.entry_prefix, data, sequence=True)
+            return transaction.commit_async()
+
+        *touched, written = results = self._session.perform(start)
+        if any(isinstance(each, NoAuthError) for each in results):
+            raise self._session.denied()
+        if any(isinstance(each, NoNodeError) for each in touched):
+            raise ChunkGone(f"what {command.NAME} names was collected before; try again")
+        if isinstance(written, Exception):
+            raise written
+        position = entry_position(written)
         assert position is not None
         return position
 
@@ -248,14 +274,15 @@ class ZooKeeperGroupLog(ZooKeeperLog):
             transaction = client.transaction()
             if request.fence is not None:
                 transaction.check(self._paths.pulse(request.fence), -1)
+            self._chunks.touch(transaction, request.chunks)
             for payload in request.payloads:
                 transaction.create(self._paths.entry_prefix, payload, sequence=True)
             return transaction.commit_async()
 
-        self._session.send(start, lambda answer: self._on_answer(request.attempt, answer))
+        self._session.send(start, lambda answer: self._on_answer(request, answer))
 
-    def _on_answer(self, attempt: int, answer: Any) -> None:
-        reply = _reply(answer)
+    def _on_answer(self, request: Append, answer: Any) -> None:
+        attempt, reply = request.attempt, _reply(answer, len(request.payloads))
         if reply is Reply.UNKNOWN and isinstance(answer, list):
             denied = any(isinstance(result, NoAuthError) for result in answer)
             self._session.fail(self._session.denied() if denied else self._origins.recreated())
@@ -277,11 +304,12 @@ class ZooKeeperGroupLog(ZooKeeperLog):
             listener(session)
 
 
-def _reply(answer: Any) -> Reply:
-    """What a transaction's answer means: a list of results, or the exception of a break."""
+def _reply(answer: Any, entries: int) -> Reply:
+    """What a transaction's answer means: a list of results, the last ones of the entries, or the
+    exception of a break."""
     if not isinstance(answer, list):
         return Reply.UNKNOWN
-    if isinstance(answer[0], NoNodeError):
+    if any(isinstance(each, NoNodeError) for each in answer[: len(answer) - entries]):
         return Reply.PULSE_GONE
     failed = any(isinstance(result, Exception) for result in answer)
     return Reply.UNKNOWN if failed else Reply.WRITTEN

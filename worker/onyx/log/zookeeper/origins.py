@@ -12,10 +12,13 @@ are harmless: the version check only lets the origin advance, and deleting is id
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
-from kazoo.exceptions import BadVersionError, NodeExistsError
+from kazoo.client import KazooClient
+from kazoo.exceptions import NodeExistsError
 
 from onyx.errors import LogReplaced, Unavailable, UserError
 from onyx.ids import NO_POSITION, Position
@@ -85,8 +88,7 @@ class Origins:
 
         Returns False when a later origin is there already (entries are deleted all the same).
         """
-        digest = self._chunks.put(origin.replica)
-        moved = self._move(_Stored(origin.position, digest, self.log_czxid))
+        moved = self._move(origin)
         stored, _ = self._load()
         self._delete_through(Position(stored.position))
         return moved
@@ -140,26 +142,33 @@ class Origins:
                 f"restore it, or delete {self._paths.root} as a whole (this forgets all jobs)"
             ) from error
 
-    def _move(self, new: _Stored) -> bool:
-        data = msgspec.json.encode(new)
+    def named(self) -> str:
+        """The digest of the replica of the origin; empty when there is none."""
+        return self._load()[0].digest
+
+    def _move(self, origin: Origin) -> bool:
         while True:
             old, version = self._load()
-            if old.position >= new.position:
-                return old == new
-            if not self._replace(data, version):
+            if old.position >= origin.position:
+                same = hashlib.sha256(origin.replica).hexdigest() == old.digest
+                return old.position == origin.position and same
+            digest = self._chunks.put(origin.replica)
+            if not self._replace(_Stored(origin.position, digest, self.log_czxid), version):
                 continue
-            if old.digest and old.digest != new.digest:
+            if old.digest and old.digest != digest:
                 self._chunks.delete(old.digest)
             return True
 
-    def _replace(self, data: bytes, version: int) -> bool:
-        try:
-            self._session.perform(
-                lambda client: client.set_async(self._paths.origin, data, version)
-            )
-        except BadVersionError:
-            return False
-        return True
+    def _replace(self, new: _Stored, version: int) -> bool:
+        """False if there is another origin by now, or the replica has been collected."""
+
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            self._chunks.touch(transaction, [new.digest])
+            transaction.set_data(self._paths.origin, msgspec.json.encode(new), version)
+            return transaction.commit_async()
+
+        return not any(isinstance(each, Exception) for each in self._session.perform(start))
 
     def _delete_through(self, last: Position) -> None:
         children = self._session.perform(lambda client: client.get_children_async(self._paths.log))

@@ -63,7 +63,11 @@ def _status() -> Schema:
         selector=text("Selector of the pods, for autoscalers."),
         peers=integer("Virtual peers of the ready workers."),
         tenancyId=text("Tenancy of the workers."),
-        conditions=conditions("Reconciled or Ready"),
+        zookeeperAddress=text("Address of the ZooKeeper that has the log of the workers."),
+        tenancyHolder=text(
+            "Namespace and name of the OnyxCluster that has the log which this one asks for."
+        ),
+        conditions=conditions("Reconciled, Ready, SparkReady or Stable"),
     )
 
 

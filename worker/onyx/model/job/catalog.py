@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 from onyx.model import names, plugins
 from onyx.model.column_types import COLUMNS_MAX
 from onyx.model.job.types import TIMEOUT_MS_MAX, TRACKED_ONLY, Milliseconds, Peers, TaskName
-from onyx.model.keys.compound import Amount, ListOf, MapOf, OneOrMore
+from onyx.model.keys.compound import ListOf, MapOf, OneOrMore
+from onyx.model.keys.durations import Amount, Duration
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Count, Function, Text, TypeName
 
@@ -87,11 +88,8 @@ class CatalogEntry:
     """Kind of external system; for readers only, nothing depends on it."""
     batch_timeout: Annotated[
         int,
-        Count(0, TIMEOUT_MS_MAX, "milliseconds"),
-        Key(
-            origin="onyx/batch-timeout",
-            restriction="The sum over all tasks must be below pendingTimeout of every input.",
-        ),
+        Duration(0, TIMEOUT_MS_MAX),
+        Key(origin="onyx/batch-timeout"),
     ] = 0
     """Longest time that a task waits for a batch to fill, from its first segment. With 0 it
     processes what has arrived, which gives the lowest latency. At the end of an input, and while
@@ -204,7 +202,9 @@ class CatalogEntry:
         Milliseconds,
         Key(allowed_for=("input",), origin="onyx/pending-timeout", restriction=TRACKED_ONLY),
     ] = 60_000
-    """Time after which a segment that is not completely processed is replayed."""
+    """Time after which a segment is read again that is not completely processed and that no worker
+    works on: it is lost. What takes longer, in a function or until it is durable, is waited for.
+    What a worker had that has died is read again at once."""
     input_retry_timeout: Annotated[
         Milliseconds,
         Key(allowed_for=("input",), origin="onyx/input-retry-timeout", restriction=TRACKED_ONLY),

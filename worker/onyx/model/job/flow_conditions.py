@@ -64,7 +64,13 @@ class FlowCondition:
     ] = None
     """Children that get a segment about an error that the predicate raises: the result of
     postTransform, or without it {error: {type, message}, segment}."""
-    exclude_keys: Annotated[tuple[str, ...], Key(origin="flow/exclude-keys")] = ()
+    exclude_keys: Annotated[
+        tuple[str, ...],
+        Key(
+            origin="flow/exclude-keys",
+            restriction="Not with to: none, unless predicateErrorsTo is given.",
+        ),
+    ] = ()
     """Keys that are removed from segments which this condition sends."""
     short_circuit: Annotated[
         bool,

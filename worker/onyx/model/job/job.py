@@ -69,7 +69,7 @@ class Job:
         Literal["peers", "spark"], Key(restriction="spark not together with upgrade.")
     ] = "peers"
     """What runs the job: `peers`, or `spark`, as one query of Spark with the same results. Keys
-    about peers, batches and replays have no effect on Spark."""
+    about peers, batches and replays have no effect on Spark; a warning names them."""
     spark: Annotated[
         Spark | None,
         Key(

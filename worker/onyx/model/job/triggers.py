@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from onyx.model import names
 from onyx.model.job.types import Time, WindowName
-from onyx.model.keys.compound import Amount, ListOf
+from onyx.model.keys.compound import ListOf
+from onyx.model.keys.durations import Amount
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Choice, Function, Name, Share
 
@@ -42,7 +43,13 @@ class Trigger:
     system."""
     emit: Annotated[str | None, Function(), Key(origin="trigger/emit", era="0.10+")] = None
     """Function of the same arguments that returns segments to send."""
-    fire_all_extents: Annotated[bool, Key(origin="trigger/fire-all-extents?")] = False
+    fire_all_extents: Annotated[
+        bool,
+        Key(
+            origin="trigger/fire-all-extents?",
+            restriction="Not with type timer, which always fires all.",
+        ),
+    ] = False
     """Every extent of the group may fire, not only those of the segment."""
     threshold: Annotated[
         tuple[int, str] | None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from onyx.model import names
-from onyx.model.keys.compound import Amount, OneOrMore
+from onyx.model.keys.compound import OneOrMore
+from onyx.model.keys.durations import Amount, Duration
 from onyx.model.keys.kinds import Count, Name
 
 PEERS_MAX = 10_000
@@ -15,7 +16,7 @@ TRACKED_ONLY = "Not under guarantee: at-most-once, which replays nothing."
 TaskName = Annotated[str, Name("task")]
 WindowName = Annotated[str, Name("window")]
 Peers = Annotated[int, Count(1, PEERS_MAX, "peers")]
-Milliseconds = Annotated[int, Count(1, TIMEOUT_MS_MAX, "milliseconds")]
+Milliseconds = Annotated[int, Duration(1, TIMEOUT_MS_MAX)]
 Time = Annotated[tuple[int, str], Amount(names.TIME_UNITS)]
 TimeOrElements = Annotated[tuple[int, str], Amount(names.TIME_UNITS + names.ELEMENT_UNITS)]
 Targets = Annotated[

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 from onyx.model import names
 from onyx.model.job.types import TaskName, TimeOrElements, WindowName
-from onyx.model.keys.compound import Aggregation, Amount, ListOf
+from onyx.model.keys.compound import Aggregation, ListOf
+from onyx.model.keys.durations import Amount
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Choice, Count
 
@@ -58,7 +59,11 @@ class Window:
         str | None, Key(required_for=("fixed", "sliding", "session"), origin="window/window-key")
     ] = None
     """Key of a segment by whose value it is assigned to extents, usually a time."""
-    min_value: Annotated[int, Count(), Key(origin="window/min-value")] = 0
+    min_value: Annotated[
+        int,
+        Count(),
+        Key(origin="window/min-value", restriction="Only with type fixed or sliding."),
+    ] = 0
     """Smallest value of windowKey; extents are aligned to it."""
     session_key: Annotated[
         str | None, Key(allowed_for=("session",), origin="window/session-key")
@@ -87,7 +92,8 @@ class Window:
         Any,
         Key(
             origin="window/init",
-            restriction="Needed by min and max, which have no initial state of their own.",
+            restriction="Needed by min and max, which have no initial state of their own; "
+            "otherwise only for an aggregation of your own.",
         ),
     ] = None
     """Initial state of an extent."""

@@ -1,4 +1,4 @@
-"""Kinds of values that are made of others: lists, mappings, amounts, edges."""
+"""Kinds of values that are made of others: lists, mappings, edges."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from typing import Any
 from onyx.model import names
 from onyx.model.keys.kinds import (
     ANYTHING,
-    Choice,
-    Count,
     Function,
     Kind,
     Name,
@@ -20,7 +18,6 @@ from onyx.model.keys.kinds import (
 from onyx.model.report import INVALID, Report, at, listed
 
 LIST_ITEMS_MAX = 256
-AMOUNT_MAX = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,28 +103,6 @@ class OneOrMore(Kind):
         if self.words:
             return f"{listed(self.words)}, or a list, each {self.item.describe()}"
         return f"{self.item.describe()}, or a list of those"
-
-
-@dataclass(frozen=True, slots=True)
-class Amount(Kind):
-    """A number with its unit: `[5, minutes]`."""
-
-    units: tuple[str, ...]
-    number_min: int = 1
-
-    def _read(self, value: Any, path: str, report: Report) -> Any:
-        if not isinstance(value, list) or len(value) != 2:
-            return refuse(self, value, path, report)
-        number = Count(self.number_min, AMOUNT_MAX).read(value[0], at(path, 0), report)
-        unit = Choice(self.units).read(value[1], at(path, 1), report)
-        return INVALID if number is INVALID or unit is INVALID else (number, unit)
-
-    def _schema(self) -> Schema:
-        item = {"x-kubernetes-int-or-string": True}
-        return {"type": "array", "minItems": 2, "maxItems": 2, "items": item}
-
-    def _describe(self) -> str:
-        return f"a number and its unit, as in [5, {self.units[0]}]"
 
 
 @dataclass(frozen=True, slots=True)

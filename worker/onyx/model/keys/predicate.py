@@ -124,3 +124,13 @@ class _Value(Kind):
 
     def _describe(self) -> str:
         return "text or a number" + (", which have an order" if self.ordered else ", true or false")
+
+
+def has_function(predicate: Any) -> bool:
+    """Whether a predicate calls a function, and does not only compare."""
+    if isinstance(predicate, str):
+        return True
+    head, *rest = predicate
+    return (
+        any(map(has_function, rest)) if head in names.COMBINATORS else head not in names.COMPARISONS
+    )

@@ -33,6 +33,7 @@ __all__ = [
     "check_entry",
     "job_hash",
     "parse_declared",
+    "parse_file",
     "parse_manifest",
     "parse_mapping",
     "to_mapping",
@@ -46,13 +47,18 @@ _NAMES = NameRule(
 )
 
 
-def parse_manifest(
+def parse_manifest(text: str | bytes, source: str = "manifest") -> Job:
+    """The job in the text of a manifest, YAML or JSON; see `parse_file`."""
+    return parse_file(text, source)[0]
+
+
+def parse_file(
     text: str | bytes,
-    source: str = "manifest",
+    source: str,
     upgrades: str | None = None,
     engine: str | None = None,
-) -> Job:
-    """The job in the text of a manifest, YAML or JSON.
+) -> tuple[Job, Declaration]:
+    """The job in the text of a manifest, YAML or JSON, and how Kubernetes is to run it.
 
     Args:
         text: the whole file, at most 1 MiB.
@@ -64,7 +70,8 @@ def parse_manifest(
         ManifestError: with every problem, each with its path, file and line.
     """
     read = partial(_manifest, upgrades=upgrades, engine=engine)
-    return _build(draft_of_text(text, source, read))
+    draft = draft_of_text(text, source, read)
+    return _build(draft), _declaration(draft)
 
 
 def parse_mapping(mapping: Mapping[str, Any]) -> Job:
@@ -83,8 +90,7 @@ def parse_declared(mapping: Mapping[str, Any]) -> tuple[Declaration, Job | None]
         ManifestError: with every problem, each with its path.
     """
     draft = draft_of(mapping, partial(_object, by_reference=True))
-    declaration = DECLARATION.build(draft["spec"])
-    assert isinstance(declaration, Declaration)
+    declaration = _declaration(draft)
     return declaration, _build(draft) if declaration.job_ref is None else None
 
 
@@ -187,3 +193,9 @@ def _build(draft: Draft) -> Job:
     job = SPEC.build(draft["spec"], name=draft["name"])
     assert isinstance(job, Job)
     return job
+
+
+def _declaration(draft: Draft) -> Declaration:
+    declaration = DECLARATION.build(draft["spec"])
+    assert isinstance(declaration, Declaration)
+    return declaration

@@ -1,10 +1,11 @@
 """From text to plain values: a strict reader of YAML (JSON is a subset).
 
-The events of libyaml are used, not its loaders: no tag is ever acted on, an alias is refused where
-it stands (so no alias bomb can expand), duplicate keys are seen, and the depth is bounded while
-reading. Scalars follow YAML 1.2; those that YAML 1.1 reads differently (`on`, `no`, `012`, `1:30`,
-a date) are refused unless quoted, because kubectl reads the same file by the older rules. `y` and
-`n`, which are names of fields in many a job, are text and warned of (`ambiguities`).
+The events of libyaml are used, not its loaders: no tag is ever acted on, an alias is the events of
+what it names once more (`aliases`), duplicate keys are seen, and depth and number of values are
+bounded while reading, so that aliases of aliases do not expand for long. Scalars follow YAML 1.2;
+those that YAML 1.1 reads differently (`on`, `no`, `012`, `1:30`, a date) are refused unless quoted,
+because kubectl reads the same file by the older rules. `y` and `n`, which are names of fields in
+many a job, are text and warned of (`ambiguities`).
 Rejected: `yaml.safe_load`, which silently keeps the last of two equal keys and coerces all these.
 """
 
@@ -12,22 +13,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
 
 from onyx.errors import Problem
+from onyx.model.parsing.aliases import expanded
 from onyx.model.parsing.plain import DEPTH_MAX, VALUES_MAX
-from onyx.model.report import INVALID, ROOT, Report, at, show
+from onyx.model.report import INVALID, ROOT, Report, at, placed, show
 
 MANIFEST_BYTES_MAX = 1_048_576
 """Largest manifest; about what fits comfortably in a Kubernetes object and in ZooKeeper."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE_TAGS = {f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq")}
-_MISSING = object()
+_MISSING, _MERGE = object(), object()
 
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]*)\Z")
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]+\Z")
@@ -40,6 +42,8 @@ _WORDS = {"null": None, "Null": None, "NULL": None, "~": None, "": None} | {
 }
 _ONE_LETTER = {"y": "true", "Y": "true", "n": "false", "N": "false"}
 """What kubectl takes for a boolean, and most readers of YAML, this one too, for text."""
+_ENTRY = re.compile(r"spec\.(catalog|windows|lifecycles|flowConditions)\[([0-9]+)\]")
+_TASK_KEYS = {"catalog": "name", "windows": "task", "lifecycles": "task", "flowConditions": "from"}
 _COERCED = (
     (re.compile(r"(?i:on|off|yes|no)\Z"), "a boolean", "true or false"),
     (re.compile(r"[-+]?0[0-9_]+\Z"), "an octal number", "a number without leading zeros"),
@@ -47,7 +51,7 @@ _COERCED = (
     (re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?\Z"), "a date", "it in quotes"),
     (re.compile(r"[-+]?(0[bBoOxX][0-9a-fA-F_]+|[0-9][0-9_]*_[0-9_.]*)\Z"),
      "a number", "plain digits"),
-    (re.compile(r"(<<|=)\Z"), "a merge key", "the keys themselves"),
+    (re.compile(r"=\Z"), "a default key", "the key itself"),
 )  # fmt: skip
 
 
@@ -60,6 +64,10 @@ class _Open:
     key: Any = _MISSING
     """Key whose value comes next, in a mapping."""
     first_lines: dict[str, int] = field(default_factory=dict)
+    merges: list[Any] = field(default_factory=list)
+    """Values of merge keys, with their lines."""
+    merged: bool = False
+    """It is the value of a merge key, or in it: its keys have the path of the mapping above."""
 
 
 class _Reader:
@@ -83,7 +91,7 @@ class _Reader:
             elif isinstance(event, yaml.AliasEvent):
                 self._alias(event)
             elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-                self.stack.pop()
+                self._merge(self.stack.pop())
             elif isinstance(event, yaml.NodeEvent):
                 values += 1
                 if values > VALUES_MAX or len(self.stack) > DEPTH_MAX:
@@ -100,11 +108,23 @@ class _Reader:
             self.report.unreadable(path, f"is nested more than {DEPTH_MAX} levels deep")
 
     def _alias(self, event: Any) -> None:
-        line = event.start_mark.line + 1
-        path = self._place(INVALID, line)
-        self.report.unreadable(
-            path, f"is an alias (*{event.anchor})", "aliases are not supported: repeat the value"
-        )
+        """One that stands for nothing."""
+        path = self._place(INVALID, event.start_mark.line + 1)
+        what = f"is an alias (*{event.anchor}) of nothing"
+        self.report.unreadable(path, what, f"write &{event.anchor} at a value above it")
+
+    def _merge(self, ended: _Open) -> None:
+        """Take the keys of merge keys into a mapping that is complete: its own keys stand, then
+        those of the first merge that has them."""
+        for merge, line in ended.merges:
+            for each in merge if isinstance(merge, list) else [merge]:
+                if isinstance(each, dict):
+                    assert isinstance(ended.value, dict), "only mappings have keys"
+                    ended.value.update({k: v for k, v in each.items() if k not in ended.value})
+                elif each is not INVALID:
+                    self.lines[ended.path] = line
+                    what = f"merges {show(each)} with <<, which takes mappings"
+                    self.report.unreadable(ended.path, what, "write <<: *name, or <<: [*a, *b]")
 
     def _node(self, event: Any) -> None:
         line = event.start_mark.line + 1
@@ -112,13 +132,17 @@ class _Reader:
             self._scalar(event, line)
             return
         empty: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
+        merged = self._in_merge
         path = self._place(empty, line)
-        self.stack.append(_Open(empty, path))
+        self.stack.append(_Open(empty, path, merged=merged))
         self._check_tag(event, path)
 
     def _scalar(self, event: Any, line: int) -> None:
         coerced = None
         value: Any = event.value
+        if not event.style and event.tag is None and self._is_merge_key(event.value):
+            self.stack[-1].key = _MERGE
+            return
         if not event.style and event.tag is None:
             coerced = next((each for each in _COERCED if each[0].match(value)), None)
             value = value if coerced else _resolve(value)
@@ -132,6 +156,23 @@ class _Reader:
                 f"{show(event.value)} without quotes is {coerced[1]} to other readers of YAML",
                 f'write "{event.value[:40]}" in quotes if it is text, else {coerced[2]}',
             )
+
+    def _is_merge_key(self, text: str) -> bool:
+        top = self.stack[-1] if self.stack else None
+        return (
+            text == "<<"
+            and top is not None
+            and isinstance(top.value, dict)
+            and (top.key is _MISSING)
+        )
+
+    @property
+    def _in_merge(self) -> bool:
+        """Whether the next value is that of a merge key, or an item of it."""
+        top = self.stack[-1] if self.stack else None
+        if top is None:
+            return False
+        return top.key is _MERGE or (top.merged and isinstance(top.value, list))
 
     def _one_letter(self, letter: str, path: str, line: int) -> None:
         what = f"{letter} without quotes is text here, but {_ONE_LETTER[letter]} to kubectl"
@@ -150,8 +191,12 @@ class _Reader:
             return ""
         top = self.stack[-1]
         if isinstance(top.value, list):
-            path = at(top.path, len(top.value))
+            path = top.path if top.merged else at(top.path, len(top.value))
             top.value.append(value)
+        elif top.key is _MERGE:
+            top.merges.append((value, line))
+            top.key = _MISSING
+            return top.path
         elif top.key is _MISSING:
             return self._key(top, value, line)
         else:
@@ -173,7 +218,10 @@ class _Reader:
             self.report.unreadable(path, f"is given twice, first in line {first}", "keep one")
         else:
             top.first_lines[key] = line
-            self.lines.setdefault(path, line)
+            if top.merged:
+                self.lines.setdefault(path, line)
+            else:
+                self.lines[path] = line
         return path
 
 
@@ -210,20 +258,41 @@ def read_text(text: str | bytes, report: Report) -> tuple[Any, dict[str, int]]:
     return value, _read_yaml(decoded, Report())[1]
 
 
+def located(problems: Sequence[Problem], text: str | bytes, source: str) -> list[Problem]:
+    """Problems that were found in the job of a manifest, with file and line as those of its text
+    have them, and with the task that each is of."""
+    value, lines = read_text(text, Report())
+    found = [replace(each, message=each.message + _task(each.path, value)) for each in problems]
+    return placed(found, lines, source)
+
+
+def _task(path: str, value: Any) -> str:
+    """The task that a part of a job is of, to end a message with."""
+    match = _ENTRY.match(path)
+    if match is None:
+        return ""
+    section, index = match.groups()
+    try:
+        task = value["spec"][section][int(index)][_TASK_KEYS[section]]
+    except (KeyError, IndexError, TypeError):
+        return ""
+    return f" [task {task}]" if isinstance(task, str) else ""
+
+
 def ambiguities(text: str | bytes, source: str) -> list[Problem]:
     """What a manifest that can be read says to kubectl otherwise than here: warnings."""
     decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
     if _read_json(decoded) is not _MISSING:
         return []
     reader = _Reader(Report())
-    reader.read(yaml.parse(decoded, Loader=_LOADER))
+    reader.read(expanded(yaml.parse(decoded, Loader=_LOADER)))
     return [replace(each, where=f"{source}:{each.where}") for each in reader.ambiguous.values()]
 
 
 def _read_yaml(text: str, report: Report) -> tuple[Any, dict[str, int]]:
     reader = _Reader(report)
     try:
-        whole = reader.read(yaml.parse(text, Loader=_LOADER))
+        whole = reader.read(expanded(yaml.parse(text, Loader=_LOADER)))
     except yaml.YAMLError as error:
         _syntax_error(error, reader, report)
         return INVALID, reader.lines

@@ -37,14 +37,13 @@ ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
         catalog.check_path,
         catalog.check_watermarks,
     ),
-    "flowConditions": (flow.check_entry,),
+    "flowConditions": (flow.check_entry, unused_keys.check_condition),
     "windows": (windows.check_window, unused_keys.check_window),
     "triggers": (windows.check_trigger, unused_keys.check_trigger),
 }
 JOB: tuple[JobRule, ...] = (
     catalog.check_names,
     catalog.check_percentages,
-    catalog.check_batch_timeouts,
     catalog.check_stages,
     workflow.check_graph,
     workflow.check_places,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from onyx.model import names, plugins
-from onyx.model.job import CatalogEntry
 from onyx.model.keys.section import Draft
 from onyx.model.locations import HINT, carries_credentials
 from onyx.model.report import Report, at, listed, show
 from onyx.model.rules.looking import entries, good
 
-PENDING_TIMEOUT_MS: int = CatalogEntry("", "input", 1).pending_timeout
 """Of an input without the key."""
 
 
@@ -157,23 +155,6 @@ def check_watermarks(draft: Draft, path: str, report: Report) -> None:
                 at(path, names.yaml_key(field)),
                 "is given, but the task assigns no watermarks",
                 "add watermarkKey or assignWatermarkFn, or remove it",
-            )
-
-
-def check_batch_timeouts(spec: Draft, path: str, report: Report) -> None:
-    """No segment is replayed only because batches wait to be filled."""
-    if good(spec, "guarantee") == "at-most-once":
-        return
-    drafts = list(entries(spec, "catalog", path, "catalog"))
-    waits_ms = sum(good(draft, "batch_timeout") or 0 for draft, _ in drafts)
-    for draft, where in drafts:
-        patience_ms = good(draft, "pending_timeout") or PENDING_TIMEOUT_MS
-        if waits_ms and good(draft, "type") == "input" and waits_ms >= patience_ms:
-            report.add(
-                at(where, "pendingTimeout"),
-                f"is {patience_ms} ms, but batches may wait {waits_ms} ms, the sum of all "
-                "batchTimeout",
-                "make it longer, or batchTimeout shorter",
             )
 
 

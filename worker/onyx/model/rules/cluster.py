@@ -36,9 +36,7 @@ def check_cluster(spec: Draft, path: str, report: Report) -> None:
     _check_mount(good(spec, "data"), at(path, "data"), report)
     _check_spark(good(spec, "spark"), at(path, "spark"), report)
     _check_spark_memory(spec, at(path, "sparkMemory"), report)
-    template = good(spec, "pod_template")
-    pod = good(template, "spec") if template else None
-    _check_pod(pod or {}, at(at(path, "podTemplate"), "spec"), report)
+    _check_template(spec, path, "worker", "use spec.serviceAccount.name", report)
 
 
 def _check_settings(spec: Draft, path: str, report: Report) -> None:
@@ -93,6 +91,9 @@ def _check_spark(draft: Draft | None, path: str, report: Report) -> None:
             key = SPARK_SET_BY_OPERATOR[name]
             hint = f"use spec.spark.{key}" if key else "remove it"
             report.add(at(at(path, "conf"), name), "is set by the operator", hint)
+    _check_template(draft, path, "spark", "remove it", report)
+    executors = good(draft, "executors") if draft else None
+    _check_template(executors, at(path, "executors"), "spark", "remove it", report)
 
 
 def _check_spark_memory(spec: Draft, path: str, report: Report) -> None:
@@ -147,8 +148,19 @@ def _check_mount(data: Draft | None, path: str, report: Report) -> None:
         report.add(where, f"is {mount}, which the operator uses", "choose another, such as /data")
 
 
-def _check_pod(pod: dict[str, Any], path: str, report: Report) -> None:
-    """The shape that merging needs; what else a pod may say is for Kubernetes to judge."""
+def _check_template(
+    owner: Draft | None, path: str, container: str, account_hint: str, report: Report
+) -> None:
+    """The shape that merging needs; what else a pod may say is for Kubernetes to judge.
+
+    Args:
+        owner: what has the key `podTemplate`.
+        container: name of ours.
+        account_hint: what to do in the place of another service account.
+    """
+    template = good(owner, "pod_template") if owner else None
+    pod = (good(template, "spec") if template else None) or {}
+    path = at(at(path, "podTemplate"), "spec")
     for key in _NAMED_LISTS:
         items = pod.get(key)
         if items is None:
@@ -158,9 +170,7 @@ def _check_pod(pod: dict[str, Any], path: str, report: Report) -> None:
             continue
         for index, item in enumerate(items):
             if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-                hint = "the container of the worker is called worker" if key == "containers" else ""
+                hint = f"our container is called {container}" if key == "containers" else ""
                 report.add(at(at(path, key), index), "must be a mapping with a name", hint)
-    account = pod.get("serviceAccountName")
-    if account is not None:
-        where = at(path, "serviceAccountName")
-        report.add(where, "is set by the operator", "use spec.serviceAccount.name")
+    if pod.get("serviceAccountName") is not None:
+        report.add(at(path, "serviceAccountName"), "is set by the operator", account_hint)

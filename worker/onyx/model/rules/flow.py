@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onyx.model import names, workflow
+from onyx.model.keys.predicate import has_function
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good
@@ -44,20 +45,9 @@ def _check_batch_format(draft: Draft, path: str, report: Report) -> None:
         what = "is arrow, but the predicate of a condition with thrownException gets one exception"
         report.add(path, what, "remove it")
     predicate = good(draft, "predicate")
-    if predicate is not None and not _has_function(predicate):
+    if predicate is not None and not has_function(predicate):
         what = "is arrow, but the predicate names no function"
         report.add(path, what, "remove it: comparisons take segments and columns")
-
-
-def _has_function(predicate: Any) -> bool:
-    if isinstance(predicate, str):
-        return True
-    head, *rest = predicate
-    return (
-        any(map(_has_function, rest))
-        if head in names.COMBINATORS
-        else head not in names.COMPARISONS
-    )
 
 
 def _check_params(draft: Draft, path: str, report: Report) -> None:

@@ -29,11 +29,26 @@ _OF_ACKERS = (
 )  # fmt: skip
 
 
+def check_condition(draft: Draft, path: str, report: Report) -> None:
+    """What is sent nowhere has no keys to remove."""
+    nowhere = good(draft, "to") == "none" and "predicate_errors_to" not in draft
+    if nowhere and good(draft, "exclude_keys"):
+        _refuse(
+            report, path, "exclude_keys", "has no effect with to: none, which sends nothing",
+            "remove it, or name children in to",
+        )  # fmt: skip
+
+
 def check_trigger(draft: Draft, path: str, report: Report) -> None:
     """A trigger of Onyx reads only the keys of its type."""
     kind = good(draft, "type")
     if kind not in names.TRIGGERS:
         return
+    if kind == "timer" and "fire_all_extents" in draft:
+        _refuse(
+            report, path, "fire_all_extents",
+            "has no effect on a timer trigger, which fires all extents", "remove it",
+        )  # fmt: skip
     for field, kinds in _OF_TRIGGERS.items():
         if good(draft, field) is not None and kind not in kinds:
             readers = [*kinds, "your own"]
@@ -44,7 +59,22 @@ def check_trigger(draft: Draft, path: str, report: Report) -> None:
 
 
 def check_window(draft: Draft, path: str, report: Report) -> None:
-    """Extents are kept with their state, always."""
+    """An aggregation of Onyx has its own initial state, and only extents of one length are aligned.
+    Extents are kept with their state, always."""
+    name = _aggregation(draft)
+    begins = name in names.AGGREGATIONS and name not in names.INITIAL_VALUE_AGGREGATIONS
+    if begins and draft.get("init") is not None:
+        readers = listed([*names.INITIAL_VALUE_AGGREGATIONS, "your own"])
+        _refuse(
+            report, path, "init", f"has no effect on {name}, which begins by itself",
+            f"it is for aggregations {readers}: remove it",
+        )  # fmt: skip
+    kind = good(draft, "type")
+    if kind in ("session", "global") and "min_value" in draft:
+        _refuse(
+            report, path, "min_value", f"has no effect on a {kind} window",
+            "it is for fixed and sliding windows, whose extents are aligned to it: remove it",
+        )  # fmt: skip
     kept = good(draft, "storage_strategy") or ()
     if "extents" in kept and "incremental" not in kept:
         _refuse(
@@ -105,6 +135,12 @@ def check_tracking(spec: Draft, path: str, report: Report) -> None:
 
 
 _NOT_TRACKED = "has no effect under guarantee: at-most-once, where nothing is replayed"
+
+
+def _aggregation(draft: Draft) -> str | None:
+    """The name of what a window aggregates by, without keys."""
+    given: str | tuple[str, ...] | None = good(draft, "aggregation")
+    return given[0] if isinstance(given, tuple) else given
 
 
 def _refuse(report: Report, path: str, field: str, why: str, hint: str) -> None:

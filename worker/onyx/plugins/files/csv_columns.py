@@ -3,7 +3,9 @@
 The records are those of `csv_records`, at the same positions. pyarrow splits a block without quotes
 into columns of text, the csv module one with quotes. Then whole columns are converted. What a cell
 is follows the rules for dicts: where pyarrow takes what Python refuses (`0x10`), or the reverse,
-the cells of the column are converted one by one. A block with a bad record is decoded as dicts.
+the cells of the column are converted one by one. Of a block with bad records these alone become
+dicts: records with another number of fields are taken out first, then those with a cell that its
+column does not hold.
 
 A type is that of the task's schema, else that of the option `types`. A field that `types` cannot
 convert is a bad record; one that the schema does not hold is left to the engine, as text. With a
@@ -13,21 +15,26 @@ schema only its columns are read.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segments
+from onyx.flow.batch import Indices
 from onyx.flow.column_values import MISMATCH, cast_values
 from onyx.flow.columns import Columns
+from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment
-from onyx.plugins.files.csv_records import CONVERSIONS, CsvRecords, rows_of
+from onyx.plugins.files.csv_records import CONVERSIONS, CsvRecords, raw_rows, rows_of
+from onyx.plugins.files.line_records import NEWLINE
 from onyx.plugins.records import BOM, BadRecords, whole_lines
 
 _OPTION_TYPES: Mapping[str, pa.DataType] = {
@@ -39,7 +46,12 @@ _OPTION_TYPES: Mapping[str, pa.DataType] = {
 _TRUTHS = pa.array(["false", "0", "true", "1"])
 _WRONG = (ValueError, ArithmeticError, *MISMATCH)
 _ODD = (b'"', b"\0")
-"""In a block that pyarrow may split otherwise than the csv module does."""
+_NUMBER = r"^([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)?$"
+"""Of a cell that pyarrow mostly takes as a number, as Python does."""
+CELLS_MAX = 16
+"""While misfits are looked for, so many cells are converted one by one at most."""
+_Row = tuple[list[str] | None, bytes]
+"""The fields of a record, None if a quote is never closed, and its bytes."""
 
 
 class CsvColumns:
@@ -75,44 +87,103 @@ class CsvColumns:
         self._bad = bad
         left = {name: kind for name, kind in types.items() if name not in kinds_given}
         self._dicts = CsvRecords(names, left, delimiter, bad)
+        self._had_bad = False
+        """The last block had bad records, so the next one is looked through at once."""
         self._parse = pcsv.ParseOptions(delimiter=delimiter, quote_char=False)
         self._text = pcsv.ConvertOptions(
             column_types=dict.fromkeys(names, pa.string()), include_columns=self._wanted
         )
 
-    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Segments, int]:
-        """Columns; dicts for a block with a bad record, or with one that the schema lacks."""
+    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Read, int]:
+        """Columns; dicts for bad records, and for those that the schema does not hold."""
         lines = whole_lines(data, at_end)
-        try:
-            return self._columns(self._texts(lines)), len(lines)
-        except _WRONG:
-            pass
-        kept = self._bad.kept
-        segments, used = self._dicts.decode(data, first, at_end)
-        if self._bad.kept == kept and segments:
-            try:
-                rows = self._texts(data[:used])
-                return self._columns(rows), used
-            except _WRONG:
-                pass
-        if self._of_schema:
-            segments = [self._fitted(each) for each in segments]
-        return segments, used
+        if not self._had_bad:
+            with contextlib.suppress(*_WRONG):
+                return self._columns(self._texts(lines)), len(lines)
+        split = self._odd_rows(lines, at_end) if _is_odd(lines) else self._plain_rows(lines)
+        arrays, wrong = list[pa.Array](), set[int]()
+        for text, name in zip(split.texts, self._wanted, strict=True):
+            array, misfits = _converted_of(text, self._kinds[name])
+            arrays.append(array)
+            wrong.update(misfits)
+        good = np.delete(np.arange(len(split.sound)), sorted(wrong))
+        columns = Columns(pa.RecordBatch.from_arrays(arrays, names=self._wanted)).take(good)
+        held = np.array(split.sound, np.intp)[good]
+        left = np.delete(np.arange(split.count), held)
+        self._had_bad = len(left) > 0
+        segments = [self._dict(split.record(index), first + index) for index in left.tolist()]
+        return mixed([(held, columns), (left, segments)]), split.used
 
     def _texts(self, lines: bytes) -> list[pa.Array]:
         """The wanted columns as text. Raises one of `_WRONG`: a record is bad or not whole."""
-        odd = any(each in lines for each in _ODD) or lines.startswith(BOM)
-        if odd or lines.count(b"\r") != lines.count(b"\r\n"):
-            cells = list(zip(*rows_of(lines.decode(), self._delimiter), strict=True))
-            if len(cells) != len(self._names):
-                raise ValueError("another number of fields")
-            found = dict(zip(self._names, cells, strict=True))
-            return [pa.array(found[name], pa.string()) for name in self._wanted]
+        if _is_odd(lines):
+            return self._columns_of(rows_of(lines.decode(), self._delimiter))
         read = pcsv.ReadOptions(
             column_names=self._names, use_threads=False, block_size=len(lines) + 1
         )
         table = pcsv.read_csv(pa.BufferReader(lines), read, self._parse, self._text)
         return [table.column(name).combine_chunks() for name in self._wanted]
+
+    def _columns_of(self, rows: Iterable[Sequence[str]]) -> list[pa.Array]:
+        cells = list(zip(*rows, strict=True))
+        if len(cells) != len(self._names):
+            raise ValueError("another number of fields")
+        found = dict(zip(self._names, cells, strict=True))
+        return [pa.array(found[name], pa.string()) for name in self._wanted]
+
+    def _plain_rows(self, lines: bytes) -> _Rows:
+        """Of a block in which a record is a line."""
+        used, lines = len(lines), lines.replace(b"\r\n", b"\n")
+        data, delimiter = np.frombuffer(lines, np.uint8), self._delimiter.encode()
+        ends = np.append(np.flatnonzero(data == NEWLINE), len(lines))
+        starts = np.append(0, ends[:-1] + 1)
+        starts, ends = starts[starts < ends], ends[starts < ends]
+        if len(delimiter) == 1:
+            places = np.flatnonzero(data == delimiter[0])
+        else:
+            found = re.finditer(re.escape(delimiter), lines)
+            places = np.array([each.start() for each in found], np.intp)
+        counts = np.searchsorted(places, ends) - np.searchsorted(places, starts)
+        sound = counts == len(self._names) - 1
+        if not _is_text(lines):
+            sound &= [_is_text(lines[a:b]) for a, b in zip(starts, ends, strict=True)]
+        runs = np.flatnonzero(np.diff(sound, prepend=False, append=False)).reshape(-1, 2).tolist()
+        text = b"\n".join([lines[starts[first] : ends[last - 1]] for first, last in runs])
+
+        def record(index: int) -> _Row:
+            line = lines[starts[index] : ends[index]]
+            return line.decode("utf-8", "replace").split(self._delimiter), line
+
+        texts = self._texts(text) if text else self._nothing()
+        return _Rows(len(ends), record, np.flatnonzero(sound), texts, used)
+
+    def _odd_rows(self, lines: bytes, at_end: bool) -> _Rows:
+        """Of a block that the csv module splits."""
+        records: list[_Row] = []
+        used = 0
+        for row, raw in raw_rows(lines, self._delimiter):
+            if row is None and not at_end:
+                break
+            used += len(raw)
+            if row != []:
+                records.append((row, raw.rstrip(b"\r\n")))
+        sound = [
+            n
+            for n, (row, raw) in enumerate(records)
+            if row is not None and len(row) == len(self._names) and _is_text(raw)
+        ]
+        rows = [row for row, _ in map(records.__getitem__, sound) if row is not None]
+        texts = self._columns_of(rows) if rows else self._nothing()
+        return _Rows(len(records), records.__getitem__, sound, texts, used)
+
+    def _nothing(self) -> list[pa.Array]:
+        return [pa.array([], pa.string()) for _ in self._wanted]
+
+    def _dict(self, record: _Row, position: int) -> Segment:
+        """A record that the columns do not hold."""
+        kept = self._bad.kept
+        segment = self._dicts.one(*record, position)
+        return self._fitted(segment) if self._of_schema and self._bad.kept == kept else segment
 
     def _columns(self, texts: list[pa.Array]) -> Columns:
         arrays = [
@@ -122,9 +193,7 @@ class CsvColumns:
         return Columns(pa.RecordBatch.from_arrays(arrays, names=self._wanted))
 
     def _fitted(self, segment: Segment) -> Segment:
-        """A row as the schema has it, as far as it fits; a bad record as it is."""
-        if "_error" in segment and segment.keys() != set(self._names):
-            return segment
+        """A row as the schema has it, as far as it fits."""
         fitted = {name: segment[name] for name in self._wanted}
         for name, cell in self._of_schema.items():
             with contextlib.suppress(ValueError, ArithmeticError):
@@ -132,8 +201,73 @@ class CsvColumns:
         return fitted
 
 
-def _converted(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Raises one of `_WRONG`: a cell does not fit."""
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The records of a block of which some are bad."""
+
+    count: int
+    record: Callable[[int], _Row]
+    sound: Sequence[int] | Indices
+    """Those that have as many fields as there are columns, all of them text."""
+    texts: Sequence[pa.Array]
+    """Of these the wanted columns."""
+    used: int
+    """Bytes."""
+
+
+def _is_odd(lines: bytes) -> bool:
+    """Whether pyarrow may split a block otherwise than the csv module does."""
+    odd = any(each in lines for each in _ODD) or lines.startswith(BOM)
+    return odd or lines.count(b"\r") != lines.count(b"\r\n")
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _converted_of(text: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[int]]:
+    """The cells as a column, null for those that do not fit, and which these are. Few are, so cells
+    that look odd are tried one by one, and otherwise halves are."""
+    with contextlib.suppress(*_WRONG):
+        return _converted(text, kind, by_cell=False), []
+    if kinds.is_integer(kind) or kinds.is_floating(kind):
+        usual = pc.match_substring_regex(text, _NUMBER).to_numpy(zero_copy_only=False)
+        odd = np.flatnonzero(~usual)
+        with contextlib.suppress(*_WRONG):
+            held = _converted(text.filter(pa.array(usual)), kind, by_cell=False)
+            apart, misfits = _by_halves(text.take(pa.array(odd)), kind)
+            order = np.argsort(np.concatenate((np.flatnonzero(usual), odd)))
+            array = pa.concat_arrays([held, apart]).take(pa.array(order))
+            return array, odd[misfits].tolist()
+    return _by_halves(text, kind)
+
+
+def _by_halves(text: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[int]]:
+    parts = [pa.array([], kind)]
+    misfits: list[int] = []
+
+    def convert(first: int, count: int) -> None:
+        try:
+            parts.append(_converted(text.slice(first, count), kind, count <= CELLS_MAX))
+        except _WRONG:
+            if count > 1:
+                convert(first, count // 2)
+                convert(first + count // 2, count - count // 2)
+                return
+            parts.append(pa.nulls(1, kind))
+            misfits.append(first)
+
+    if len(text):
+        convert(0, len(text))
+    return pa.concat_arrays(parts), misfits
+
+
+def _converted(text: pa.Array, kind: pa.DataType, by_cell: bool = True) -> pa.Array:
+    """Raises one of `_WRONG`: a cell does not fit, or can only be converted by itself."""
     if kinds.is_string(kind):
         return text
     empty = pc.equal(text, "")
@@ -150,6 +284,8 @@ def _converted(text: pa.Array, kind: pa.DataType) -> pa.Array:
         if not _mentions(text, b"xX" if whole else b"("):
             with contextlib.suppress(pa.ArrowInvalid):
                 return values.cast(kind)
+        if not by_cell:
+            raise ValueError("some cells are to be looked at one by one")
         cell = CONVERSIONS["int" if whole else "float"]
         assert cell is not None
         return pa.array(map(cell, text.to_pylist()), kind)
@@ -160,7 +296,10 @@ def _converted(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _mentions(text: pa.Array, some: bytes) -> bool:
     data = text.buffers()[2]
-    held = b"" if data is None else data.to_pybytes()
+    if data is None or not len(text):
+        return False
+    ends = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
+    held = data.slice(int(ends[0]), int(ends[-1] - ends[0])).to_pybytes()
     return any(byte in held for byte in some)
 
 

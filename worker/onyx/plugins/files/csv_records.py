@@ -96,10 +96,16 @@ class CsvRecords:
             used += len(raw)
             if row != []:
                 position = first + len(segments)
-                segments.append(self._segment(row, position, raw.rstrip(b"\r\n")))
+                segments.append(self.one(row, raw.rstrip(b"\r\n"), position))
         return segments, used
 
-    def _segment(self, row: list[str] | None, position: int, raw: bytes) -> Segment:
+    def one(self, row: list[str] | None, raw: bytes, position: int) -> Segment:
+        """The segment of one record, or the one in its place if it is bad.
+
+        Args:
+            row: its fields; None if a quote is never closed.
+            raw: its bytes, without the end of the line.
+        """
         if row is None:
             return self._bad.segment(position, "a quote is opened and never closed", raw)
         if len(row) != len(self._columns):
@@ -149,9 +155,9 @@ def raw_rows(lines: bytes, delimiter: str) -> Iterator[tuple[list[str] | None, b
     reader = csv.reader(chain(texts, (_SENTINEL,)), delimiter=delimiter)
     start = 0
     for row in reader:
-        end = reader.line_num
-        if row == [_SENTINEL]:
+        if start == len(texts):  # the sentinel; within an open quote it may be a whole row too
             return
+        end = reader.line_num
         raw = "".join(texts[start:end]).encode("utf-8", "surrogateescape")
         yield (row if end <= len(texts) else None), raw
         start = end
@@ -172,9 +178,11 @@ def rows_of(text: str, delimiter: str) -> Iterator[list[str]]:
 
 def _quoted_rows(text: str, delimiter: str) -> Iterator[list[str]]:
     lines = chain(io.StringIO(text, newline=""), (_SENTINEL,))
-    for row in csv.reader(lines, delimiter=delimiter):
-        if row == [_SENTINEL]:
+    reader, before = csv.reader(lines, delimiter=delimiter), 0
+    for row in reader:
+        if row == [_SENTINEL] and reader.line_num == before + 1:
             return
+        before = reader.line_num
         if row:
             yield row
     raise ValueError("a quote is open at the end of the block")

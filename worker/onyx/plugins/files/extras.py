@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from onyx.flow.batch import Indices
 from onyx.flow.columns import Columns
+from onyx.flow.mixed import Piece, Read, mixed, pieces_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import with_columns
 
@@ -28,11 +30,26 @@ class Extras:
             for segment in segments:
                 segment[self._file_key] = self._file
 
+    def added_to(self, read: Read, first: int) -> Read:
+        """The segments with these; dicts get them in place."""
+        made: list[Piece] = []
+        for places, segments in pieces_of(read):
+            if isinstance(segments, Columns):
+                made.append((places, self._beside(segments, places + first)))
+                continue
+            for place, segment in zip(places.tolist(), segments, strict=True):
+                self.add([segment], first + place)
+            made.append((places, segments))
+        return mixed(made)
+
     def added(self, columns: Columns, first: int) -> Columns:
         """The columns with these beside them, or in the place of those that have their names."""
+        return self._beside(columns, np.arange(first, first + len(columns)))
+
+    def _beside(self, columns: Columns, numbers: Indices) -> Columns:
         count, found = len(columns), dict[str, pa.Array]()
         if self._number_key is not None:
-            found[self._number_key] = pa.array(np.arange(first, first + count, dtype=np.int64))
+            found[self._number_key] = pa.array(numbers, pa.int64())
         if self._file_key is not None:
             found[self._file_key] = pa.repeat(self._file, count)
         return with_columns(columns, found)

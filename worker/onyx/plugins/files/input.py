@@ -6,7 +6,7 @@ Every file is a partition; positions are the numbers of its records, from 0.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from onyx.plugins.files.text_reader import FileBlocks, FileReader
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.options import located, option_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
-from onyx.plugins.records import BadRecords, Records
+from onyx.plugins.records import RECORD, BadRecords, Records
 
 FILES_MAX = 65_536
 """Partitions of a job are numbered in 16 bits."""
@@ -104,6 +104,14 @@ class FilesInput:
             reader.close()
             raise
         return reader
+
+    def describe(self, partition: str, position: int) -> str:
+        """A record, for people."""
+        return f"{partition}: {RECORD.format(position)}"
+
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """Of JSON lines, as they were learned."""
+        return {} if self._columns is None else self._columns.types
 
     def close(self) -> None:
         """Forget the headers of CSV files."""

@@ -1,15 +1,17 @@
 """The formats of one record a line as columns.
 
-The records are those of `line_records`, at the same positions: a block that the columns do not hold
-is decoded there.
+The records are those of `line_records`, at the same positions: lines that the columns do not hold
+are decoded there, and only those.
 """
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 
-from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns
+from onyx.flow.mixed import Read, mixed
+from onyx.flow.segment import Segment
 from onyx.plugins.files.line_records import JsonLineRecords, TextRecords, count_objects, split
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.records import BadRecords, whole_lines
@@ -28,8 +30,8 @@ class JsonLineColumns:
         self._dicts = JsonLineRecords(bad)
         self._bad = bad
 
-    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Segments, int]:
-        """Columns; dicts for a block with a bad record, or with one that no columns hold."""
+    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Read, int]:
+        """Columns; dicts for lines that no columns hold."""
         lines = whole_lines(data, at_end)
         if not self._columns.known:
             lines = lines[: lines.find(b"\n", SAMPLE_BYTES) + 1] or lines
@@ -37,11 +39,14 @@ class JsonLineColumns:
         columns = self._columns.of_lines(lines, count) if count else None
         if columns is not None:
             return columns, len(lines)
-        kept = self._bad.kept
-        segments, used = self._dicts.decode(lines, first, True)
-        if self._bad.kept > kept:
-            return segments, used
-        return self._columns.of_dicts(segments), used
+        records = [line for line in lines.split(b"\n") if line and not line.isspace()]
+
+        def decoded(index: int) -> tuple[Segment, bool]:
+            kept = self._bad.kept
+            segment = self._dicts.one(records[index], first + index)
+            return segment, self._bad.kept == kept
+
+        return self._columns.of_some(records, decoded), len(lines)
 
 
 class TextColumns:
@@ -50,13 +55,19 @@ class TextColumns:
     def __init__(self, bad: BadRecords) -> None:
         self._dicts = TextRecords(bad)
 
-    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Segments, int]:
-        """A column; dicts for a block that is no UTF-8."""
+    def decode(self, data: bytes, first: int, at_end: bool) -> tuple[Read, int]:
+        """A column; dicts for lines that are no UTF-8."""
         lines = whole_lines(data, at_end)
         try:
-            texts = split(lines.decode())
+            return _column(split(lines.decode())), len(lines)
         except UnicodeDecodeError:
-            return self._dicts.decode(lines, first, at_end)
-        return Columns(
-            pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=_LINE)
-        ), len(lines)
+            segments, used = self._dicts.decode(lines, first, at_end)
+        bad = np.array(["_error" in each for each in segments], dtype=np.bool_)
+        texts = [each["line"] for each in segments if "_error" not in each]
+        wrong = [each for each in segments if "_error" in each]
+        pieces = (np.flatnonzero(~bad), _column(texts)), (np.flatnonzero(bad), wrong)
+        return mixed(pieces), used
+
+
+def _column(texts: list[str]) -> Columns:
+    return Columns(pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], schema=_LINE))

@@ -56,18 +56,19 @@ class JsonLineRecords:
     def _one_by_one(self, lines: bytes, first: int) -> list[Segment]:
         segments: list[Segment] = []
         for line in lines.split(b"\n"):
-            if not line or line.isspace():
-                continue
-            segment: Segment = {}
-            try:
-                segment = _decoder.decode(line)
-                reason = reason_of(segment)
-            except _WRONG as error:
-                reason = f"not a JSON object ({error})"
-            if reason:
-                segment = self._bad.segment(first + len(segments), reason, line)
-            segments.append(segment)
+            if line and not line.isspace():
+                segments.append(self.one(line, first + len(segments)))
         return segments
+
+    def one(self, line: bytes, position: int) -> Segment:
+        """The segment of one record, or the one in its place if it is bad."""
+        segment: Segment = {}
+        try:
+            segment = _decoder.decode(line)
+            reason = reason_of(segment)
+        except _WRONG as error:
+            reason = f"not a JSON object ({error})"
+        return self._bad.segment(position, reason, line) if reason else segment
 
 
 class TextRecords:

@@ -158,6 +158,10 @@ class ParquetReader:
             self._fill(self._rows.rows_at_a_time(segments_max), dicts=False)
         return unwrapped(self._chunks.take(segments_max))
 
+    def ready(self) -> int:
+        """How many segments are decoded."""
+        return len(self._chunks)
+
     def exhausted(self) -> bool:
         """Whether the last row was read."""
         return not len(self._chunks) and self._rows.position >= self._rows.rows

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from onyx.errors import Unavailable
 from onyx.flow.batch import Segments
-from onyx.flow.columns import Columns
+from onyx.flow.mixed import Read, runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import Chunks, unwrapped
 from onyx.plugins.files.byte_sources import FileBytes
@@ -54,7 +54,7 @@ class FileBlocks:
         self._at_end = False
         self._skipping = False
 
-    def next(self) -> Segments:
+    def next(self) -> Read:
         """What the next block gives, possibly nothing yet. Raises Unavailable when it cannot be
         read now."""
         self._read_block()
@@ -63,14 +63,14 @@ class FileBlocks:
             return []
         data = self._tail[: self._record_bytes_max]
         whole = self._at_end and len(data) == len(self._tail)
-        segments, used = self._records.decode(data, self._position, whole)
+        read, used = self._records.decode(data, self._position, whole)
         if not used and len(data) == self._record_bytes_max:
             reason = f"longer than recordBytesMax, {self._record_bytes_max} bytes"
-            segments = [self._bad.segment(self._position, reason, data)]
+            read = [self._bad.segment(self._position, reason, data)]
             self._skipping = True
-        segments = self._placed(segments)
+        read = self._placed(read)
         self._drop(used)
-        return segments
+        return read
 
     def finished(self) -> bool:
         """Nothing is left to decode."""
@@ -103,18 +103,18 @@ class FileBlocks:
         self._ahead = ahead
         self._at_end = not ahead
 
-    def _placed(self, segments: Segments) -> Segments:
+    def _placed(self, read: Read) -> Read:
         """The segments with their extras, at the positions that they take."""
-        if not len(segments):
-            return segments
-        if isinstance(segments, Columns):
-            segments = self._extras.added(segments, self._position)
+        if not len(read):
+            return read
+        if isinstance(read, list):
+            self._extras.add(read, self._position)
         else:
-            self._extras.add(segments, self._position)
+            read = self._extras.added_to(read, self._position)
         if self._offset > self._cursors[-1][1]:
             self._cursors.append((self._position, self._offset))
-        self._position += len(segments)
-        return segments
+        self._position += len(read)
+        return read
 
     def _skip(self) -> None:
         """Drop the rest of a record that is too long."""
@@ -148,6 +148,10 @@ class FileReader:
         """The next of one kind, in the same way."""
         return unwrapped(self._next(segments_max))
 
+    def ready(self) -> int:
+        """How many segments are decoded."""
+        return len(self._chunks)
+
     def exhausted(self) -> bool:
         """Whether all blocks are decoded and taken."""
         return not len(self._chunks) and self._blocks.finished()
@@ -168,7 +172,8 @@ class FileReader:
     def _next(self, segments_max: int) -> Segments:
         while len(self._chunks) < segments_max and not self._blocks.finished():
             try:
-                self._chunks.append(self._blocks.next())
+                for run in runs_of(self._blocks.next()):
+                    self._chunks.append(run)
             except Unavailable:
                 if len(self._chunks):
                     break  # return what is decoded; the next call raises

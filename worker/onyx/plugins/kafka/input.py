@@ -8,8 +8,9 @@ partition at a second place; consumers of replays are reused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -119,6 +120,10 @@ class KafkaInput:
             if schema is not None and key is not None and key not in schema.names:
                 what = f"names {key!r}, which the schema of the task lacks; add it there"
                 raise option_error(self._client.context, f"{name}Field", what)
+
+    def column_types(self) -> Mapping[str, pa.DataType]:
+        """Of JSON, as they were learned."""
+        return {} if self._columns is None else self._columns.types
 
     def close(self) -> None:
         """Close the consumers that no reader uses."""

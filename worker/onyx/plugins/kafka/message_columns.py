@@ -17,6 +17,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns, of_table
+from onyx.flow.mixed import Piece, mixed, pieces_of, runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import good_runs, with_columns
 from onyx.plugins.json_columns import JsonColumns
@@ -63,13 +64,39 @@ class ColumnMessages:
         self._json = json
 
     def segments(self, messages: Sequence[Message]) -> list[Segments]:
-        """Columns; dicts if one is bad, or if there is no column that holds all values of a key."""
-        columns = None if self._options.headers_field is not None else self._columns(messages)
+        """Columns; dicts for those that are bad, or that no columns hold."""
+        bare = self._options.headers_field is None
+        columns = self._columns(messages) if bare else None
         if columns is not None:
             return [columns]
+        if bare and self._options.format == "json":
+            try:
+                return self._some(messages)
+            except UnicodeDecodeError:
+                """A key is no text: its message is found below."""
         kept = self._bad.kept
         segments = self._records.segments(messages)
-        return [segments if self._bad.kept > kept else self._json.of_dicts(segments)]
+        if self._bad.kept > kept:
+            return [segments]
+        return list(runs_of(self._json.of_dicts(segments)))
+
+    def _some(self, messages: Sequence[Message]) -> list[Segments]:
+        """Of JSON messages that the known columns do not all hold."""
+
+        def decode(index: int) -> tuple[Segment, bool]:
+            kept = self._bad.kept
+            segment = self._records.one(messages[index], fields=False)
+            return segment, self._bad.kept == kept
+
+        pieces: list[Piece] = []
+        for places, segments in pieces_of(self._json.of_some(_values(messages), decode)):
+            its = [messages[place] for place in places.tolist()]
+            if isinstance(segments, Columns):
+                segments = with_fields(segments, self._options, its, [1] * len(its))
+            else:
+                segments = list(map(self._records.one, its))
+            pieces.append((places, segments))
+        return list(runs_of(mixed(pieces)))
 
     def _columns(self, messages: Sequence[Message]) -> Columns | None:
         values = [message.value() for message in messages]
@@ -88,6 +115,11 @@ class ColumnMessages:
             texts = [None if each is None else each.decode() for each in values]
             return Columns(pa.RecordBatch.from_arrays([pa.array(texts, pa.string())], ["value"]))
         return Columns(pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"]))
+
+
+def _values(messages: Sequence[Message]) -> list[bytes]:
+    """A message without a value is an empty object."""
+    return [b"{}" if (value := message.value()) is None else value for message in messages]
 
 
 class ArrowMessages:

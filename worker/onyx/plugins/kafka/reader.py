@@ -100,6 +100,10 @@ class KafkaReader:
         """The next of one kind, in the same way."""
         return unwrapped(self._next(segments_max))
 
+    def ready(self) -> int:
+        """How many segments are decoded."""
+        return len(self._chunks)
+
     def exhausted(self) -> bool:
         """Whether a bounded partition is read to its end."""
         return not len(self._chunks) and self._consumed()

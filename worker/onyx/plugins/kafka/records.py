@@ -45,13 +45,18 @@ class MessageRecords:
                     return segments
             except (TypeError, *_WRONG):
                 """One by one, to find which."""
-        return [self._segment(message) for message in messages]
+        return list(map(self.one, messages))
 
-    def _segment(self, message: Message) -> Segment:
+    def one(self, message: Message, fields: bool = True) -> Segment:
+        """The segment of one message, or the one in its place if it is bad.
+
+        Args:
+            fields: add what the options ask for beside the value.
+        """
         segment: Segment = {}
         try:
             segment = self._value(message.value())
-            if not self._bare:
+            if fields and not self._bare:
                 self._add_fields(segment, message)
             reason = reason_of(segment)
         except _WRONG as error:

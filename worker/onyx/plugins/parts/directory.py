@@ -1,8 +1,9 @@
 """Parts in a directory. The staging directory of a writer is also its fence.
 
 Each writer stages its files in a directory of its own below `.staging`, named after its
-incarnation. A part is fsynced there and renamed into the target directory, which is then fsynced. A
-live peer removes the staging directories of dead incarnations (`fence`).
+incarnation, under names that no reader of the format takes (`path_names.staged_name`). A part is
+fsynced there and renamed into the target directory, which is then fsynced. A live peer removes the
+staging directories of dead incarnations (`fence`).
 
 Invariant: a rename out of a removed directory fails. So after `fence` has returned, a paused
 process that wakes up publishes nothing. That holds only if a writer never makes its directory
@@ -24,7 +25,7 @@ from typing import BinaryIO, cast
 
 from onyx.errors import Fenced, InvariantViolated
 from onyx.ids import GroupId
-from onyx.path_names import path_name
+from onyx.path_names import path_name, staged_name
 from onyx.plugins.options import task_error
 from onyx.plugins.parts.output_folder import OutputFolder, exists
 from onyx.plugins.parts.staged_file import StagedFile
@@ -66,7 +67,7 @@ class DirectoryParts:
         name = path_name(str(token["name"]), "the name of a part")
         with self.explained(), self._folder.opened() as folder:
             with contextlib.suppress(FileNotFoundError):
-                staged = f"{self._staging}/{writer}/{name}"
+                staged = f"{self._staging}/{writer}/{staged_name(name)}"
                 os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
 
@@ -154,11 +155,11 @@ class DirectoryPart:
     """A file in a staging directory (`parts.stores.StagedPart`)."""
 
     def __init__(self, store: DirectoryParts, folder: OutputFolder, name: str) -> None:
-        """`name`: writer and file, below the task's staging directory."""
+        """`name`: writer and part."""
         self._store = store
         self._folder = folder
         self._writer, self._name = name.split("/")
-        self._staged = f"{folder.staging}/{name}"
+        self._staged = f"{folder.staging}/{self._writer}/{staged_name(self._name)}"
         self._asked = False
         self._file = StagedFile(folder, self._staged)
         self.file = cast(BinaryIO, self._file)

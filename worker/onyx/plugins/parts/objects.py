@@ -30,8 +30,9 @@ from onyx.errors import Fenced, OnyxError, UserError
 from onyx.ids import GroupId
 from onyx.objects.bucket import Bucket
 from onyx.objects.connection import ObjectMissing
-from onyx.objects.urls import ObjectUrl
+from onyx.objects.urls import ObjectUrl, note_of
 from onyx.objects.writer import OBJECT_BYTES_MAX, ObjectWriter, complete
+from onyx.path_names import staged_begin
 from onyx.plugins.options import task_error
 from onyx.plugins.parts.directory import STAGING, staging_name, writer_name
 from onyx.plugins.protocol import PluginContext, Token
@@ -65,7 +66,7 @@ class ObjectParts:
     @property
     def notes(self) -> ObjectUrl:
         """Where whoever stages for this writer, as executors of Spark do, notes each upload before
-        it sends a byte, under the last name of its key."""
+        it sends a byte (`objects.urls.note_of`)."""
         with self.explained():
             return self._own or self._marked()
 
@@ -78,7 +79,7 @@ class ObjectParts:
                 if bucket.look((notes / _MARK).key) is None:
                     raise ObjectMissing(f"{notes / _MARK} is not there")
                 complete(bucket, token["key"], token["upload"], token["tags"])
-                bucket.delete((notes / token["key"].rpartition("/")[2]).key)
+                bucket.delete(note_of(notes, token["key"]).key)
 
     def abandon(self, names: str) -> None:
         """Abort what was staged for this writer and not completed, as far as that is possible now.
@@ -87,9 +88,10 @@ class ObjectParts:
             names: how the last names of their keys begin.
         """
         if self._own is not None:
+            begun = staged_begin(names)
             with contextlib.suppress(OnyxError):
                 bucket = self._bucket()
-                _abort(bucket, [found.key for found in bucket.list((self._own / names).key)])
+                _abort(bucket, [found.key for found in bucket.list((self._own / begun).key)])
 
     def finish(self, token: Token) -> None:
         """Complete the upload. For a published part the store answers that there is none."""
@@ -162,7 +164,7 @@ class ObjectPart:
         self._bucket = bucket
         self._key = url.key
         self._mark = (staging / _MARK).key
-        self._note = (staging / url.key.rpartition("/")[2]).key
+        self._note = note_of(staging, url.key).key
         self._noted = False
         self.explained = explained
         self._writer = ObjectWriter(bucket, url.key, self._take_note)

@@ -22,7 +22,7 @@ class PartOptions(Options, frozen=True):
     roll_segments: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.segments
     """Start a new part after so many segments."""
     roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = ROLL_LIMITS.age_s
-    """Start a new part after this time; keep it well below the input's `pendingTimeout`."""
+    """Start a new part after this time; until then its segments are not acked."""
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""

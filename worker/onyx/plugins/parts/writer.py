@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -25,13 +23,11 @@ from typing import Any, BinaryIO, Protocol
 from onyx.errors import OnyxError, Unavailable
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
+from onyx.plugins.parts.names import part_name
 from onyx.plugins.parts.stores import PartStore, Staged
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
 from onyx.plugins.rolling import RollingWriter
-
-_numbers = itertools.count()
-"""Of parts in this process: with the incarnation, it makes their names unique."""
 
 
 class PartBody(Protocol):
@@ -230,9 +226,3 @@ class PartsWriter(RollingWriter):
             self._durable += part.segments
             self._finished.popleft()
         self._flushing = False
-
-
-def part_name(context: PluginContext, suffix: str) -> str:
-    """A name that no other part ever has."""
-    writer = hashlib.sha256(f"{context.incarnation}{context.writer}".encode()).hexdigest()[:12]
-    return f"part-{context.task}-{context.slot}-{writer}-{next(_numbers):06d}{suffix}"

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 
 from onyx.errors import Problem
+from onyx.model.report import show
+from onyx.path_names import PLAIN_NAMES, is_plain_name
 from onyx.plugins.options import Options
 from onyx.plugins.roll_limits import TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
 
@@ -38,7 +40,7 @@ class SqlOptions(Options, frozen=True):
     roll_segments: Annotated[int, msgspec.Meta(ge=1)] = TRANSACTION_LIMITS.segments
     """End a transaction after so many segments."""
     roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = TRANSACTION_LIMITS.age_s
-    """End a transaction after this time; keep it well below the input's `pendingTimeout`."""
+    """End a transaction after this time; until then its segments are not acked."""
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
@@ -48,6 +50,12 @@ class SqlOptions(Options, frozen=True):
             yield Problem("urlEnv", "cannot be there together with url", "take one of them")
         if self.url is not None and "://" not in self.url:
             yield Problem("url", "is no URL, as postgresql://user@host/database or sqlite:///path")
+        for option, name in (
+            ("table", self.table), ("schema", self.schema), ("positionsTable", self.positions_table)
+        ):  # fmt: skip
+            if name is not None and not is_plain_name(name):
+                what = f"is {show(name)}, which is no name in a database"
+                yield Problem(option, what, f"use {PLAIN_NAMES}")
         if self.columns is not None and not self.columns:
             yield Problem("columns", "is empty", "leave it out to write every key")
         if self.mode == "upsert" and not self.keys:

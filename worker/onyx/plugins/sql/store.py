@@ -38,10 +38,12 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchTableError
 from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import JSON
 
+from onyx.errors import UserError
 from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
-from onyx.model.report import nearest
+from onyx.model.report import nearest, show
+from onyx.path_names import PLAIN_NAMES, is_plain_name
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.segment_runs import Run
@@ -71,6 +73,11 @@ class Target:
     """Columns by which a row replaces another one; none if rows are only added."""
     positions: str
     """Name of the table of positions."""
+
+    def __post_init__(self) -> None:
+        for name in (self.table, self.schema, self.positions):
+            if name is not None and not is_plain_name(name):
+                raise UserError(f"{show(name)} is no name in a database: use {PLAIN_NAMES}")
 
 
 class SqlStore:

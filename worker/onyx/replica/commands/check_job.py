@@ -31,6 +31,11 @@ class CheckJob(Command, frozen=True):
     digest: Digest
     """Of the job, in the chunk store."""
 
+    @property
+    def chunks(self) -> tuple[str, ...]:
+        """The job."""
+        return (self.digest,) if self.digest else ()
+
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change: a check leaves no trace."""
         return replica

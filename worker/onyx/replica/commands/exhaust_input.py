@@ -17,6 +17,9 @@ from onyx.replica.jobs import exhaust
 from onyx.replica.spec import Job, Task
 from onyx.replica.state import Replica
 
+PARTITIONS_MAX = 10_000
+"""In one entry, whose size is limited; whoever has more to name writes several."""
+
 
 class ExhaustInput(Command, frozen=True):
     """Some partitions of a source are exhausted, or all."""

@@ -19,6 +19,6 @@ class KillJob(Command, frozen=True):
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change for a job that has ended. An id that nobody has submitted is taken by it."""
-        if self.job in replica.killed_jobs or self.job in replica.completed_jobs:
+        if jobs.has_completed(replica, self.job) is not None:
             return replica
         return jobs.kill(replica, self.job)

@@ -30,6 +30,11 @@ class RegisterPartitions(Command, frozen=True):
     digest: Digest | None = None
     """None for a windowed task, whose partitions are shards and have no names."""
 
+    @property
+    def chunks(self) -> tuple[str, ...]:
+        """The names of the partitions."""
+        return (self.digest,) if self.digest else ()
+
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change when the source is registered, or the job would have too many partitions."""
         job, task = self.job, self.task

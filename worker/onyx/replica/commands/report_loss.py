@@ -1,8 +1,8 @@
-"""A worker process has died inside user code; its successor reports over which segments.
+"""A worker process has died inside user code: over which segments, by its supervisor or successor.
 
-With one segment it counts against that one, with several they come under suspicion, and with none
-(a hook, a trigger by time) it counts against the task. What follows from the counts is decided by
-those who get the segments: a limit is a setting, and no entry of the log.
+With one segment alone that one is guilty, with several they come under suspicion, and with none (a
+hook, a trigger by time) it counts against the task (`losses`). What follows from the counts is
+decided by those who get the segments: a limit is a setting, and no entry of the log.
 """
 
 from __future__ import annotations
@@ -65,14 +65,12 @@ class ReportLoss(Command, frozen=True):
         if self.runs:
             partition, at, _ = self.runs[0]
             key = losses.key_of(self.task, partition, at, self.id)
-            known = run.suspects.get(self.task, ())
-            # It was among those of the death before, too.
-            before = counts.get(key, int(losses.is_suspect(known, partition, at)))
+            before = counts.get(key, 0)
         if key not in counts and len(counts) >= COUNTED_MAX:
             return counts
         return counts.set(key, before + 1)
 
     def _suspect(self, run: JobRun) -> Map[TaskName, tuple[Run, ...]]:
         known = run.suspects.get(self.task, ())
-        runs = (*known, *(each for each in self.runs if each not in known))[-SUSPECT_RUNS_MAX:]
+        runs = losses.with_suspects(known, self.runs, alone=bool(self.id))
         return run.suspects if runs == known else run.suspects.set(self.task, runs)

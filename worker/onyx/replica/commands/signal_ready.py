@@ -1,38 +1,63 @@
-"""A peer can receive on all its channels of an allocation version.
+"""Peers of one group can receive on all their channels of an allocation version of their job.
 
-Without `version`, as in the original, it speaks of the present one. A signal for another version is
-late and means nothing: its channels are gone.
+A group writes one entry for all its peers on a job, and for several jobs at once when many are
+wired together (`peer/gathering`), so the log grows with groups and not with peers. A signal for
+another version than the present one is late and means nothing: its channels are gone.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
-from onyx.ids import NO_POSITION, Position
-from onyx.replica import jobs
+from msgspec import Meta, Struct
+
+from onyx.ids import JobId, PeerId, Position
 from onyx.replica.command import Command, Peer
+from onyx.replica.spec import Job
 from onyx.replica.state import Replica
+
+PEERS_MAX = 2_000
+"""In one entry, whose size is limited; a group with more writes several."""
+
+
+class ReadyPeers(Struct, frozen=True, forbid_unknown_fields=True):
+    """Peers that are ready for an allocation version of their job."""
+
+    job: Job
+    version: int
+    peers: Annotated[tuple[Peer, ...], Meta(min_length=1, max_length=PEERS_MAX)]
 
 
 class SignalReady(Command, frozen=True):
-    """A peer is ready for an allocation version of its job."""
+    """Peers of a group are ready."""
 
-    id: Peer
-    version: int | None = None
+    jobs: Annotated[tuple[ReadyPeers, ...], Meta(min_length=1, max_length=PEERS_MAX)]
 
     def apply(self, replica: Replica, position: Position) -> Replica:
-        """No change for a peer without a task, and for another version than the present one."""
-        place = jobs.assignment(replica, self.id)
-        if place is None:
-            return replica
-        current = replica.run(place[0]).allocation_version
-        if self.version is not None and self.version != current:
-            return replica
-        state, ready = replica.peer_state, replica.ready
-        if state.get(self.id, "idle") == "idle":
-            state = state.set(self.id, "active")
-        if current != NO_POSITION and ready.get(self.id) != current:
-            ready = ready.set(self.id, current)
-        if state is replica.peer_state and ready is replica.ready:
-            return replica
-        return replace(replica, peer_state=state, ready=ready)
+        """No change for peers that are not on the job, and for another version than the present
+        one."""
+        for ready in self.jobs:
+            replica = _mark(replica, ready)
+        return replica
+
+
+def _mark(replica: Replica, ready: ReadyPeers) -> Replica:
+    run = replica.run(ready.job)
+    if ready.version != run.allocation_version:
+        return replica
+    allocated = frozenset(peer for peers in run.allocation.values() for peer in peers)
+    news = {peer: None for peer in ready.peers if peer in allocated and peer not in run.ready}
+    if not news:
+        return replica
+    state = replica.peer_state
+    for peer in news:
+        if state.get(peer, "idle") == "idle":
+            state = state.set(peer, "active")
+    replica = replica.with_run(ready.job, replace(run, ready=run.ready.update(news)))
+    return replace(replica, peer_state=state)
+
+
+def signal(job: JobId, version: int, *peers: PeerId) -> SignalReady:
+    """The command about one job."""
+    return SignalReady(jobs=(ReadyPeers(job, version, peers),))

@@ -22,14 +22,20 @@ class SubmitJob(Command, frozen=True):
     id: Job
     spec: JobSpec
 
+    @property
+    def chunks(self) -> tuple[str, ...]:
+        """The job."""
+        return (self.spec.digest,) if self.spec.digest else ()
+
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change when the id is taken: by a job that runs, or one that has ended."""
         if jobs.is_known(replica, self.id):
             return replica
         job, spec = self.id, self.spec
         record = JobRecord(spec, run=JobRun())
-        if spec.upgrades is not None and spec.upgrades not in (job, *replica.completed_jobs):
-            record = replace(record, upgrades=spec.upgrades)
-            if spec.upgrades in replica.jobs:
-                replica = jobs.kill(replica, spec.upgrades)
+        old = spec.upgrades
+        if old is not None and old != job and not jobs.has_completed(replica, old):
+            record = replace(record, upgrades=old)
+            if old in replica.jobs:
+                replica = jobs.kill(replica, old)
         return replace(replica, jobs=(*replica.jobs, job), records=replica.records.set(job, record))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from onyx.ids import NO_POSITION, JobId, TaskName
+from onyx.ids import JobId, TaskName
 from onyx.replica.scheduling.colocation import by_machine, movable
 from onyx.replica.scheduling.demand import (
     Demand,
@@ -35,7 +35,8 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
         return f"it is suspended: `onyx resume {job}` lets it {then}"
     needs = demand(replica, job, kinds_of_peers(replica))
     if needs.scheduler not in TASK_SCHEDULERS:
-        return f"its task scheduler {needs.scheduler} is not in this version of Onyx"
+        known = ", ".join(TASK_SCHEDULERS)
+        return f"it names {needs.scheduler} as its task scheduler, and there are only {known}"
     if needs.batches == 0:
         return _lacking_machine(replica, needs)
     unserved = (_lacking_tags(replica, needs, task) for task in needs.tasks)
@@ -43,12 +44,10 @@ def why_waiting(replica: Replica, job: JobId) -> str | None:
 
 
 def displaced(replica: Replica, job: JobId) -> bool:
-    """Whether a job that ran has no peers any more because others have them: the cluster has enough
-    for it, and the job scheduler deals otherwise."""
+    """Whether a job that ran has no peers any more because others have them: no worker had left
+    when it lost them, the cluster has enough for it, and the job scheduler deals otherwise."""
     run = replica.run(job)
-    if run.allocation_version == NO_POSITION or run.suspended:
-        return False
-    if job not in replica.jobs or any(replica.run(job).allocation.values()):
+    if not run.displaced or run.suspended or any(run.allocation.values()):
         return False
     needed = demand(replica, job, kinds_of_peers(replica)).lower
     return _free_peers(replica) < needed <= len(replica.peers)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from onyx.java import java_home_for_spark
-from onyx.spark.session import user_name
+from onyx.spark.session import token, user_name
 from onyx.spark.session.masters import is_local
 
 _ELSEWHERE = {
@@ -55,6 +55,8 @@ def environment(
         "JAVA_HOME": str(java_home_for_spark()),
         **user_name.environment(Path(scratch)),
     }
+    if found.get(token.FILE_VARIABLE) and token.is_own(master, found):
+        found.pop(token.OF_PYSPARK, None)  # with it PySpark would speak TLS
     if is_local(master):  # a machine whose own name does not resolve is no obstacle
         found.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return found

@@ -54,7 +54,9 @@ class StageFailure(msgspec.Struct, frozen=True):
     message: str
     """For the person who wrote the stage, with the places of the traceback that are theirs."""
     by_user: bool
-    """The stage itself failed; otherwise Spark could not run it."""
+    """Another run would fail in the same way: the stage, or its data, are wrong."""
+    away: bool = True
+    """Spark could not run it, and may be able to soon. False: nobody knows whose fault it is."""
     stale: bool = False
     """Nothing of the run has begun: the session that was kept since an earlier one is dead."""
 

@@ -117,7 +117,9 @@ class StageRunner(Protocol):
         """Write the result to `request.target`.
 
         Raises:
-            UserFunctionError: the stage raised or took longer than `timeout_s`.
+            FailsAgain: the stage raised.
+            UserFunctionError: it took longer than `timeout_s`, or failed for a reason that may go
+                away.
             Unavailable: Spark could not be started, or its process died.
             Fenced: the run was not wanted any more, and was ended.
         """

@@ -4,16 +4,16 @@ say what went wrong in words for the person who wrote the stage."""
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onyx.errors import Fenced, OnyxError, Unavailable, UserError, UserFunctionError
+from onyx.errors import FailsAgain, Fenced, OnyxError, Unavailable, UserFunctionError
+from onyx.model.report import show
+from onyx.path_names import PLAIN_NAMES, is_plain_name
 from onyx.resolve import Resolver
 from onyx.spark.child.frames import frame_of
 from onyx.spark.child.protocol import StageFailure
@@ -21,14 +21,13 @@ from onyx.spark.child.request import Frame, StageRequest
 from onyx.spark.objects.carried import carried_in
 from onyx.spark.objects.staged import write_list
 from onyx.spark.objects.writing import write_objects
+from onyx.spark.session.blame import blame, message_of_spark, shortened
 from onyx.spark.session.connect import doubt, is_lost
 from onyx.spark.session.kept import Sessions, StaleSession
 from onyx.spark.session.masters import is_connect, is_local
 from onyx.spark.session.shipping import ship
 from onyx.spark.stage.parts import read_parts
 
-MESSAGE_CHARACTERS_MAX = 2_000
-FRAMES_MAX = 4
 PARTS_NOT_SEEN = "PATH_NOT_FOUND"
 """What Spark calls files that are not there."""
 DEFAULT_OPTIONS = {"json": {"ignoreNullFields": "false"}}
@@ -63,10 +62,9 @@ def answer(request: StageRequest, turn: Turn) -> StageFailure | None:
         run(request, turn)
     except StaleSession as error:
         return StageFailure(shortened(str(error)), by_user=False, stale=True)
-    except OnyxError as error:
-        return StageFailure(shortened(str(error)), isinstance(error, UserError))
     except Exception as error:
-        return StageFailure(_unexpected(error), by_user=False)
+        found = blame(error)
+        return StageFailure(shortened(found.message), found.by_user, away=found.away)
     return None
 
 
@@ -75,8 +73,9 @@ def run(request: StageRequest, turn: Turn) -> None:
 
     Raises:
         NameNotRegistered: the stage does not exist.
-        UserFunctionError: the stage raised, now or when Spark evaluated what it built.
-        Unavailable: Spark does not start.
+        FailsAgain: the stage raised, now or when Spark evaluated what it built.
+        UserFunctionError: it failed, and nobody knows whose fault it is.
+        Unavailable: Spark does not start, or was lost.
         Fenced: the run was cancelled.
     """
     function = _function(request)
@@ -130,13 +129,13 @@ def named(name: str) -> Callable[[Any], Any]:
 def _blamed(error: Exception, session: Any, sessions: Sessions, master: str) -> Exception:
     """An error of a stage, or of the JVM or server that ran it. A session whose server is gone is
     not closed, which would wait for that; the process ends in a moment anyway."""
-    cause = error.__cause__ if isinstance(error, UserFunctionError) else error
+    cause = error.__cause__ if isinstance(error, UserFunctionError | Unavailable) else error
     if (of_store := carried_in(cause or error)) is not None:
         return _closed(sessions, of_store)
     if not is_connect(master):
         if isinstance(error, Fenced | StaleSession) or not sessions.is_gone():
             return _closed(sessions, error)
-        said = _message(cause or error).partition("\n")[0]
+        said = message_of_spark(cause or error).partition("\n")[0]
         return Unavailable(
             "the JVM of Spark has ended while the stage ran; was it killed, or out of memory? "
             f"({type(cause or error).__name__}: {said})"
@@ -144,7 +143,7 @@ def _blamed(error: Exception, session: Any, sessions: Sessions, master: str) -> 
     if cause is not None and is_lost(cause):
         return Unavailable(
             f"the Spark Connect server at {master} was lost while the stage ran: "
-            f"{_message(cause).splitlines()[0]}"
+            f"{message_of_spark(cause).splitlines()[0]}"
         )
     remark = doubt(session)
     if remark and isinstance(error, OnyxError):
@@ -166,13 +165,13 @@ def _read(session: Any, frame: Frame) -> Any:
     try:
         return read_parts(session, frame.parts, frame.schema)
     except UserFunctionError as error:
-        raise UserFunctionError(f"{where}{error}") from error
+        raise type(error)(f"{where}{error}") from error
     except AnalysisException as error:
         if error.getCondition() == PARTS_NOT_SEEN:
             raise  # a volume that both share may lag behind
         what = "give the task a `schema`" if frame.schema is None else "change the task's `schema`"
-        raise UserFunctionError(
-            f"{where}the parts do not fit in one DataFrame: {_message(error)}; {what}"
+        raise FailsAgain(
+            f"{where}the parts do not fit in one DataFrame: {message_of_spark(error)}; {what}"
         ) from error
 
 
@@ -187,7 +186,7 @@ def _result(
         if not hasattr(result, "write"):
             raise TypeError(f"a stage returns a DataFrame, this one a {type(result).__name__}")
     except Exception as error:
-        raise UserFunctionError(failure_message(error)) from error
+        raise blame(error, of_user=True).error() from error
     return result
 
 
@@ -195,6 +194,9 @@ def _write(result: Any, request: StageRequest, turn: Turn) -> None:
     """Have Spark evaluate and write the result."""
     write = request.write
     options = {**DEFAULT_OPTIONS.get(write.format, {}), **write.options}
+    for column in write.partition_by:
+        if not is_plain_name(column):
+            raise FailsAgain(f"write.partitionBy: {show(column)} is no name: {PLAIN_NAMES}")
     try:
         if request.objects is not None and not write.direct:
             written = write_objects(
@@ -214,38 +216,4 @@ def _write(result: Any, request: StageRequest, turn: Turn) -> None:
     except OnyxError:
         raise
     except Exception as error:
-        raise UserFunctionError(failure_message(error)) from error
-
-
-def failure_message(error: Exception) -> str:
-    """An exception of a stage: type, message, and the places in the user's own files."""
-    ours = (str(Path(__file__).parents[2]), f"{os.sep}pyspark{os.sep}", f"{os.sep}py4j{os.sep}")
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not any(part in frame.filename for part in ours)
-    ]
-    places = "".join(
-        f"\n  at {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
-        for frame in frames[-FRAMES_MAX:]
-    )
-    return shortened(f"{type(error).__name__}: {_message(error)}") + places
-
-
-def _message(error: BaseException) -> str:
-    """The message without the JVM's own stack trace, which Spark appends."""
-    text = str(error).partition("\n\nJVM stacktrace")[0]
-    return text.partition("\n\tat ")[0].strip()
-
-
-def _unexpected(error: Exception) -> str:
-    return shortened(f"{type(error).__name__}: {_message(error)}")
-
-
-def shortened(text: str) -> str:
-    """At most `MESSAGE_CHARACTERS_MAX` characters: Spark's messages can fill pages. The end is
-    kept rather than the middle, because that is where the exception of a UDF stands."""
-    if len(text) <= MESSAGE_CHARACTERS_MAX:
-        return text
-    half = MESSAGE_CHARACTERS_MAX // 2
-    return f"{text[:half]} ... {text[-half:]}"
+        raise blame(error, of_user=True).error() from error

@@ -13,6 +13,7 @@ from onyx.spark.child.keeper import KEEPER, POLL_INTERVAL_S, Keeper, Loan
 from onyx.spark.child.process import Child, ChildDied
 from onyx.spark.child.protocol import Cancel, Ended, Go, Progressed, StageFailure, Writing
 from onyx.spark.child.request import StageRequest, Watch
+from onyx.spark.session.blame import Blame
 
 OBEY_S = 5.0
 """How long a child has to end a run that was cancelled."""
@@ -26,7 +27,7 @@ def run_in_child(
     if failure is not None and failure.stale and not fresh:
         failure, _ = _run(keeper, request, timeout_s, watch)
     if failure is not None:
-        raise (UserFunctionError if failure.by_user else Unavailable)(failure.message)
+        raise Blame(failure.message, failure.by_user, failure.away).error()
 
 
 def _run(

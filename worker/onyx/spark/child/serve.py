@@ -10,10 +10,8 @@ run must be found under its group. Another thread reads orders, so that a run ca
 
 from __future__ import annotations
 
-import ctypes
 import os
 import queue
-import signal
 import sys
 import tempfile
 import threading
@@ -38,9 +36,9 @@ from onyx.spark.child.protocol import (
     write_message,
 )
 from onyx.spark.child.run_stage import Turn, answer
+from onyx.spark.session.ending import die_with
 from onyx.spark.session.kept import Sessions, kept_sessions
 
-_PR_SET_PDEATHSIG = 1
 REPORT_INTERVAL_S = 1.0
 REPORT_WAIT_S = 5.0
 """Longest wait for the last report of a run."""
@@ -143,15 +141,6 @@ def main(parent_pid: int) -> None:
     orders, replies = _own_streams()
     scratch = Path(tempfile.mkdtemp(prefix="onyx-spark-"))  # inside one that the worker removes
     Server(orders, replies, scratch).serve()
-
-
-def die_with(parent_pid: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends (Linux). The JVM
-    follows, because it reads the end of its standard input, which is ours."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent_pid:
-        sys.exit("the worker that asked for this process is gone")
 
 
 def _own_streams() -> tuple[BinaryIO, BinaryIO]:

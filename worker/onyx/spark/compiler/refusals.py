@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from onyx.errors import Problem
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import at
-from onyx.spark.session.masters import OF_SESSIONS, is_connect
+from onyx.spark.session.masters import OF_SESSIONS
 
 READ = ("files", "generator", "kafka", "sequence")
 """Inputs of ours that can be read; those of users can."""
@@ -58,12 +58,6 @@ def _without_end(job: Job) -> Iterator[Problem]:
                 "a stage at an output runs when all input is processed, and inputs have no end",
                 f"use files, or {PEERS}",
             )
-    if job.spark is not None and is_connect(job.spark.master or ""):
-        yield Problem(
-            "spec.spark.master",
-            "micro-batches are committed by the driver, which a Spark Connect server holds itself",
-            "take local[N] or spark://host:port",
-        )
 
 
 def _catalog(job: Job) -> Iterator[Problem]:

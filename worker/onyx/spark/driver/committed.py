@@ -29,8 +29,8 @@ from onyx.spark.query.request import Held, OutputResult, Position, TaskCounts
 from onyx.structs import prepared
 
 INLINE_BYTES_MAX = 256 * 1024
-"""What is larger goes into a chunk, and the document names it: chunks stay until `onyx gc`, and a
-query without end would leave one with each micro-batch."""
+"""What is larger goes into a chunk, and the document names it. Most is smaller: a query without end
+would leave a chunk with each micro-batch until chunks are collected."""
 
 
 @prepared
@@ -62,8 +62,8 @@ def committed(log: LogReader, job: JobId) -> tuple[Committed, int] | None:
     document = log.get_document(job_documents.committed_query(job))
     if document is None:
         return None
-    inline = document.data.startswith(b"{")
-    data = document.data if inline else log.get_chunk(document.data.decode())
+    digest = job_documents.chunk_of(document)
+    data = document.data if digest is None else log.get_chunk(digest)
     return msgspec.json.decode(data, type=Committed), document.version
 
 
@@ -78,9 +78,11 @@ def commit(log: LogReader, job: JobId, new: Committed, after: int | None) -> tup
         Unavailable: ZooKeeper does not answer; try again.
     """
     data = msgspec.json.encode(new)
+    names: tuple[str, ...] = ()
     if len(data) > INLINE_BYTES_MAX:
-        data = log.put_chunk(data).encode()
-    log.put_document(job_documents.committed_query(job), data, after)
+        names = (log.put_chunk(data),)
+        data = names[0].encode()
+    log.put_document(job_documents.committed_query(job), data, after, names)
     found = committed(log, job)
     assert found is not None, "it is there, whoever was first"
     return found

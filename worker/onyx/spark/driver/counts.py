@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from onyx.ids import TaskName
 from onyx.spark.query.request import TaskCounts
-from onyx.telemetry.catalog import ERRORS, SOURCE_OFFSET
+from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, SOURCE_OFFSET, UNMATCHED
 from onyx.telemetry.interface import TaskMetrics
 
 NOTHING = TaskCounts()
@@ -15,11 +16,7 @@ NOTHING = TaskCounts()
 def added(one: Mapping[str, TaskCounts], other: Mapping[str, TaskCounts]) -> dict[str, TaskCounts]:
     """The counts of two queries together."""
     return {
-        task: TaskCounts(
-            one.get(task, NOTHING).read + other.get(task, NOTHING).read,
-            one.get(task, NOTHING).written + other.get(task, NOTHING).written,
-            one.get(task, NOTHING).failed + other.get(task, NOTHING).failed,
-        )
+        task: one.get(task, NOTHING).plus(other.get(task, NOTHING))
         for task in sorted({*one, *other})
     }
 
@@ -45,7 +42,15 @@ class Counts:
             self._seen[task] = counts
             read, written = counts.read - seen.read, counts.written - seen.written
             metrics.batch(max(0, read), max(0, written))
-            metrics.add(ERRORS, max(0, counts.failed - seen.failed))
+            metrics.add(DEAD_LETTERS, max(0, counts.failed - seen.failed))
+            metrics.add(UNMATCHED, max(0, counts.unmatched - seen.unmatched))
+            metrics.add(LATE_SEGMENTS, max(0, counts.late - seen.late))
+            for metric, text in (
+                (DEAD_LETTERS, counts.first_failed),
+                (UNMATCHED, counts.first_unmatched),
+            ):
+                if text:
+                    metrics.note(metric, partial(str, text))
 
     def complete(self, read: Mapping[str, int]) -> None:
         """The result is published: what the inputs have read is completed."""

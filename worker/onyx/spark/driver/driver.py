@@ -30,6 +30,7 @@ from onyx.spark.query.request import (
 )
 
 StartQuery = Callable[[QueryRequest], RunningQuery]
+STARTING = QueryProgress("starting")
 
 
 @dataclass(slots=True)
@@ -107,14 +108,15 @@ class Driver:
         return self.query
 
     def advanced(self) -> bool:
-        """Whether the query has reported a new phase or new counts; if so, these are counted. How
-        far Spark is does not count: `where` says it, as long as there is nothing else to say."""
+        """Whether the query has reported new counts, or that there is nothing to read; if so, these
+        are counted. How far Spark is does not count: `where` says it, as long as there is nothing
+        else to say. Nor does a phase: a query that fails again and again begins each time."""
         newest = None if self.query is None else self.query.progress
-        before, self._progress = self._progress, newest
+        before, self._progress = self._progress or STARTING, newest
         if newest is None:
             return False
         self.counts.report(newest.tasks)
-        return before is None or (before.phase, before.tasks) != (newest.phase, newest.tasks)
+        return (before.tasks, before.waited) != (newest.tasks, newest.waited)
 
     def staged(self, reply: QueryReply) -> None:
         """The query has ended well."""

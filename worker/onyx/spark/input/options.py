@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options
-from onyx.plugins.options import wrong_place as wrong_url
+from onyx.model.names import is_function
+from onyx.plugins.options import Options, wrong_folder
 from onyx.spark.session.place import Place, wrong_place
 
 
@@ -40,9 +40,11 @@ class SparkInputOptions(Options, frozen=True, kw_only=True):
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
-        yield from wrong_url("path", self.path)
+        yield from wrong_folder("path", self.path)
         if (self.frame is None) == (self.format is None):
             yield Problem("frame", "or `format` has to say what is read: one of them")
+        if self.frame is not None and not is_function(self.frame):
+            yield Problem("frame", "is not the name of a function", "write package.module:name")
         if self.frame is None and self.arguments:
             yield Problem("arguments", "are those of `frame`, which is missing")
         if self.format is None and (self.format_options or self.schema is not None):

@@ -13,7 +13,7 @@ from onyx.errors import Unavailable, UserFunctionError
 from onyx.objects.urls import ObjectUrl
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
-from onyx.plugins.options import located
+from onyx.plugins.options import folder_at
 from onyx.plugins.protocol import Cursor, PluginContext, Reader, UpgradedJob
 from onyx.spark.child.request import EXACT_TIMES, FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.child.runner import run_in_child
@@ -44,7 +44,7 @@ class SparkInput:
         """
         if options.frame is not None:
             context.resolve(options.frame)
-        place = located(context, options.path)
+        place = folder_at(context, options.path)
         self._context = context
         self._options = options
         self._where = spark_for(context, options, wrong_place)

@@ -184,7 +184,7 @@ class Bundler:
         again_s = attempts.next_s(error, now_s, context.attempts_max, RETRY_S)
         self._problem = (
             f"stage {self._request.stage} over bundle {run.bundle.number} failed "
-            f"{attempts.failed} times, last with: {describe(error)}"
+            f"{attempts.words(error)}"
         )
         if again_s is None:
             raise UserFunctionError(f"{context.where}: {self._problem}") from error

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options
-from onyx.plugins.options import wrong_place as wrong_url
-from onyx.plugins.roll_limits import ROLL_LIMITS
+from onyx.plugins.options import Options, wrong_folder
+from onyx.plugins.roll_limits import BUNDLE_LIMITS
 from onyx.spark.session.place import Place, wrong_place
 from onyx.spark.stage.options import Identifier
 
@@ -39,16 +38,15 @@ class MiddleOptions(Options, frozen=True, kw_only=True):
     `sc://` those of a session."""
     stage_timeout: Annotated[float, msgspec.Meta(gt=0)] = 3_600.0
     """Longest run of the stage over one bundle, in seconds."""
-    roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.size_bytes
+    roll_bytes: Annotated[int, msgspec.Meta(ge=1)] = BUNDLE_LIMITS.size_bytes
     """Start a new part of a bundle at about this size."""
-    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = ROLL_LIMITS.segments
+    roll_segments: Annotated[int, msgspec.Meta(ge=1)] = BUNDLE_LIMITS.segments
     """Start a new part of a bundle after so many segments."""
-    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = ROLL_LIMITS.age_s
-    """Start a new part of a bundle after this time; keep it well below the input's
-    `pendingTimeout`."""
+    roll_seconds: Annotated[float, msgspec.Meta(gt=0)] = BUNDLE_LIMITS.age_s
+    """Start a new part of a bundle after this time; until then its segments are not acked."""
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
-        yield from wrong_url("path", self.path)
+        yield from wrong_folder("path", self.path)
         if self.master is not None:
             yield from wrong_place(Place(self.master, self.spark_conf))

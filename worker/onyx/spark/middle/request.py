@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from onyx.errors import UserFunctionError
+from onyx.errors import FailsAgain
 from onyx.objects.urls import ObjectUrl
-from onyx.plugins.options import located, read_options, task_error
+from onyx.plugins.options import folder_at, read_options, task_error
 from onyx.plugins.parts.directory import staging_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TIMES, Frame, StageRequest
@@ -23,7 +23,7 @@ from onyx.spark.stage.frames import why_not_callable
 
 def folder_of(context: PluginContext, options: MiddleOptions) -> Bundles:
     """Where the bundles of a task are."""
-    place = located(context, options.path)
+    place = folder_at(context, options.path)
     if isinstance(place, Path):
         return BundleFolder(place.absolute() / staging_name(context))
     return ObjectBundles(place / staging_name(context), context)
@@ -32,7 +32,7 @@ def folder_of(context: PluginContext, options: MiddleOptions) -> Bundles:
 def place_of(context: PluginContext) -> Path | ObjectUrl:
     """The same of a stage in a query, by the options of the task. Raises UserError as
     `read_options`."""
-    place = located(context, read_options(context, MiddleOptions).path)
+    place = folder_at(context, read_options(context, MiddleOptions).path)
     return (place.absolute() if isinstance(place, Path) else place) / staging_name(context)
 
 
@@ -79,12 +79,12 @@ def filled(
         whole: what they are all parts of, for errors.
 
     Raises:
-        UserFunctionError: the columns of a frame are not known.
+        FailsAgain: the columns of a frame are not known.
     """
     found = []
     for frame, (task, paths) in zip(frames, parts.items(), strict=True):
         if not paths and frame.schema is None:
-            raise UserFunctionError(
+            raise FailsAgain(
                 f"{whole} has no segment of task {task}, so its columns are not known: give the "
                 f"option `schemas: {{{task}: ...}}`"
             )

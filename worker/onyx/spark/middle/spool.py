@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from onyx.plugins.parts.columns import ColumnsPartsWriter
 from onyx.plugins.parts.formats import ParquetFormat
-from onyx.plugins.parts.writer import Part, part_name
+from onyx.plugins.parts.names import bundle_part_name
+from onyx.plugins.parts.writer import Part
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import RollLimits
 from onyx.spark.child.request import StageRunner
@@ -70,7 +71,7 @@ class StageSpool(ColumnsPartsWriter):
         super().close()
 
     def _open(self) -> Part:
-        name = part_name(self._context, self._frames_form.suffix)
+        name = bundle_part_name(self._context, self._frames_form.suffix)
         frames = StagedFrames(
             lambda frame: self._store.create(f"{frame}.{name}"),
             self._frames_form,

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from onyx.errors import OnyxError
 from onyx.objects.bucket import Bucket
-from onyx.objects.urls import parse_url
+from onyx.objects.urls import note_of, parse_url
 from onyx.objects.writer import ObjectWriter
 from onyx.spark.objects.bodies import Body, body, suffix
 from onyx.spark.objects.carried import carried
@@ -163,7 +163,7 @@ class _Uploads:
         base += suffix(order.form, order.compression)
         name = f"{folder}{base}"
         key = (self._url / name).key
-        note = "" if order.target.notes is None else (parse_url(order.target.notes) / base).key
+        note = "" if order.target.notes is None else note_of(parse_url(order.target.notes), key).key
 
         def started(upload: str) -> None:
             if note:

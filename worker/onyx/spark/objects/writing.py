@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from onyx.errors import UserFunctionError
+from onyx.errors import FailsAgain
 from onyx.spark.objects.forms import FORMS, compression, of_lines, with_header
 from onyx.spark.objects.staged import ObjectTarget, Staged
 from onyx.spark.objects.upload import DDL, FOUND, Upload, upload_rows, uploaded
@@ -30,7 +30,7 @@ def write_objects(
         partition_by: columns by whose values the objects are split into folders.
 
     Raises:
-        UserFunctionError: the columns do not fit the format.
+        FailsAgain: the columns do not fit the format.
         Exception: of Spark, in which `carried_in` may find an error of a store.
     """
     options = options or {}
@@ -62,16 +62,16 @@ def _data(frame: Any, form: str, partition_by: tuple[str, ...]) -> list[str]:
     lower = [name.lower() for name in frame.columns]
     twice = sorted({name for name in lower if lower.count(name) > 1})
     if twice:
-        raise UserFunctionError(f"the result has several columns {twice[0]!r}: rename them")
+        raise FailsAgain(f"the result has several columns {twice[0]!r}: rename them")
     missing = [name for name in partition_by if name not in frame.columns]
     if missing:
         known = ", ".join(frame.columns)
-        raise UserFunctionError(f"write.partitionBy: the result has no {missing[0]!r}, but {known}")
+        raise FailsAgain(f"write.partitionBy: the result has no {missing[0]!r}, but {known}")
     data = [name for name in frame.columns if name not in partition_by]
     if not data:
-        raise UserFunctionError("write.partitionBy: all columns of the result are in it")
+        raise FailsAgain("write.partitionBy: all columns of the result are in it")
     if form == "text" and (len(data) > 1 or frame.schema[data[0]].dataType.typeName() != "string"):
-        raise UserFunctionError(f"text has one column of strings, and the result {', '.join(data)}")
+        raise FailsAgain(f"text has one column of strings, and the result {', '.join(data)}")
     return data
 
 

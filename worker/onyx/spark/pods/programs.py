@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onyx.errors import SettingsError
+from onyx.spark.session import token
 
 SERVER_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 EXECUTOR_CLASS = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
@@ -59,13 +60,19 @@ def server(installed: Installation, properties: Path, given: Mapping[str, str]) 
         properties: a file of Spark's settings.
         given: variables, of which `ONYX_POD_NAME` is the pod that it runs in, which owns the pods
             of the executors, and `ONYX_POD_IP` where these reach it. A name in the DNS, which they
-            would outlive, may not be there yet when the first of them starts.
+            would outlive, may not be there yet when the first of them starts. A client must show
+            the token in the file `ONYX_SPARK_TOKEN_FILE`.
+
+    Raises:
+        SettingsError: the token cannot be read.
     """
     submit = str(installed.spark_home / "bin" / "spark-submit")
     arguments = (submit, "--class", SERVER_CLASS, "--properties-file", str(properties))
     known = ((key, given.get(variable, "")) for key, variable in _SERVER_SETTINGS.items())
     of_pod = (part for key, value in known if value for part in ("--conf", f"{key}={value}"))
-    return Call((*arguments, *of_pod, "spark-internal"), _variables(installed))
+    file = given.get(token.FILE_VARIABLE)
+    shown = {token.OF_PYSPARK: token.read_token(Path(file))} if file else {}
+    return Call((*arguments, *of_pod, "spark-internal"), {**_variables(installed), **shown})
 
 
 def executor(installed: Installation, given: Mapping[str, str]) -> Call:

@@ -17,7 +17,10 @@ from onyx.spark.query.rows import DDL, ORDER, REPORTED, Row
 from onyx.spark.query.stage import run_stage
 from onyx.spark.query.storage import keep_rows
 from onyx.spark.query.tree import total
+from onyx.spark.session.masters import is_connect
 
+TASKS_MAX = 256
+"""Tasks of Spark in stage 0; more partitions than that share them."""
 PLACES_MAX = 128
 """As many as there are key groups."""
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -36,8 +39,29 @@ def streamed_places(spark: Any, request: QueryRequest) -> int:
     """The same for micro-batches; as the job says, if it does."""
     if PARTITIONS in request.spark_conf:
         return places_of(spark)
-    cores = STREAMED_PLACES_A_CORE * int(spark.sparkContext.defaultParallelism)
+    cores = STREAMED_PLACES_A_CORE * _cores(spark, request.master)
     return min(max(STREAMED_PLACES_MIN, cores), PLACES_MAX)
+
+
+def _cores(spark: Any, master: str) -> int:
+    """How many tasks Spark has for what does not say it: as many as its executors have cores."""
+    if not is_connect(master):
+        return int(spark.sparkContext.defaultParallelism)
+    return len(spark.range(PLACES_MAX).selectExpr("spark_partition_id()").distinct().collect())
+
+
+def touch(spark: Any) -> None:
+    """Ask Spark something small, so that it knows of us and we know of its end.
+
+    Raises:
+        Exception: it is gone, or does not know the session.
+    """
+    spark.conf.get(PARTITIONS)
+
+
+def numbers_of(spark: Any, count: int) -> Any:
+    """What stage 0 is asked: the numbers of all partitions of the inputs."""
+    return spark.range(0, count, 1, min(count, TASKS_MAX))
 
 
 def chain(frame: Any, config: str, places: int, stages: int, reached: str = "") -> list[Row]:

@@ -12,12 +12,12 @@ import re
 
 import msgspec
 
-from onyx.errors import OnyxError, UserError, describe
+from onyx.errors import OnyxError, UserError
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.spark.query.request import QueryFailure
+from onyx.spark.session.blame import blame, shortened
 from onyx.task.failures.failure import Failure, report
 
-MESSAGE_CHARACTERS_MAX = 2_000
 _MARK = "onyx-failure"
 _DISORDERED = "onyx-disordered"
 _FOUND = re.compile(rf"{_MARK}:([A-Za-z0-9+/=]+):{_MARK}")
@@ -66,15 +66,5 @@ def found_in(error: BaseException) -> QueryFailure:
     match = _FOUND.search(str(error))
     if match is not None:
         return msgspec.json.decode(base64.b64decode(match[1]), type=QueryFailure)
-    if isinstance(error, OnyxError):
-        return QueryFailure(str(error), isinstance(error, UserError))
-    return QueryFailure(_shortened(describe(error)), by_user=False)
-
-
-def _shortened(text: str) -> str:
-    """Without the stack traces of the JVM."""
-    text = text.partition("\n\nJVM stacktrace")[0].partition("\n\tat ")[0].strip()
-    if len(text) <= MESSAGE_CHARACTERS_MAX:
-        return text
-    half = MESSAGE_CHARACTERS_MAX // 2
-    return f"{text[:half]} ... {text[-half:]}"
+    found = blame(error)
+    return QueryFailure(shortened(found.message), found.by_user, away=found.away)

@@ -47,7 +47,7 @@ class Fold:
 
     def add(self, segments: Segments) -> None:
         """Segments have come."""
-        self._tree.push(self._task, segments, self)
+        self._tree.push(self._task, Batch(segments), self)
         self._send()
 
     def merge(self, records: Sequence[SetStates]) -> None:

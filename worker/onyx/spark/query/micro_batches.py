@@ -1,35 +1,20 @@
-"""The streaming source of a query: numbers of micro-batches as offsets, and in each of them where
-every partition is to be read from.
+"""When a micro-batch of a query begins, and what is committed before it.
 
-Its rows are requests and not segments: the stage opens the readers itself, as in a batch query, so
-nothing of the data is held by the driver or moves through the JVM. How far a batch has read is
-known when it is committed, and stored with what it wrote (`driver.committed`). So an offset is a
-number, a batch that was not committed may be read anew with whatever there is by then, and one that
-was committed is empty when Spark repeats it.
-
-Rejected: positions as offsets. The driver would have to read everything first to know them, and a
-repeated batch would still have to be recognised.
-
-Spark runs the source in a process of its own; a file beside the checkpoint says what is committed.
+How far a batch has read is known when it is committed, and stored with what it wrote
+(`driver.committed`). So a batch is a number and the positions of the one before: one that was not
+committed is read anew, with whatever there is by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
 import msgspec
-import pyarrow as pa
 
-from onyx.errors import StateError
 from onyx.plugins.protocol import Cursor, Reader
-from onyx.spark.query.programs import Query, query_of
+from onyx.spark.query.programs import Query
 from onyx.spark.query.request import PlaceState, Position
 from onyx.structs import prepared
-
-DDL = "number int, batch bigint, start string"
-Asked = tuple[int, int, Position]
-"""Number of a partition, of the batch, and where to read from."""
 
 
 @prepared
@@ -38,6 +23,7 @@ class Reached(msgspec.Struct, frozen=True):
 
     batches: int
     positions: tuple[Position, ...]
+    """By the numbers of the partitions."""
     states: tuple[PlaceState, ...] = ()
     """What windows hold behind them."""
     due_ms: int | None = None
@@ -46,19 +32,9 @@ class Reached(msgspec.Struct, frozen=True):
     ends: bool = False
     """Whether the next batch reads nothing and is the last one, because the job drains."""
 
-
-def asked_of(batch: pa.RecordBatch) -> Iterator[Asked]:
-    """The requests in rows of the source."""
-    columns = [batch.column(name).to_pylist() for name in ("number", "batch", "start")]
-    for number, its_batch, start in zip(*columns, strict=True):
-        yield number, its_batch, msgspec.json.decode(start, type=Position)
-
-
-def write_reached(path: Path, reached: Reached) -> None:
-    """Replace what the source reads."""
-    new = path.with_suffix(".new")
-    new.write_bytes(msgspec.json.encode(reached))
-    new.replace(path)
+    def asks(self, number: int) -> bool:
+        """Whether the next batch is about this partition: not when its end is behind it."""
+        return self.ends or not self.positions[number].exhausted
 
 
 def due_ms(query: Query, positions: Iterable[Position], states: Iterable[PlaceState]) -> int | None:
@@ -72,80 +48,45 @@ def due_ms(query: Query, positions: Iterable[Position], states: Iterable[PlaceSt
     return min(found, default=None)
 
 
-class Batches:
-    """What the source decides, without Spark."""
+class News:
+    """Whether there is something for the next batch. Its readers stay open as long as there is
+    not, and are closed before the batch: its stages open their own."""
 
-    def __init__(self, query: Query, path: Path) -> None:
-        """`path`: the file that says what is committed."""
+    def __init__(self, query: Query) -> None:
         self._query = query
-        self._path = path
         self._readers: list[Reader] = []
-        self._open_for = -1
 
-    def reached(self) -> Reached:
-        """What is committed now."""
-        return msgspec.json.decode(self._path.read_bytes(), type=Reached)
-
-    def next_offset(self, after: int) -> int:
-        """The offset behind the next batch; the same if there is nothing to read.
+    def begins(self, reached: Reached) -> bool:
+        """Whether the batch behind what is committed begins now.
 
         Raises:
-            StateError: the checkpoint is ahead of what is committed.
+            Unavailable: an input cannot be read now.
+            UserError: it never can.
         """
-        reached = self.reached()
-        if after > reached.batches:
-            raise StateError(
-                f"Spark's checkpoint has {after} batches, but {reached.batches} are committed: it "
-                "is of another job"
-            )
-        if after < reached.batches:
-            return reached.batches
-        return after + 1 if self._is_due(reached) or self._has_news(reached) else after
+        due = reached.due_ms is not None and self._query.clock.wall_ms() >= reached.due_ms
+        begins = reached.ends or due or self._has_segments(reached)
+        if begins:
+            self.close()
+        return begins
 
-    def asked(self, end: int) -> list[Asked]:
-        """The requests of the batch that ends at an offset; none if it is committed."""
-        reached = self.reached()
-        if end <= reached.batches:
-            return []
-        return [
-            (number, end, each)
-            for number, each in enumerate(reached.positions)
-            if reached.ends or not each.exhausted
-        ]
-
-    def _is_due(self, reached: Reached) -> bool:
-        due_ms = reached.due_ms
-        return reached.ends or (due_ms is not None and self._query.clock.wall_ms() >= due_ms)
-
-    def _has_news(self, reached: Reached) -> bool:
-        """Whether a reader of any partition has a segment, or has come to its end."""
-        if self._open_for != reached.batches:
-            self._close()
-            self._open(reached)
+    def close(self) -> None:
+        """Let go of the inputs."""
         for reader in self._readers:
-            if len(reader.read(1)) or reader.exhausted():
-                self._close()
-                return True
-        return False
+            reader.close()
+        self._readers.clear()
+
+    def _has_segments(self, reached: Reached) -> bool:
+        """Whether a reader of any partition has a segment, or has come to its end."""
+        if not self._readers:
+            self._open(reached)
+        return any(len(reader.read(1)) or reader.exhausted() for reader in self._readers)
 
     def _open(self, reached: Reached) -> None:
-        self._open_for = reached.batches
         for each in reached.positions:
             if each.exhausted:
                 continue
             plugin = self._query.kept_input(each.task)
             reader = plugin.open(each.name, Cursor(each.cursor, each.state))
+            self._readers.append(reader)
             for _ in range(each.position - each.cursor):
                 reader.read(1)
-            self._readers.append(reader)
-
-    def _close(self) -> None:
-        for reader in self._readers:
-            reader.close()
-        self._readers.clear()
-        self._open_for = -1
-
-
-def batches_of(options: Mapping[str, str]) -> Batches:
-    """What an instance of the source with these options decides by."""
-    return Batches(query_of(options["config"]), Path(options["reached"]))

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from onyx.errors import UserFunctionError
+from onyx.errors import FailsAgain, UserFunctionError
 from onyx.objects.urls import ObjectUrl
 from onyx.plugins.options import read_options
 from onyx.spark.child.request import EXACT_TIMES, StageRequest
@@ -128,6 +128,8 @@ class MiddleStages:
             target = folder_in(query, middle.task) / f"result-{attempt}"
             try:
                 return self._files(asked, target, f"{middle.task}-{attempt}.json")
+            except FailsAgain as error:
+                raise FailsAgain(f"stage {middle.function} failed with: {error}") from error
             except UserFunctionError as error:
                 if attempt == most:
                     what = f"stage {middle.function} failed {most} times, last with: {error}"

@@ -8,9 +8,10 @@ from zlib import crc32
 
 import numpy as np
 
-from onyx.flow.batch import U64, Segments, joined, take
+from onyx.flow.batch import U64, Segments, take
 from onyx.flow.columns import Columns
 from onyx.flow.grouping import slots_of_shards
+from onyx.flow.mixed import of_runs, pieces_of
 from onyx.spark.compiler.plan import Exchange, Plan
 from onyx.spark.query.rows import Ending, Row, segments_row
 
@@ -126,7 +127,8 @@ class Outlet:
             for each in parts:
                 self._segments(task, place, each)
         elif parts:
-            self._segments(task, place, joined(parts))
+            for _, segments in pieces_of(of_runs(parts)):
+                self._segments(task, place, segments)
 
     def _segments(self, task: str, place: int, segments: Segments) -> None:
         stage = self._exchanges[task].stage

@@ -36,7 +36,7 @@ from onyx.task.parts import Assignment, LatestRun, Program
 from onyx.task.phases.start import event_of, with_functions
 from onyx.task.phases.table import Kind
 from onyx.task.services import Services
-from onyx.telemetry.catalog import DEAD_LETTERS, Metric
+from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED, Metric
 from onyx.telemetry.interface import TaskMetrics
 
 
@@ -52,17 +52,23 @@ class StageConfig(msgspec.Struct, frozen=True):
 
 
 class Tally(TaskMetrics):
-    """Counts dead letters; the rest of what a task reports is for peers."""
+    """Counts segments that do not go on; the rest of what a task reports is for peers."""
 
-    __slots__ = ("letters",)
+    __slots__ = ("counts", "notes")
 
     def __init__(self) -> None:
-        self.letters = 0
+        self.counts = dict.fromkeys((DEAD_LETTERS, UNMATCHED, LATE_SEGMENTS), 0)
+        self.notes: dict[Metric, str] = {}
 
     def add(self, metric: Metric, amount: float = 1) -> None:
         """See `TaskMetrics`."""
-        if metric is DEAD_LETTERS:
-            self.letters += int(amount)
+        if metric in self.counts:
+            self.counts[metric] += int(amount)
+
+    def note(self, metric: Metric, text: Callable[[], str]) -> None:
+        """See `TaskMetrics`."""
+        if metric not in self.notes:
+            self.notes[metric] = text()
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,7 @@ class Query:
         event = event_of(assignment, self.job)
         program = Program(
             assignment, self.job, entry, Lifecycles(), event, Tally(), Delivery(),
-            BatchSizing(entry),
+            BatchSizing(entry), report_values=self.request.report_values,
         )  # fmt: skip
         return with_functions(program, self.resolve, self._fn_params.get(task, ()))
 

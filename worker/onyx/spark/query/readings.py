@@ -28,6 +28,10 @@ BITS = 62
 BYTES = 8
 
 
+class ReadAgain(Unavailable):
+    """Spark has read inputs again in the middle of a micro-batch."""
+
+
 @prepared
 class Report(msgspec.Struct, frozen=True):
     """What a place reports behind a micro-batch."""
@@ -59,7 +63,7 @@ def states_of_places(query: Query, rows: Sequence[Row], number: int) -> list[Pla
         rows: what all stages report.
 
     Raises:
-        Unavailable: the batch is not of one reading of its inputs.
+        ReadAgain: the batch is not of one reading of its inputs.
     """
     readings = {row.origin: row.mark for row in rows if row.kind in ("position", "held")}
     found: list[PlaceState] = []
@@ -71,7 +75,7 @@ def states_of_places(query: Query, rows: Sequence[Row], number: int) -> list[Pla
         for origin in origins(query, row.task):
             expected ^= readings.get(origin) or 0
         if report.heard != expected:
-            raise Unavailable(
+            raise ReadAgain(
                 f"Spark has read inputs again in the middle of micro-batch {number}, as when an "
                 f"executor is lost: task {row.task} has rows of both readings; the batch is "
                 "repeated"

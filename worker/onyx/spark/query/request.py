@@ -103,6 +103,8 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How far these have read."""
     held: Held = Held()
     """What windows hold behind them."""
+    endless: bool = False
+    """Whether it has inputs without end, and no stage of the user in its middle."""
     draining: bool = False
     """Whether nothing more is read of inputs without end: windows fire for the last time."""
     state_place: str = ""
@@ -128,7 +130,26 @@ class TaskCounts(msgspec.Struct, frozen=True):
     read: int = 0
     written: int = 0
     failed: int = 0
-    """Those for which a dead letter was sent, or that a flow condition for exceptions took."""
+    """Those for which a dead letter was sent."""
+    unmatched: int = 0
+    """Those for which no flow condition holds."""
+    late: int = 0
+    first_failed: str = ""
+    """The error of the first."""
+    first_unmatched: str = ""
+    """What the first lacks, as far as that is known."""
+
+    def plus(self, other: TaskCounts) -> TaskCounts:
+        """Both together."""
+        return TaskCounts(
+            self.read + other.read,
+            self.written + other.written,
+            self.failed + other.failed,
+            self.unmatched + other.unmatched,
+            self.late + other.late,
+            self.first_failed or other.first_failed,
+            self.first_unmatched or other.first_unmatched,
+        )
 
 
 @prepared
@@ -154,11 +175,12 @@ class QueryFailure(msgspec.Struct, frozen=True):
     message: str
     """One sentence or more, with the task and the segment; no stack trace of Spark."""
     by_user: bool
-    """The job cannot succeed as it is: its functions or data. Otherwise Spark could not run it, and
-    another try may succeed."""
+    """The job cannot succeed as it is: its functions or data."""
     task: str | None = None
     report: dict[str, Any] | None = None
     """As a task stores it beside the log (`task.failures.failure.report`), if a task failed."""
+    away: bool = True
+    """Spark could not run it, and may be able to soon. False: nobody knows whose fault it is."""
 
 
 class OutputResult(msgspec.Struct, frozen=True):

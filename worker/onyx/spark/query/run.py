@@ -8,6 +8,7 @@ comes out at the end beside theirs.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,42 +19,28 @@ import msgspec
 from onyx.errors import UserError
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.child.request import StageRequest
-from onyx.spark.query.chain import chain, chain_with_middles, outputs_of, places_of, total_of
+from onyx.spark.query.chain import (
+    chain,
+    chain_with_middles,
+    numbers_of,
+    outputs_of,
+    places_of,
+    total_of,
+)
 from onyx.spark.query.failure import found_in, is_disordered
 from onyx.spark.query.middle import MiddleStages, run_beside
 from onyx.spark.query.programs import Query, StageConfig
 from onyx.spark.query.request import QueryProgress, QueryReply, QueryRequest
 from onyx.spark.query.rows import Row
-from onyx.spark.query.stream import Publish, streaming
+from onyx.spark.query.session import opened
+from onyx.spark.query.stream import Publish, Rest, Say, streaming
 from onyx.spark.session.masters import is_connect, is_local
-from onyx.spark.session.opening import open_session
 from onyx.spark.session.progress import reported
 from onyx.spark.session.shipping import ship_modules
 
-ROWS_A_BATCH = "64"
-"""Rows are whole batches of segments, so few go to Python at once."""
-TASKS_MAX = 256
-"""Tasks of Spark in stage 0; more partitions than that share them."""
-
-Say = Callable[[QueryProgress], None]
 Open = Callable[[QueryRequest], Any]
 RunMiddle = Callable[[Any, QueryRequest, StageRequest], None]
 """Runs a Spark stage in the Spark of a query."""
-
-
-def opened(request: QueryRequest) -> Any:
-    """A session of Spark for the query.
-
-    Raises:
-        SettingsError: PySpark is not installed.
-        UserError: a setting cannot be set.
-        Unavailable: Spark does not start, or cannot be reached.
-    """
-    name = f"onyx: {request.job_id}"
-    extra = dict(request.spark_conf)
-    if not is_connect(request.master):
-        extra = {"spark.sql.execution.arrow.maxRecordsPerBatch": ROWS_A_BATCH} | extra
-    return open_session(request.master, name, Path(request.scratch), extra)
 
 
 def answer(
@@ -62,17 +49,19 @@ def answer(
     open_spark: Open = opened,
     publish: Publish | None = None,
     run_middle: RunMiddle = run_beside,
+    rest: Rest = time.sleep,
 ) -> QueryReply:
     """Run the query; the reply reports any failure.
 
     Args:
         publish: takes the micro-batches of a query over inputs without end.
         run_middle: runs the Spark stages in the middle.
+        rest: waits for segments of inputs without end.
     """
     say(QueryProgress("starting"))
     try:
         query = Query(StageConfig(request, (), 1))
-        _require_own_driver(query)
+        _require_shared_disk(query)
         partitions = _partitions(query)
         spark = open_spark(request)
         if not is_local(request.master):
@@ -80,7 +69,7 @@ def answer(
         _say_how_far(say, spark, SealProgress())
         if query.plan.unbounded:
             assert publish is not None, "somebody publishes micro-batches"
-            counts = streaming(spark, request, partitions, publish, say, _ui_url(spark))
+            counts = streaming(spark, request, partitions, publish, say, _ui_url(spark), rest)
             return QueryReply(None, {}, counts)
         with reported(request.master, spark, partial(_say_how_far, say, spark)):
             rows = _combined_if_possible(spark, request, partitions, run_middle)
@@ -90,26 +79,21 @@ def answer(
     return QueryReply(None, outputs_of(query, rows), total_of(rows))
 
 
-def _require_own_driver(query: Query) -> None:
+def _require_shared_disk(query: Query) -> None:
     """The manifest may name no master; then that of the worker counts, which is known here.
 
     Raises:
-        UserError: the master is a Spark Connect server, and the job needs the driver beside it.
+        UserError: the master is a Spark Connect server, and the worker prints what stages spool.
     """
-    master, plan = query.request.master, query.plan
+    master = query.request.master
     if not is_connect(master):
         return
-    instead = "set spec.spark.master to local[N] or spark://host:port"
-    if plan.unbounded:
-        raise UserError(
-            f"micro-batches are committed by the driver, which the Spark Connect server {master} "
-            f"holds itself; {instead}"
-        )
-    for output in plan.outputs:
+    for output in query.plan.outputs:
         if output.how == "spooled":
             raise UserError(
                 f"task {output.task}: this worker prints the rows of stdout, and does not see "
-                f"those of executors of {master}; {instead}, or take the plugin files"
+                f"those of executors of {master}; set spec.spark.master to local[N] or "
+                "spark://host:port, or take the plugin files"
             )
 
 
@@ -141,7 +125,7 @@ def run(
     """
     query = Query(StageConfig(request, partitions, places_of(spark)))
     config = msgspec.json.encode(query.config).decode()
-    frame = spark.range(0, len(partitions), 1, min(len(partitions), TASKS_MAX))
+    frame = numbers_of(spark, len(partitions))
     if not query.plan.middles:
         return chain(frame, config, query.config.places, len(query.plan.stages))
     middles = MiddleStages(query, partial(run_middle, spark, request))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from onyx.flow.batch import Batch
 from onyx.spark.query.arrivals import Arrivals, before, origins
 from onyx.spark.query.fold import Fold
 from onyx.spark.query.kept_states import Contents, KeptStates
@@ -69,7 +70,7 @@ class Share:
         elif len(segments) and fold is not None:
             fold.add(segments)
         elif len(segments):
-            self._tree.push(self._task, segments)
+            self._tree.push(self._task, Batch(segments))
         if row.kind in ENDINGS:
             self._heard = heard(self._heard, row)
         risen = self.arrivals.hear(row)

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from onyx.errors import Unavailable
-from onyx.flow.batch import Segments, part_of
+from onyx.flow.batch import Batch
+from onyx.flow.mixed import Read, part_of_read, pieces_of
 from onyx.plugins.protocol import START, Cursor, Input
 from onyx.spark.query.programs import Query
 from onyx.spark.query.request import Position
+from onyx.task.source.bad_records import BadRecords, described
 from onyx.task.source.event_times import SourceTimes
 from onyx.task.source.segments_reader import segments_reader
 
@@ -52,6 +54,7 @@ class Partition:
         assigns = entry.watermark_key is not None or entry.assign_watermark_fn is not None
         needed = any(each.watermarks != "none" for each in query.plan.exchanges)
         self._times = SourceTimes(entry, query.resolve, query.clock) if assigns and needed else None
+        self._bad = BadRecords(task, plugin, self._times)
         self._clock, self._idle_ms = query.clock, entry.idle_timeout
 
     @property
@@ -66,8 +69,9 @@ class Partition:
         if self._times is not None and start.newest_ms is not None:
             self._times.resume(0, start.newest_ms)
 
-    def some(self) -> Iterator[Segments]:
-        """What there is now from `reached` on, up to a limit; then `reached` is behind it.
+    def some(self) -> Iterator[list[Batch]]:
+        """What there is now from `reached` on, up to a limit, read by read; then `reached` is
+        behind it.
 
         Raises like `batches`.
         """
@@ -83,10 +87,10 @@ class Partition:
                 at += len(segments)
                 if len(segments) > skipped:
                     waited_s = NEWS_S
-                    fresh = part_of(segments, skipped, len(segments)) if skipped else segments
-                    if self._times is not None:
-                        seen |= self._times.read(0, fresh)
-                    yield fresh
+                    fresh = part_of_read(segments, skipped, len(segments)) if skipped else segments
+                    batches = self._batches(fresh, at - len(fresh))
+                    seen |= self._bad.timed
+                    yield batches
                 elif not len(segments):
                     if reader.exhausted() or waited_s >= NEWS_S:
                         break
@@ -107,15 +111,15 @@ class Partition:
         newest_ms = times.newest_ms(0)
         return structs.replace(reached, newest_ms=newest_ms, seen_ms=seen_ms, idle=idle)
 
-    def batches(self) -> Iterator[Segments]:
-        """All that the partition has.
+    def batches(self) -> Iterator[list[Batch]]:
+        """All that the partition has, read by read: a batch of each form.
 
         Raises:
             Unavailable: it cannot be read, now or after several tries.
-            UserError: it never can, or a segment has no event time.
+            UserError: it never can.
         """
         reader = segments_reader(self._plugin.open(self._name, START), self._columns)
-        tries = 0
+        at = tries = 0
         try:
             while True:
                 try:
@@ -128,12 +132,20 @@ class Partition:
                     continue
                 tries = 0
                 if len(segments):
-                    if self._times is not None:
-                        self._times.read(0, segments)
-                    yield segments
+                    yield self._batches(segments, at)
+                    at += len(segments)
                 elif reader.exhausted():
                     return
                 else:
                     time.sleep(REST_S)
         finally:
             reader.close()
+
+    def _batches(self, read: Read, first: int) -> list[Batch]:
+        """What was read, from this position on: a batch of each form."""
+        plugin, name = self._plugin, self._name
+        bad = self._bad.among_new(0, read, lambda row: described(plugin, name, first + row))
+        return [
+            Batch(segments, bad=its)
+            for (_, segments), its in zip(pieces_of(read), bad, strict=True)
+        ]

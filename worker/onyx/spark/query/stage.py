@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator
 import msgspec
 import pyarrow as pa
 
+from onyx.flow.batch import Batch
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import Input
 from onyx.spark.query.arrivals import downstream
 from onyx.spark.query.failure import Disordered, TaskFailed
-from onyx.spark.query.micro_batches import Asked, Reached, asked_of
+from onyx.spark.query.micro_batches import Reached
 from onyx.spark.query.outlet import Outlet
 from onyx.spark.query.programs import Query, query_of
 from onyx.spark.query.readings import new_reading, of_ending
@@ -53,11 +54,9 @@ def run_stage(
     writer = f"x{next(_numbers)}" if context is None else str(context.taskAttemptId())
     before = msgspec.json.decode(reached, type=Reached) if reached else None
     stage = Stage(query_of(config), number, writer, before)
-    if number == 0 and stage.follows:
-        made = stage.follow(asked for batch in batches for asked in asked_of(batch))
-    elif number == 0:
+    if number == 0:
         numbers = (int(each) for batch in batches for each in batch.column(0).to_pylist())
-        made = stage.read(numbers)
+        made = stage.read(numbers) if before is None else stage.follow(numbers, before)
     else:
         made = stage.fold(row for batch in batches for row in rows_of(batch))
     for rows in made:
@@ -87,8 +86,8 @@ class Stage:
             below = downstream(self._query, task)
             try:
                 partition = Partition(self._query, self._input(task), task, name)
-                for segments in partition.batches():
-                    self._tree.push(task, segments)
+                for batches in partition.batches():
+                    self._push(task, batches)
                     outlet.advanced(partition.mark, below)
                     yield outlet.take_rows()
             except Exception as error:
@@ -97,14 +96,10 @@ class Stage:
             outlet.end(below)
             yield outlet.take_rows()
 
-    @property
-    def follows(self) -> bool:
-        """Whether inputs are read a micro-batch at a time."""
-        return self._query.plan.unbounded
-
-    def follow(self, asked: Iterable[Asked]) -> Iterator[list[Row]]:
-        """Read what there is of these partitions, from these positions on."""
-        for number, batch, start in asked:
+    def follow(self, numbers: Iterable[int], before: Reached) -> Iterator[list[Row]]:
+        """Read what there is of these partitions, from where they were read before."""
+        for number in filter(before.asks, numbers):
+            start = before.positions[number]
             outlet = self._begin(f"{start.task}:{number}")
             below = downstream(self._query, start.task)
             try:
@@ -114,8 +109,8 @@ class Stage:
                 partition = Partition(self._query, plugin, start.task, start.name)
                 partition.resume(start)
                 outlet.mark = partition.mark
-                for segments in () if start.exhausted else partition.some():
-                    self._tree.push(start.task, segments)
+                for batches in () if start.exhausted else partition.some():
+                    self._push(start.task, batches)
                     outlet.advanced(partition.mark, below)
                     yield outlet.take_rows()
             except Exception as error:
@@ -128,7 +123,7 @@ class Stage:
             said = msgspec.json.encode(reached)
             yield [
                 *outlet.take_rows(),
-                Row(REPORTED, start.task, 0, batch, origin, "position", reading, said),
+                Row(REPORTED, start.task, 0, before.batches + 1, origin, "position", reading, said),
             ]
 
     def fold(self, rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -150,8 +145,8 @@ class Stage:
                 path = bytes(row.payload).decode()
                 files = FilesInput(context, InputOptions(path=glob.escape(path)))
                 partition = Partition(self._query, files, task, path, columns=True)
-                for segments in partition.batches():
-                    self._tree.push(task, segments)
+                for batches in partition.batches():
+                    self._push(task, batches)
                     outlet.advanced(None, frozenset())
                     yield outlet.take_rows()
                 files.close()
@@ -190,6 +185,11 @@ class Stage:
         if isinstance(error, TaskFailed | Disordered):
             return error
         return self._tree.failure(task, phase.value, error)
+
+    def _push(self, task: str, batches: Iterable[Batch]) -> None:
+        """What was read at once: event time does not advance between its forms."""
+        for batch in batches:
+            self._tree.push(task, batch)
 
     def _begin(self, origin: str) -> Outlet:
         self._tree.outlet = Outlet(self._query.plan, origin, self._query.config.places)

@@ -1,30 +1,39 @@
-"""A query over inputs without end: one streaming query of Spark, each micro-batch by the chain of
-stages of a batch query.
+"""A query over inputs without end: micro-batches, each of them a query by the chain of stages of a
+batch query.
 
-What a micro-batch has staged is handed to the worker, and Spark commits the batch when the worker
-has committed and published it. So whatever Spark repeats is either committed, and then its source
-asks for nothing, or nobody has seen anything of it. What counts is what the worker has committed:
-Spark's checkpoint lies in the scratch folder, and a new query begins behind the last commit.
+What a micro-batch has staged is handed to the worker, and the next one begins when the worker has
+committed and published it. So whatever Spark repeats has been seen by nobody. What counts is what
+the worker has committed; a new query begins behind that.
+
+The loop is ours, and Spark knows nothing of a stream. Structured Streaming was rejected: its
+`foreachBatch` runs beside the JVM, which with a Connect server is not here, and all that it adds is
+a checkpoint that does not count.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from pathlib import Path
-from threading import Event
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from onyx.errors import Unavailable
-from onyx.spark.query.chain import chain, outputs_of, streamed_places, total_of
+from onyx.spark.query.chain import (
+    chain,
+    numbers_of,
+    outputs_of,
+    streamed_places,
+    total_of,
+    touch,
+)
 from onyx.spark.query.failure import is_disordered
-from onyx.spark.query.micro_batches import Reached, due_ms, write_reached
+from onyx.spark.query.micro_batches import News, Reached, due_ms
 from onyx.spark.query.programs import Query, StageConfig
-from onyx.spark.query.readings import states_of_places
+from onyx.spark.query.readings import ReadAgain, states_of_places
 from onyx.spark.query.request import (
     Held,
+    PlaceState,
     Position,
     QueryBatch,
     QueryProgress,
@@ -34,17 +43,23 @@ from onyx.spark.query.request import (
 from onyx.spark.query.rows import Row
 from onyx.spark.query.tree import total
 
-TRIGGER = "500 milliseconds"
-"""How often the source is asked whether there is something to read."""
+PERIOD_S = 0.5
+"""Between the beginnings of two micro-batches at least, and between two looks at the inputs."""
 LOOK_S = 5.0
-"""How often a query that waits says so."""
+"""How often a query that waits says so, and lets Spark know that it is there: a Connect server
+forgets a session that nobody uses."""
+READINGS_MAX = 4
+"""How often a micro-batch is run whose inputs Spark has read again in the middle."""
 
 Publish = Callable[[QueryBatch], None]
 """Returns when the batch is committed and published; raises Unavailable if it will not be."""
+Say = Callable[[QueryProgress], None]
+Rest = Callable[[float], None]
+"""Waits so many seconds."""
 
 
 class Stream:
-    """One streaming query."""
+    """One query: what it has committed, and what comes next."""
 
     def __init__(
         self, query: Query, partitions: tuple[tuple[str, str], ...], publish: Publish
@@ -60,58 +75,52 @@ class Stream:
             known.get(each) or Position(*each, seen_ms=now_ms) for each in partitions
         ]
         self._states = {(each.task, each.place): each for each in self._request.held.states}
-        self._ends = bool(self._request.draining and partitions)
-        if self._ends:
+        ends = bool(self._request.draining and partitions)
+        if ends:
             self._positions = [replace(each, exhausted=True) for each in self._positions]
-        self._batches = self._request.batches
         self._publish = publish
-        self._path = Path(self._request.scratch) / "reached.json"
-        self._over = Event()
+        self._config = msgspec.json.encode(query.config).decode()
+        self._news = News(query)
         self.counts: dict[str, TaskCounts] = {}
-        self.error: Exception | None = None
-        """What a micro-batch has failed with."""
-        self._keep()
+        self.reached = self._reached(self._request.batches, ends)
 
-    def run(self, spark: Any, say: Callable[[QueryProgress], None], ui_url: str | None) -> None:
-        """Run until the inputs have come to their ends.
+    @property
+    def is_over(self) -> bool:
+        """Whether all inputs have come to their ends."""
+        return not self.reached.ends and all(each.exhausted for each in self._positions)
+
+    def advance(self, spark: Any) -> bool:
+        """Run a micro-batch if there is something for it, until it is published.
 
         Raises:
-            Exception: of Spark, or `error`.
+            Exception: of Spark, or as `publish`.
         """
-        from onyx.spark.query.streaming_source import MicroBatchSource  # with PySpark, so late
+        if not self._news.begins(self.reached):
+            return False
+        self._take(*self._of_one_reading(spark))
+        return True
 
-        if self._all_read() and not self._ends:
-            return
-        self._config = msgspec.json.encode(self._query.config).decode()
-        spark.dataSource.register(MicroBatchSource)
-        frame = spark.readStream.format(MicroBatchSource.name())
-        frame = frame.option("config", self._config).option("reached", str(self._path)).load()
-        folder = str(Path(self._request.scratch) / "checkpoint")
-        writer = frame.writeStream.foreachBatch(self._process).trigger(processingTime=TRIGGER)
-        running = writer.option("checkpointLocation", folder).start()
-        waited = 0
-        while not running.awaitTermination(LOOK_S if not self._over.is_set() else 0.1):
-            if self._over.is_set():
-                running.stop()
-                return
-            waited += not running.status["isTriggerActive"]
-            say(QueryProgress("running", self.counts, self._batches, waited, ui_url))
+    def close(self) -> None:
+        """Let go of the inputs."""
+        self._news.close()
 
-    def _process(self, frame: Any, batch_id: int) -> None:
-        """One micro-batch of Spark."""
-        try:
-            self._take(self._rows(frame))
-        except Exception as error:
-            self.error = error
-            raise
-        if self._all_read():
-            self._over.set()
+    def _of_one_reading(self, spark: Any) -> tuple[list[Row], list[PlaceState]]:
+        """What the stages report, and the places among them."""
+        number, again = self.reached.batches + 1, READINGS_MAX - 1
+        while True:
+            rows = self._rows(spark)
+            try:
+                return rows, states_of_places(self._query, rows, number)
+            except ReadAgain:
+                if not again:
+                    raise
+                again -= 1
 
-    def _rows(self, frame: Any) -> list[Row]:
+    def _rows(self, spark: Any) -> list[Row]:
         """What the stages report. If a segment stands against folding before the shuffle, they run
         again without it, and so does every later micro-batch of this query."""
-        config, before = self._query.config, msgspec.json.encode(self._reached).decode()
-        stages = len(self._query.plan.stages)
+        config, before = self._query.config, msgspec.json.encode(self.reached).decode()
+        stages, frame = len(self._query.plan.stages), numbers_of(spark, len(self._positions))
         try:
             return chain(frame, self._config, config.places, stages, before)
         except Exception as error:
@@ -121,33 +130,24 @@ class Stream:
         self._config = msgspec.json.encode(anew).decode()
         return chain(frame, self._config, config.places, stages, before)
 
-    def _take(self, rows: list[Row]) -> None:
-        """Hand over what a micro-batch has staged; nothing if it was committed before."""
-        reached = {_number_of(row): row for row in rows if row.kind == "position"}
-        if not reached:
-            return
-        numbers = {row.seq for row in reached.values()}
-        if numbers != {self._batches + 1}:
-            raise Unavailable(f"batch {numbers} after {self._batches}: a source that is behind")
-        for state in states_of_places(self._query, rows, self._batches + 1):
+    def _take(self, rows: list[Row], states: list[PlaceState]) -> None:
+        """Hand over what a micro-batch has staged."""
+        number = self.reached.batches + 1
+        for state in states:
             self._states[state.task, state.place] = state
-        for number, row in reached.items():
-            self._positions[number] = msgspec.json.decode(row.payload, type=Position)
+        for row in rows:
+            if row.kind == "position":
+                self._positions[_number_of(row)] = msgspec.json.decode(row.payload, type=Position)
         self.counts = total([self.counts, total_of(rows)])
         outputs, positions = outputs_of(self._query, rows), (*self._positions, *self._away)
         held = Held(self._query.config.places, tuple(self._states.values()))
-        self._publish(QueryBatch(self._batches + 1, outputs, self.counts, positions, held))
-        self._batches, self._ends = self._batches + 1, False
-        self._keep()
+        self._publish(QueryBatch(number, outputs, self.counts, positions, held))
+        self.reached = self._reached(number, ends=False)
 
-    def _keep(self) -> None:
+    def _reached(self, batches: int, ends: bool) -> Reached:
         positions, states = tuple(self._positions), tuple(self._states.values())
         due = due_ms(self._query, positions, states)
-        self._reached = Reached(self._batches, positions, states, due, self._ends)
-        write_reached(self._path, self._reached)
-
-    def _all_read(self) -> bool:
-        return all(each.exhausted for each in self._positions)
+        return Reached(batches, positions, states, due, ends)
 
 
 def _number_of(row: Row) -> int:
@@ -160,19 +160,29 @@ def streaming(
     request: QueryRequest,
     partitions: tuple[tuple[str, str], ...],
     publish: Publish,
-    say: Callable[[QueryProgress], None],
+    say: Say,
     ui_url: str | None,
+    rest: Rest,
 ) -> dict[str, TaskCounts]:
     """Run a query over inputs without end; its counts, when all have ended after all.
 
     Raises:
-        Exception: as `Stream.run`.
+        Exception: as `Stream.advance`.
     """
     places = request.held.places or streamed_places(spark, request)
-    query = Query(StageConfig(request, partitions, places))
-    stream = Stream(query, partitions, publish)
+    stream = Stream(Query(StageConfig(request, partitions, places)), partitions, publish)
+    waited, said_s = 0, time.monotonic()
     try:
-        stream.run(spark, say, ui_url)
-    except Exception as error:
-        raise stream.error or error from error
+        while not stream.is_over:
+            begun_s = time.monotonic()
+            advanced = stream.advance(spark)
+            if not advanced and begun_s - said_s >= LOOK_S:
+                touch(spark)
+                waited += 1
+            if advanced or begun_s - said_s >= LOOK_S:
+                batches, said_s = stream.reached.batches, begun_s
+                say(QueryProgress("running", stream.counts, batches, waited, ui_url))
+            rest(max(0.0, begun_s + PERIOD_S - time.monotonic()))
+    finally:
+        stream.close()
     return stream.counts

@@ -17,7 +17,7 @@ import numpy as np
 
 from onyx.codec.refusals import refuse
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import U64, Batch, FoundKeys, Segment, Segments, as_dicts, part_of, take
+from onyx.flow.batch import Batch, Segment, Segments, as_shown
 from onyx.flow.columns import Columns
 from onyx.flow.group_checks import GroupChecks
 from onyx.flow.routed import Outgoing, Routed
@@ -36,6 +36,7 @@ from onyx.task.phases.route import route_emitted, route_leaves
 from onyx.task.phases.table import Kind, Phase
 from onyx.task.windowed.assign import assign, prepare
 from onyx.task.windowed.folding import Folding
+from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED
 
 ATTEMPT = 1 << 40
 """One attempt, in a root."""
@@ -78,39 +79,29 @@ class Tree:
 
     def counts(self) -> dict[str, TaskCounts]:
         """By task, what it has done."""
-        return {
-            task: TaskCounts(self._read[task], self._written[task], self._letters(task))
-            for task in {**self._programs, **self._read}
-        }
+        return {task: self._counts(task) for task in {**self._programs, **self._read}}
 
-    def push(
-        self,
-        task: str,
-        segments: Segments,
-        folding: Folding | None = None,
-        keys: FoundKeys | None = None,
-    ) -> None:
+    def push(self, task: str, batch: Batch, folding: Folding | None = None) -> None:
         """A batch comes to a task, or is of the rows of its Spark stage.
 
         Args:
             folding: the windows of the task, if it has any.
-            keys: of the groups of the segments, if they are known.
 
         Raises:
             TaskFailed: a segment has failed, and nothing takes care of it.
         """
         program = self.program(task)
-        most = program.entry.batch_size or len(segments)
+        most = program.entry.batch_size or len(batch)
         if program.entry.spark_stage is None:  # what came to the stage was counted
-            self._read[task] += len(segments)
-        for first in range(0, len(segments), max(most, 1)):
-            part = part_of(segments, first, first + most) if len(segments) > most else segments
-            roots = np.zeros(len(part), np.uint64) if program.retries else None
-            while roots is not None and len(part):
-                part, roots = self._try(program, Batch(part, roots), folding)
-            if roots is None:
-                its_keys = keys if part is segments else None
-                self._try(program, Batch(part, keys=its_keys), folding)
+            self._read[task] += len(batch)
+        for first in range(0, len(batch), max(most, 1)):
+            part = batch.slice(first, first + most) if len(batch) > most else batch
+            if not program.retries:
+                self._try(program, part, folding)
+                continue
+            part.roots = np.zeros(len(part), np.uint64)
+            while len(part):
+                part = self._try(program, part, folding)
 
     def end(self) -> None:
         """The origin has no more segments: what was folded of them leaves."""
@@ -128,9 +119,9 @@ class Tree:
             raise self.failure(task, Phase.SEND.value, error) from error
         self._pass_on(program, routed)
 
-    def _try(self, program: Program, batch: Batch, folding: Folding | None) -> tuple[Segments, U64]:
-        """Work on a batch; what is to be tried again, with its attempts."""
-        unchanged = encode(as_dicts(batch.segments)) if program.retries else b""
+    def _try(self, program: Program, batch: Batch, folding: Folding | None) -> Batch:
+        """Work on a batch; what is to be tried again, with its attempts as roots."""
+        unchanged = encode(as_shown(batch.segments)) if program.retries else b""
         phase = Phase.APPLY_FN
         try:
             work = self._applied(program, batch)
@@ -154,18 +145,19 @@ class Tree:
             raise self.failure(program.task, phase.value, error) from error
         self._pass_on(program, routed)
         if not routed.retries:
-            return [], np.zeros(0, np.uint64)
-        return self._again(decode(unchanged), batch.roots, routed)
+            return Batch([])
+        return self._again(Batch(decode(unchanged), batch.roots, bad=batch.bad), routed)
 
     def _applied(self, program: Program, batch: Batch) -> Work:
         work = Work(BatchTimer(program.clock))
         if program.observed:
             if program.takes == "dicts":
-                batch.segments = as_dicts(batch.segments)
+                batch.segments = as_shown(batch.segments)
             program.event["batch"] = shown(batch.segments)
         work.batch = batch
         apply_fn(program, work)
         read = program.assignment.kind is Kind.INPUT and program.task not in self.examined
+        read = read and isinstance(batch.segments, list)  # of columns, bad rows are known
         if read and program.fn is None and work.leaves is not None:
             work.leaves = refuse(work.leaves)
         return work
@@ -183,7 +175,7 @@ class Tree:
                 self._bundle(child, program.task, share.segments)
                 continue
             if not self.outlet.leads_to(child):
-                self.push(child, share.segments)
+                self.push(child, Batch(share.segments))
                 continue
             if not self._is_sent(child):
                 self._combine(child, share)
@@ -201,10 +193,21 @@ class Tree:
         except Exception as error:
             raise self.failure(child, Phase.SEND.value, error) from error
 
-    def _letters(self, task: str) -> int:
+    def _counts(self, task: str) -> TaskCounts:
         program = self._programs.get(task)
-        metrics = None if program is None else program.metrics
-        return metrics.letters if isinstance(metrics, Tally) else 0
+        tally = None if program is None else program.metrics
+        if not isinstance(tally, Tally):
+            return TaskCounts(self._read[task], self._written[task])
+        counts, notes = tally.counts, tally.notes
+        return TaskCounts(
+            self._read[task],
+            self._written[task],
+            counts[DEAD_LETTERS],
+            counts[UNMATCHED],
+            counts[LATE_SEGMENTS],
+            notes.get(DEAD_LETTERS, ""),
+            notes.get(UNMATCHED, ""),
+        )
 
     def _is_sent(self, child: str) -> bool:
         """Whether segments for a child are shuffled."""
@@ -217,7 +220,7 @@ class Tree:
         if combining is None:
             combining = Combining(self.program(child), lambda: self.outlet.mark)
             self._combining[child] = combining
-        self.push(child, share.segments, combining, share.keys)
+        self.push(child, Batch(share.segments, keys=share.keys), combining)
         if combining.full:
             self._leave(child, combining)
 
@@ -225,17 +228,18 @@ class Tree:
         for place, payload in combining.take(partial(self.outlet.place_of, task)):
             self.outlet.put_states(task, place, payload)
 
-    def _again(self, segments: Segments, roots: U64 | None, routed: Routed) -> tuple[Segments, U64]:
+    def _again(self, batch: Batch, routed: Routed) -> Batch:
         """The segments to be tried again, after a rest, each with its next attempt."""
+        again = batch.take(np.array(routed.retries, np.intp))
+        roots = again.roots
         assert roots is not None
-        where = np.array(routed.retries, np.intp)
-        tried = [tries_of(int(root)) for root in roots[where]]
-        again = roots[where] + np.uint64(ATTEMPT)
+        tried = [tries_of(int(root)) for root in roots]
+        again.roots = roots + np.uint64(ATTEMPT)
         for index, (count, most) in enumerate(zip(tried, routed.retries_max, strict=True)):
             if count >= most:
-                again[index] |= np.uint64(FINAL << 40)
+                again.roots[index] |= np.uint64(FINAL << 40)
         self._sleep(max(self._delay.delay_s(count - 1) for count in tried))
-        return take(segments, where), again
+        return again
 
 
 def total(counts: Sequence[dict[str, TaskCounts]]) -> dict[str, TaskCounts]:
@@ -243,8 +247,5 @@ def total(counts: Sequence[dict[str, TaskCounts]]) -> dict[str, TaskCounts]:
     found: dict[str, TaskCounts] = {}
     for each in counts:
         for task, its in each.items():
-            known = found.get(task, TaskCounts())
-            found[task] = TaskCounts(
-                known.read + its.read, known.written + its.written, known.failed + its.failed
-            )
+            found[task] = found.get(task, TaskCounts()).plus(its)
     return found

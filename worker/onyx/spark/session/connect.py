@@ -7,13 +7,15 @@ stage is run again as a whole.
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from onyx.errors import Unavailable, UserError
+from onyx.errors import SettingsError, Unavailable, UserError
+from onyx.spark.session.token import FILE_VARIABLE, MASTER_VARIABLE, OF_PYSPARK, with_token
 
 PORT = 15002
 """Of a server whose URL gives none."""
@@ -25,6 +27,7 @@ RETRIES_MAX = 6
 RETRY_FIRST_MS = 500
 RETRY_FACTOR = 2.0
 RETRY_MAX_MS = 10_000
+_SIGNS_OF_A_TOKEN = ("No authentication token provided", "Invalid authentication token")
 _SIGNS_OF_LOSS = ("INVALID_HANDLE.", "RETRIES_EXCEEDED", "StatusCode.UNAVAILABLE")
 """The second: a server that was started anew does not know the session."""
 SETTINGS = {
@@ -42,7 +45,8 @@ def open_connect(master: str, extra: Mapping[str, str]) -> Any:
         extra: `sparkConf` of the task.
 
     Raises:
-        UserError: a setting is the server's own.
+        UserError: a setting is the server's own, or it wants a token.
+        SettingsError: the token of the workers cannot be read.
         Unavailable: no server answers there, or none that is understood.
     """
     _require_port(master)
@@ -50,7 +54,7 @@ def open_connect(master: str, extra: Mapping[str, str]) -> Any:
     try:
         from pyspark.sql import SparkSession
 
-        session = SparkSession.builder.remote(master).create()
+        session = SparkSession.builder.remote(with_token(master, os.environ)).create()
         _be_less_patient(session)
         version = _within(SESSION_TIMEOUT_S, lambda: str(session.version))
     except ImportError as error:
@@ -58,9 +62,15 @@ def open_connect(master: str, extra: Mapping[str, str]) -> Any:
             f"a master {master} needs {error.name or error}: pip install "
             "'onyx-on-kubernetes[spark]'"
         ) from error
-    except Unavailable:
+    except (SettingsError, Unavailable):
         raise
     except Exception as error:
+        if any(sign in str(error) for sign in _SIGNS_OF_A_TOKEN):
+            raise UserError(
+                f"the Spark Connect server at {master} wants a token that this worker does not "
+                f"show: {FILE_VARIABLE} of the workers names the file of it, for the server of "
+                f"{MASTER_VARIABLE}; {OF_PYSPARK} is for servers behind TLS"
+            ) from error
         raise Unavailable(
             f"what answers at {master} is no Spark Connect server, or of a version that PySpark "
             f"{_own_version()} does not understand: {_first_line(error)}"

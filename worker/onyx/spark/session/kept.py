@@ -174,5 +174,5 @@ class _ConnectSessions:
         return False  # the server is not ours, and `connect.is_lost` knows its errors
 
     def close(self) -> None:
-        own, self._own = self._own, None
+        own, self._own, self._progress = self._own, None, ConnectProgress()
         own.stop()

@@ -21,11 +21,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from onyx.errors import UserError
 from onyx.spark.source import schemas
+from onyx.spark.source.errors import in_one_line
 from onyx.spark.source.listing import Place, published
 from onyx.spark.source.offsets import Rows
 from onyx.spark.source.options import SourceOptions, read_options
 from onyx.spark.source.places import Found, place_at
-from onyx.spark.source.rows import batches
+from onyx.spark.source.rows import TEXT, batches
 from onyx.spark.source.stream import OutputStream, arrow_of
 from onyx.spark.stage.parts import spark_schema
 
@@ -33,6 +34,7 @@ from onyx.spark.stage.parts import spark_schema
 class OnyxDataSource(DataSource):  # type: ignore[misc]
     """`format("onyx")`: register it with `spark.dataSource.register(OnyxDataSource)`."""
 
+    @in_one_line()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         """Raises UserError: an option is wrong."""
         super().__init__(options)
@@ -43,25 +45,32 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
         """The name of the format."""
         return "onyx"
 
+    @in_one_line()
     def schema(self) -> Any:
         """The columns, when the user has given none."""
         if self._options.window is not None:
             return from_arrow_schema(_cluster().state_schema(self._options))
+        if self._options.form == "text":
+            return from_arrow_schema(TEXT)
         found = _found(self._options)
         place = found.place
         columns = found.schema or schemas.found_in(published(place), place.name)
         return from_arrow_schema(spark_schema(columns))
 
+    @in_one_line()
     def reader(self, schema: Any) -> DataSourceReader:
         """All that is published now, or the state of a window."""
         if self._options.window is not None:
             return StateReader(self._options, schema)
-        return OutputReader(_found(self._options).place, schema)
+        _check(schema, self._options)
+        return OutputReader(_found(self._options).place, schema, self._options.form == "text")
 
+    @in_one_line()
     def streamReader(self, schema: Any) -> OutputStream:
         """What is published from now on, or has been before too."""
         if self._options.window is not None:
             raise UserError("the state of a window is read at one moment: use spark.read")
+        _check(schema, self._options)
         place = _found(self._options).place
         if place.content == "result":
             raise UserError(
@@ -74,19 +83,21 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
 class OutputReader(DataSourceReader):  # type: ignore[misc]
     """Reads the parts of an output, or the files of a result: a partition each."""
 
-    def __init__(self, place: Place, schema: Any) -> None:
+    def __init__(self, place: Place, schema: Any, text: bool) -> None:
         self._place = place
         self._schema = schema
+        self._text = text
 
+    @in_one_line()
     def partitions(self) -> list[InputPartition]:
         """A partition for each file."""
         return [InputPartition(Rows(part.path)) for part in published(self._place)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a file; Spark asks with None when there are no partitions."""
-        if partition.value is None:
-            return iter(())
-        return batches(partition.value, arrow_of(self._schema))
+        if partition.value is not None:
+            with in_one_line():
+                yield from batches(partition.value, arrow_of(self._schema), self._text)
 
 
 class StateReader(DataSourceReader):  # type: ignore[misc]
@@ -98,7 +109,17 @@ class StateReader(DataSourceReader):  # type: ignore[misc]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The extents as of now."""
-        yield _cluster().state(self._options, arrow_of(self._schema))
+        with in_one_line():
+            yield _cluster().state(self._options, arrow_of(self._schema))
+
+
+def _check(schema: Any, options: SourceOptions) -> None:
+    """Raises UserError if rows as text cannot have this schema."""
+    if options.form == "text" and [each.dataType.typeName() for each in schema] != ["string"]:
+        raise UserError(
+            'format("onyx"): option as: text gives one column of text: leave out the schema, or '
+            'give one STRING, such as schema("value STRING")'
+        )
 
 
 def _found(options: SourceOptions) -> Found:

@@ -17,13 +17,12 @@ import msgspec
 from onyx.errors import UserError
 from onyx.objects.bucket import Bucket
 from onyx.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.plugins.parts.names import PART, whose
 from onyx.spark.source.offsets import Part
 
 MANIFEST = "_onyx.json"
 """Beside the files of a result, and beside the parts of a job."""
-_PART = re.compile(
-    r"part-(?P<writer>(?P<task>.+)-\d+-[0-9a-f]{12})-(?P<number>\d{6,})\.(parquet|jsonl|jsonl\.gz)"
-)
+_SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz")
 _RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
 
 
@@ -46,6 +45,8 @@ class Place:
     """None: all tasks that wrote there."""
     name: str
     """In messages."""
+    jobs: tuple[str, ...] = ()
+    """Whose parts; none: of all jobs that wrote there."""
 
 
 class NotThere(UserError):
@@ -102,10 +103,19 @@ def subfolders(folder: str) -> list[str]:
 
 def _parts(place: Place, folder: Folder) -> Iterator[Part]:
     for name, path, size_bytes in _files(place, folder.path):
-        found = _PART.fullmatch(name)
-        if found is not None and place.task in (None, found["task"]):
+        found = PART.fullmatch(name)
+        if found and found["suffix"] in _SUFFIXES and _is_wanted(place, found["whose"]):
             writer = folder.writers + found["writer"]
             yield Part(path, writer, int(found["number"]), size_bytes)
+
+
+def _is_wanted(place: Place, of: str) -> bool:
+    task, jobs = place.task, place.jobs
+    if task is None:
+        return not jobs or any(of.endswith(whose("", job)) for job in jobs)
+    if jobs:
+        return any(of == whose(task, job) for job in jobs)
+    return of.startswith(whose(task, ""))
 
 
 def _result(place: Place, folder: Folder) -> Iterator[Part]:

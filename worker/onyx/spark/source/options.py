@@ -28,7 +28,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     path: str | None = None
     """Path of the output as the job has it: a folder or `s3://bucket/prefix`."""
     job: str | None = None
-    """Id of the job."""
+    """Id of the job. With the path of an output `files`: of one or several, with commas between
+    them, whose parts are read."""
     task: str | None = None
     """Name of the output task."""
     frame: str | None = None
@@ -41,6 +42,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Of a window: the first so many extents."""
     content: Literal["result", "parts"] = "result"
     """Of an output `spark`: the result of its stage, or the parts that the stage reads."""
+    form: Literal["columns", "text"] = msgspec.field(default="columns", name="as")
+    """Of an output: the columns of its rows, or each row as JSON in one column of text."""
     zookeeper: str | None = None
     """Address, `host:port[,host:port]`; without it `ONYX_ZOOKEEPER_ADDRESS`."""
     tenancy: str | None = None
@@ -59,6 +62,8 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
                 yield "option 'job' is missing: a window is one of a job"
             if self.path is not None or self.task is not None:
                 yield "option 'window' reads the state of a window; leave out 'path' and 'task'"
+            if self.form == "text":
+                yield "option 'as' is of outputs; give the state of a window as text by a schema"
         elif self.path is None and (self.job is None or self.task is None):
             yield "say what to read: 'path', or 'job' and 'task', or 'job' and 'window'"
         given = (self.max_rows_per_trigger, self.max_files_per_trigger, self.max_bytes_per_trigger)

@@ -55,7 +55,7 @@ def place_at(
     by_spark = (holds(folder, each) for each in ("parts", "result", "frames"))
     of_spark = any(by_spark) if plugin is None else plugin == "spark"
     if not of_spark:
-        return Place((Folder(folder),), "parts", options.task, name)
+        return Place((Folder(folder),), "parts", options.task, name, _jobs(options))
     if options.content == "result":
         return _result(folder, options, name)
     frame = frame or options.frame
@@ -109,6 +109,12 @@ def _versions(folder: str, job: str) -> list[str]:
     note = document(below(folder, f"parts/{job}"), MANIFEST)
     after = note.get("after", []) if isinstance(note, dict) else []
     return [*reversed(after), job]
+
+
+def _jobs(options: SourceOptions) -> tuple[str, ...]:
+    """Whose parts are asked for. By job and task alone a stream follows all later versions too."""
+    given = (options.job or "").split(",") if options.path is not None else ()
+    return tuple(job.strip() for job in given if job.strip())
 
 
 def _named(options: SourceOptions, folder: str) -> str:

@@ -1,72 +1,81 @@
 """Rows of a part as record batches of a schema. Runs in Spark's Python workers.
 
-The reader of the input `files` does the work: formats, compression, object stores.
+The readers of the input `files` do the work: formats, compression, object stores. Only how a line
+becomes columns is the source's own (`lines`), because a user asks for parts of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 
 from onyx.errors import OnyxError, UserError
-from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns
-from onyx.flow.schemas import as_columns
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
+from onyx.plugins.files.byte_sources import FileBytes
+from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.file_systems import Files
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetRows
-from onyx.plugins.protocol import Cursor
+from onyx.plugins.files.text_reader import FileBlocks, FileReader
+from onyx.plugins.protocol import Cursor, Reader
+from onyx.plugins.records import BadRecords, Records
 from onyx.seams import SystemClock
+from onyx.spark.source.fitting import as_text, fitted
+from onyx.spark.source.lines import JsonLines, Misfit, TextLines
 from onyx.spark.source.offsets import Rows
 
 BATCH_ROWS = 65_536
+TEXT = pa.schema([("value", pa.string())])
+"""Of rows that are read as text."""
 _PARQUET = ".parquet"
 _READ = CatalogEntry("onyx", "input", plugin="files", batch_format="arrow")
 _JOB = Job("spark", ((_READ.name, "spark"),), (_READ,))
 """As whose input a part is read."""
 
 
-def batches(rows: Rows, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+def batches(rows: Rows, schema: pa.Schema, text: bool = False) -> Iterator[pa.RecordBatch]:
     """The rows, at most `BATCH_ROWS` at a time.
 
     Args:
-        schema: of the batches; other columns are left out, and those that are missing are null.
-            None: each batch has the columns that it is found with.
+        schema: of the batches; other columns and fields are left out, and those that are missing
+            are null. A string holds any value, as JSON.
+        text: whether a row is the JSON of all that it has, in the only column of the schema.
 
     Raises:
         UserError: the part is gone or damaged, or a row does not fit the schema.
     """
-    names = None if schema is None else schema.names
     position = rows.first
+    is_parquet = rows.path.endswith(_PARQUET)
     try:
-        # Lines are decoded by the types that they have: their reader takes no other schema.
-        source = _input(rows.path, schema if rows.path.endswith(_PARQUET) else None)
-        reader = source.open(rows.path, Cursor(rows.first))
+        reader = _opened(rows, schema, text)
         try:
             while (rows.last is None or position < rows.last) and not reader.exhausted():
                 most = BATCH_ROWS if rows.last is None else min(BATCH_ROWS, rows.last - position)
-                found = reader.read_columns(most)  # type: ignore[attr-defined]
-                segments = found if isinstance(found, list) else Columns.of(found)
-                if len(segments):
-                    yield _fitted(_chosen(segments, names), schema, rows.path, position)
-                    position += len(segments)
+                batch = reader.read_columns(most)  # type: ignore[attr-defined]
+                if not len(batch):
+                    continue
+                if is_parquet:
+                    found = Columns.of(batch)
+                    batch = (
+                        as_text(found, schema)
+                        if text
+                        else fitted(found, schema, rows.path, position)
+                    )
+                yield batch
+                position += len(batch)
         finally:
             reader.close()
     except OnyxError as error:
         if type(error) is Misfit:
             raise
         raise UserError(_gone(rows.path, error)) from error
-
-
-class Misfit(UserError):
-    """A row does not fit the schema."""
 
 
 def count(path: str) -> int:
@@ -76,7 +85,7 @@ def count(path: str) -> int:
         UserError: the part is gone or damaged.
     """
     if not path.endswith(_PARQUET):
-        return sum(batch.num_rows for batch in batches(Rows(path), None))
+        return sum(batch.num_rows for batch in batches(Rows(path), TEXT, text=True))
     try:
         parquet = ParquetRows(path, 0, Files())
     except OnyxError as error:
@@ -87,35 +96,29 @@ def count(path: str) -> int:
         parquet.close()
 
 
-def _chosen(segments: Segments, names: list[str] | None) -> Segments:
-    if names is None:
-        return segments
-    if isinstance(segments, Columns):
-        return segments.only([name for name in names if segments.has(name)])
-    wanted = frozenset(names)
-    return [{key: value for key, value in each.items() if key in wanted} for each in segments]
+def _opened(rows: Rows, schema: pa.Schema, text: bool) -> Reader:
+    """A reader at the first of the rows."""
+    options = InputOptions(path=rows.path, format="parquet")
+    if rows.path.endswith(_PARQUET):
+        context = replace(_context(), schema=None if text else schema)
+        return FilesInput(context, options).open(rows.path, Cursor(rows.first))
+    records: Records = TextLines(rows, schema) if text else JsonLines(rows, schema)
+    source = FileBytes(rows.path, 0, Files())
+    bad, extras = BadRecords(rows.path, keep=False), Extras(rows.path, None, None)
+    most = options.record_bytes_max
+    reader = FileReader(FileBlocks(source, records, bad, Cursor(0, 0), most, extras, columns=True))
+    try:
+        reader.skip(rows.first)
+    except OnyxError:
+        reader.close()
+        raise
+    return reader
 
 
-def _fitted(
-    segments: Segments, schema: pa.Schema | None, path: str, position: int
-) -> pa.RecordBatch:
-    columns, _, failures = as_columns(segments, schema)
-    if failures:
-        index, why = failures[0]
-        raise Misfit(
-            f"{path}, row {position + index}: {why}; give a schema that holds it, "
-            'spark.read.schema("...").format("onyx")'
-        )
-    batch = columns.record_batch
-    return batch if schema is None else pa.RecordBatch.from_arrays(batch.columns, schema=schema)
-
-
-def _input(path: str, schema: pa.Schema | None) -> FilesInput:
-    context = context_of(
+def _context() -> Any:
+    return context_of(
         _JOB, _READ, JobId("spark"), PeerId("spark"), GroupId("spark"), SystemClock(), _no_function
     )
-    form: Literal["parquet", "jsonl"] = "parquet" if path.endswith(_PARQUET) else "jsonl"
-    return FilesInput(replace(context, schema=schema), InputOptions(path=path, format=form))
 
 
 def _no_function(name: str) -> Any:

@@ -23,6 +23,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from onyx.spark.source import offsets
+from onyx.spark.source.errors import in_one_line
 from onyx.spark.source.listing import NotThere, Place, published
 from onyx.spark.source.offsets import Limit, Offset, Part
 from onyx.spark.source.options import SourceOptions
@@ -54,12 +55,14 @@ class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             return ReadMaxBytes(options.max_bytes_per_trigger)
         return ReadAllAvailable()
 
+    @in_one_line()
     def initialOffset(self) -> dict[str, Any]:
         """Before the first part, or behind those that are there."""
         if self._options.starting_from == "earliest":
             return {}
         return offsets.to_json(offsets.end({}, self._parts({})))
 
+    @in_one_line()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the next batch.
 
@@ -70,14 +73,17 @@ class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         parts = self._parts(at)
         return offsets.to_json(offsets.advanced(at, parts, _limit(limit), self._rows_of))
 
+    @in_one_line()
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Behind all that is published, for the progress of a query."""
         return offsets.to_json(offsets.end({}, self._parts({})))
 
+    @in_one_line()
     def prepareForTriggerAvailableNow(self) -> None:
         """Go no further than what is published now."""
         self._until = self._parts({})
 
+    @in_one_line()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The parts of a batch, a partition each.
 
@@ -92,7 +98,9 @@ class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
-        return batches(partition.value, arrow_of(self._schema))
+        text = self._options.form == "text"
+        with in_one_line():
+            yield from batches(partition.value, arrow_of(self._schema), text)
 
     def _parts(self, start: Offset) -> list[Part]:
         try:

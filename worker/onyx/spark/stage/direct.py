@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from onyx.durable import make_durable_directory, sync_directory
-from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
+from onyx.errors import FailsAgain, OnyxError, Unavailable, UserError
 from onyx.ids import JobId
 from onyx.objects.bucket import Bucket, only_if
 from onyx.objects.connection import ConditionFailed, ObjectMissing
@@ -144,7 +144,8 @@ class DirectWrite:
         rows that would be doubled.
 
         Raises:
-            UserFunctionError: the stage failed, or an earlier attempt is in doubt.
+            FailsAgain: an earlier attempt is in doubt.
+            UserFunctionError: the stage failed.
             Unavailable, Fenced: see `run_stage`.
         """
         found = self.notes.read()
@@ -172,7 +173,7 @@ class DirectWrite:
             return
         why = f"an earlier attempt to write to {write.format} "
         why += f"failed: {note.failure}" if note.failure else "was ended in the middle"
-        raise UserFunctionError(
+        raise FailsAgain(
             f"{why}\nSome rows may be there, and `write.mode` is {write.mode}. Remove them and "
             f"{self.notes.where}, then run the job again; or say `write.repeat: true` if rows that "
             "come twice do no harm"

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 import uuid
 from collections.abc import Callable
@@ -44,6 +45,7 @@ MANIFEST = "_onyx.json"
 PERMISSION_POLL_S = 0.5
 PERMISSION_POLLS_MAX = 240
 """A worker that has lost sight of ZooKeeper waits so often before its attempt has failed."""
+_BY_SPARK = re.compile(r"part-(?P<number>\d{5,})-[0-9a-f-]{36}(?P<rest>[-_.].+)")
 _NEW, _REPLACED = "result-", "replaced"
 
 
@@ -62,6 +64,8 @@ class Workplace:
     """Whether the result is one of many."""
     seen: Callable[[SealProgress], None] = lambda _: None
     """Takes how far the stage is."""
+    run: str = "part"
+    """How the names of the files of a result begin."""
 
     def of(self, frame: str | None) -> Workplace:
         """Where the parts of a frame are."""
@@ -199,6 +203,7 @@ def _run(
             "not see: `path` must be on a volume that both share"
         )
     parts = sum(len(frame.parts) for frame in frames)
+    _rename(target, place.run)
     _make_durable(target, {"job": place.job, "stage": request.stage, "parts": parts})
     wait_until_permitted(place.path, place.permitted, wanted, place.pause)
     _publish(place, held, target.name)
@@ -239,6 +244,18 @@ def _parts(place: Workplace) -> tuple[str, ...]:
         for job in versions.whose(DirectoryNotes(place), place.job)
         for path in published_parts(place.parts_of(job), ".parquet")
     )
+
+
+def _rename(target: Path, run: str) -> None:
+    """Give the files of Spark names with the id of the job, as objects of a result have them. What
+    does not have the names of Spark is left alone."""
+    for path in list(target.rglob("part-*")):
+        found = _BY_SPARK.fullmatch(path.name)
+        if found is None:
+            continue
+        name = path.with_name(f"{run}-{found['number']}{found['rest']}")
+        if not name.exists():
+            path.rename(name)
 
 
 def _make_durable(target: Path, manifest: dict[str, object]) -> None:

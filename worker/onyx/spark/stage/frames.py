@@ -14,20 +14,28 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.model.report import show
 from onyx.objects.urls import ObjectUrl
 from onyx.path_names import path_name
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import Frame, StageRequest, Write
 from onyx.spark.session.place import spark_for, wrong_place
-from onyx.spark.stage.options import SparkOptions, WriteOptions, same_result
+from onyx.spark.stage.options import SparkOptions, WriteOptions, is_frame, same_result
 
 P = TypeVar("P", Path, ObjectUrl)
 
 
 def folder_of(place: P, frame: str | None) -> P:
-    """Where the parts of a frame are, with those of all versions of the job."""
+    """Where the parts of a frame are, with those of all versions of the job.
+
+    Raises:
+        UserError: no frame can be called so.
+    """
+    if frame is not None and not is_frame(frame):
+        raise UserError(f"{show(frame)} cannot be the name of a frame: it is an argument of Python")
     return place if frame is None else place / "frames" / frame
 
 

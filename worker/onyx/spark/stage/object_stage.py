@@ -31,8 +31,8 @@ from onyx.objects.bucket import Bucket, Piece, only_if
 from onyx.objects.connection import ConditionFailed, ObjectMissing
 from onyx.objects.urls import ObjectUrl
 from onyx.path_names import path_name
+from onyx.plugins.parts.names import run_name
 from onyx.plugins.parts.objects import ObjectParts, published_at
-from onyx.plugins.parts.writer import part_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.objects.staged import ObjectTarget, Staged, read_list
@@ -150,7 +150,7 @@ def _run(
 ) -> Manifest:
     """The manifest that stands afterwards."""
     context, frames = place.context, _frames(place, bucket, request)
-    run = part_name(context, "")
+    run = run_name(context)
     staged: tuple[Staged, ...] = ()
     try:
         if any(frame.known for frame in frames):

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import is_object
+from onyx.model.report import at, show
+from onyx.path_names import PLAIN_NAMES, is_plain_name
+from onyx.plugins.options import climbing, is_object
 from onyx.plugins.parts.options import PartOptions
 from onyx.spark.child.request import FILE_FORMATS, Mode
 from onyx.spark.objects.forms import wrong_form
 from onyx.spark.session.place import Place, wrong_place
 from onyx.structs import prepared
 
-_IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,99}$"
+_IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z"
 Identifier = Annotated[str, msgspec.Meta(pattern=_IDENTIFIER)]
 """A name that a Python function may give to an argument."""
 _OF_A_STAGE = ("master", "write", "stage_params", "stage_timeout", "spark_conf")
@@ -75,6 +78,7 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         yield from super().wrong()
+        yield from climbing("path", self.path)
         yield from self._wrong_stage()
         yield from _wrong_write(self.write)
         if is_object(self.path) and self.write.format in FILE_FORMATS:
@@ -104,6 +108,15 @@ def _wrong_write(write: WriteOptions) -> Iterator[Problem]:
     elif write.mode is None:
         what = f"is missing: what is there already may be of others, as {write.format} is no files"
         yield Problem("write.mode", what, "overwrite, append, errorifexists or ignore")
+    for index, column in enumerate(write.partition_by):
+        if not is_plain_name(column):
+            what = f"is {show(column)}, which cannot be in the names of folders"
+            yield Problem(at("write.partitionBy", index), what, f"use {PLAIN_NAMES}")
+        elif column in write.partition_by[:index]:
+            yield Problem(at("write.partitionBy", index), f"is {show(column)} again", "remove it")
+    if write.partition_by and write.format not in FILE_FORMATS:
+        what = f"is for files, and {write.format} is none"
+        yield Problem("write.partitionBy", what, "remove it")
     for key in write.options:
         if any(part in key.lower() for part in _SECRET):
             what = "holds a secret, and a job is for many eyes"
@@ -111,6 +124,11 @@ def _wrong_write(write: WriteOptions) -> Iterator[Problem]:
             yield Problem(f"write.options.{key}", what, hint)
     for key in write.options_env.keys() & write.options.keys():
         yield Problem(f"write.optionsEnv.{key}", "is in options too")
+
+
+def is_frame(name: object) -> bool:
+    """Whether a frame may be called so."""
+    return isinstance(name, str) and re.match(_IDENTIFIER, name) is not None
 
 
 def same_result(options: Mapping[str, Any]) -> str:

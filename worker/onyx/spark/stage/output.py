@@ -13,7 +13,7 @@ from pathlib import Path
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.ids import GroupId
-from onyx.plugins.options import located
+from onyx.plugins.options import folder_at
 from onyx.plugins.parts.columns import ColumnsPartsWriter
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.output_folder import is_full
@@ -70,7 +70,7 @@ class SparkOutput(ColumnsPartsWriter):
 def _results(
     context: PluginContext, options: SparkOptions, request: StageRequest | None
 ) -> Results:
-    place = located(context, options.path)
+    place = folder_at(context, options.path)
     appends = request is not None and request.write.appends
     if isinstance(place, Path):
         return directory_results(place, context, options.frame, appends)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from onyx.errors import UserFunctionError
+from onyx.errors import FailsAgain
 from onyx.objects.urls import is_url
 from onyx.spark.objects.reading import read_objects, schemas_of
 
@@ -36,7 +36,7 @@ def read_parts(session: Any, paths: Sequence[str], ddl: str | None) -> Any:
     """A DataFrame of all rows of `paths`, in no order.
 
     Raises:
-        UserFunctionError: there are no parts and no schema, or the types of a column do not fit.
+        FailsAgain: there are no parts and no schema, or the types of a column do not fit.
         UserError, Unavailable: an object store refuses, or cannot be reached.
     """
     groups: dict[pa.Schema, list[str]] = {}
@@ -76,11 +76,11 @@ def _wanted(session: Any, schemas: list[pa.Schema], ddl: str | None) -> Any:
     if ddl is not None:
         return session.createDataFrame([], ddl).schema
     if not schemas:
-        raise UserFunctionError("there are no parts to read; give the task a `schema`")
+        raise FailsAgain("there are no parts to read; give the task a `schema`")
     try:
         united = pa.unify_schemas(schemas, promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
-        raise UserFunctionError(
+        raise FailsAgain(
             f"the types of a column differ between parts: {error}; give the task a `schema`"
         ) from error
     from pyspark.sql.pandas.types import from_arrow_schema

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from onyx.ids import GroupId, JobId
 from onyx.objects.urls import ObjectUrl
+from onyx.plugins.parts.names import run_name
 from onyx.plugins.parts.objects import ObjectParts
 from onyx.plugins.parts.stores import PartStore
 from onyx.plugins.protocol import PluginContext, UpgradedJob
@@ -55,6 +56,7 @@ def directory_results(
         wanted=context.wanted,
         appends=appends,
         seen=context.progress,
+        run=run_name(context),
     )
     own = place.of(frame)
 

@@ -106,7 +106,7 @@ class Stage:
         again_s = attempts.next_s(error, now_s, self.spark.attempts_max, RETRY_S)
         if again_s is None:
             raise type(error)(f"{self.where}, by Spark: {error}") from error
-        self.words = f"Spark failed {attempts.failed} times over {self.where}: {describe(error)}"
+        self.words = f"Spark over {self.where} failed {attempts.words(error)}"
         logger.warning("%s, trying again", self.words)
         return again_s
 

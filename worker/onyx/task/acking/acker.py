@@ -16,6 +16,7 @@ import numpy as np
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
+from onyx.ledger.holds import Holds
 from onyx.model.job import Job
 from onyx.model.workflow import begins_trees
 from onyx.seams import Clock
@@ -44,7 +45,7 @@ def idle_timeout_s(job: Job) -> float:
 
 
 class AckerTask:
-    """Not thread-safe except `post`."""
+    """Not thread-safe except `post`, `holds` and `waiting_roots`."""
 
     def __init__(
         self,
@@ -67,6 +68,8 @@ class AckerTask:
         self._ledger = Acker()
         self._queue: deque[tuple[U64, U64]] = deque()
         self._refused: list[tuple[Site, U64, int]] = []
+        self.holds = Holds()
+        """Trees that somebody works on."""
         self._next_expiry_s = 0.0
         self.stopped = False
 
@@ -79,6 +82,12 @@ class AckerTask:
         """Queue acks; bounded by the roots in flight, because senders fold before they send."""
         self._queue.append((roots, values))
         self._wake()
+
+    def waiting_roots(self) -> tuple[Owners | None, list[U64]]:
+        """Of what has come and has not been answered, and by whom they are owned; from any thread.
+        A thread that tasks share may be in a function that takes long."""
+        refused = [roots for _, roots, retries_max in tuple(self._refused) if not retries_max]
+        return self._owners, [roots for roots, _ in tuple(self._queue)] + refused
 
     def advance(self) -> Progress:
         """Absorb the acks that have arrived, and send completions to the inputs."""
@@ -130,5 +139,7 @@ class AckerTask:
         now_s = self._clock.monotonic_s()
         if now_s >= self._next_expiry_s:
             self._next_expiry_s = now_s + EXPIRE_INTERVAL_S
+            for roots in self.holds.take():
+                self._ledger.held(roots)
             timeout_s = self._idle_timeout_s()
             self._ledger.expire(now_s, math.inf if timeout_s is None else timeout_s)

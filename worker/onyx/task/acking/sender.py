@@ -49,6 +49,11 @@ class AckSender:
         self._parcels.append((roots, values))
         self._gathered += len(roots)
 
+    def waiting_roots(self) -> list[U64]:
+        """Of what is not sent; from any thread."""
+        refused = [roots for _, roots, _ in tuple(self._refused)]
+        return [roots for roots, _ in tuple(self._parcels)] + refused
+
     def hurry(self) -> None:
         """An input waits for what is acked next."""
         self._hurried = True

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Container
 from dataclasses import dataclass
 
-from onyx.flow.batch import Batch
+from onyx.flow.batch import U64, Batch
 from onyx.ids import TaskName
 from onyx.task.channels.wiring import ChildTask, Site, Wiring
 from onyx.transport.interface import Channel, Control, Transport
@@ -49,6 +49,12 @@ class Outbox:
         tasks = {site.peer: child.task for child in self._children for site in child.sites}
         first = tuple(self._queue)[:1]
         return tuple({tasks[each.sites[0].peer] for each in first})
+
+    def waiting_roots(self) -> list[U64]:
+        """Of the batches that nobody has taken, as far as they have any; from any thread."""
+        items = [each.item for each in tuple(self._queue)]
+        columns = [each.roots for each in items if isinstance(each, Batch)]
+        return [each for each in columns if each is not None]
 
     def put(self, child: ChildTask, batch: Batch) -> None:
         """To any peer of the child task."""

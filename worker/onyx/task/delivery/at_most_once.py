@@ -11,6 +11,7 @@ slowest task, and for a dead one for ever.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
@@ -48,7 +49,13 @@ class AtMostOnce(Delivery):
         return EndItems(wiring, outbox, acks)
 
     def keep(
-        self, phase: Phase, batch: Batch | None, leaves: Leaves | None, outbox: Outbox, inbox: Inbox
+        self,
+        phase: Phase,
+        batch: Batch | None,
+        leaves: Leaves | None,
+        waiting: Iterable[Batch],
+        outbox: Outbox,
+        inbox: Inbox,
     ) -> None:
         """All that this peer has. In a phase after SEND the batch is in the outbox."""
         self._unsent.extend(outbox.take_unsent())
@@ -56,6 +63,7 @@ class AtMostOnce(Delivery):
             self._applied = (batch, leaves)
         elif batch is not None and phase in _READ:
             self._received.appendleft(batch)
+        self._received.extend(waiting)
         items = [delivery.item for delivery in inbox.drain()]
         self._received.extend(item for item in items if isinstance(item, Batch))
 

@@ -8,7 +8,7 @@ guarantee wherever it matters was rejected: what one guarantee means is to be re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
@@ -43,7 +43,13 @@ class Delivery:
         return EndOfInput()
 
     def keep(
-        self, phase: Phase, batch: Batch | None, leaves: Leaves | None, outbox: Outbox, inbox: Inbox
+        self,
+        phase: Phase,
+        batch: Batch | None,
+        leaves: Leaves | None,
+        waiting: Iterable[Batch],
+        outbox: Outbox,
+        inbox: Inbox,
     ) -> None:
         """The allocation has changed: keep what nobody replays. The inbox is closed.
 
@@ -51,6 +57,7 @@ class Delivery:
             phase: in which the task is.
             batch: on which it works.
             leaves: what the function has made of the batch.
+            waiting: what was read together with the batch.
         """
 
     def take_kept(self, put: Put) -> tuple[Batch | None, Leaves | None] | None:

@@ -33,30 +33,40 @@ TOO_LARGE = 1.5
 
 
 def isolate(assignment: Assignment, work: Work, segments_max: int) -> bool:
-    """Split the batch that was read, if it has suspects or is too large; True when it was split.
+    """Split what was read, if it has suspects, is too large or of several forms; True when it was
+    split.
 
     Args:
         segments_max: about how many segments a part has at most.
     """
-    batch = work.batch
-    if batch is None or batch.roots is None:
+    if work.batch is None:
         return False
+    batches, work.beside = [work.batch, *work.beside], []
     runs = losses.suspects(assignment.latest_run(), assignment.task)
-    most, count = min(segments_max, ROOTS_MAX), len(batch)
-    fits = count <= ROOTS_MAX and count <= most * TOO_LARGE
-    if fits and not runs:
-        return False
-    found = _among(batch.roots, runs)
-    if fits and not found.any():
+    split = [_split(batch, runs, min(segments_max, ROOTS_MAX)) for batch in batches]
+    together = [part for its, _ in split for part in its]
+    alone = [part for _, its in split for part in its]
+    if not alone and len(together) == 1:
         return False
     parts = work.parts
-    others = np.flatnonzero(~found)
-    for first in range(0, len(others), most):
-        parts.waiting.append(_run(batch, others[first : first + most]))
-    parts.waiting.extend(batch.take(np.array([each])) for each in np.flatnonzero(found))
-    parts.suspects = int(found.sum())
+    parts.waiting.extend([*together, *alone])
+    parts.suspects = len(alone)
     parts.controls, work.controls = work.controls, []
     return True
+
+
+def _split(batch: Batch, runs: tuple[Run, ...], most: int) -> tuple[list[Batch], list[Batch]]:
+    """A batch in parts of about so many segments, and its suspects one by one."""
+    count = len(batch)
+    fits = count <= ROOTS_MAX and count <= most * TOO_LARGE
+    if batch.roots is None or (fits and not runs):
+        return [batch], []
+    found = _among(batch.roots, runs)
+    if fits and not found.any():
+        return [batch], []
+    others = np.flatnonzero(~found)
+    parts = [_run(batch, others[first : first + most]) for first in range(0, len(others), most)]
+    return parts, [batch.take(np.array([each])) for each in np.flatnonzero(found)]
 
 
 def _run(batch: Batch, rows: Indices) -> Batch:
@@ -93,8 +103,8 @@ def _poison(assignment: Assignment, batch: Batch) -> PoisonSegment | None:
     assert batch.ids is not None
     replica, job, task = assignment.services.replica(), assignment.job_id, assignment.task
     partition, position = int(partitions_of(batch.roots)[0]), int(positions_of(batch.roots)[0])
-    key = losses.key_of(task, partition, position, f"{int(batch.ids[0]):x}")
-    count, most = losses.counted(replica, job, key), assignment.services.settings.task.losses_max
+    id, most = f"{int(batch.ids[0]):x}", assignment.services.settings.task.losses_max
+    count = losses.over_segment(replica, job, task, partition, position, id)
     if count < most:
         return None
     error = PoisonSegment(
@@ -117,7 +127,7 @@ def check_task(assignment: Assignment) -> None:
     """
     job, task = assignment.job_id, assignment.task
     most = assignment.services.settings.task.losses_max
-    count = losses.counted(assignment.services.replica(), job, task)
+    count = losses.over_task(assignment.services.replica(), job, task)
     if count >= most:
         error = PoisonSegment(
             f"a hook, plugin or trigger of task {task} of job {job} has ended its worker process "
@@ -137,6 +147,6 @@ def _named(replica: Replica, job: JobId, partition: int, position: int) -> str:
 def _among(roots: U64, runs: tuple[Run, ...]) -> NDArray[np.bool_]:
     partitions, positions = partitions_of(roots), positions_of(roots)
     found = np.zeros(len(roots), dtype=np.bool_)
-    for partition, first, last in runs:
+    for partition, first, last, _ in runs:
         found |= (partitions == partition) & (positions >= first) & (positions <= last)
     return found

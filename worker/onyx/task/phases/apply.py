@@ -9,9 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from onyx.codec.refusals import refuse
-from onyx.codec.refused_rows import refused_rows
 from onyx.flow.apply import apply_function
-from onyx.flow.batch import Segments, as_dicts
+from onyx.flow.batch import Batch, Segments, as_dicts, take
 from onyx.flow.columnar import apply_to_columns
 from onyx.flow.columns import Columns, Indices
 from onyx.flow.leaves import Leaves, of_some
@@ -30,38 +29,34 @@ def apply_fn(program: Program, work: Work) -> Answer:
     if work.leaves is not None:
         return ADVANCED
     if batch is not None:
-        leaves = _leaves(program, batch.segments)
-        # What cannot travel between tasks has failed. What came from another task can travel.
-        checked = program.fn is None and (source is None or source.examined)
-        work.leaves = leaves if checked else refuse(leaves)
+        leaves = _leaves(program, batch)
+        # What cannot travel between tasks has failed. What came from another task can travel, and
+        # of columns that were read the rows that cannot are bad.
+        read = isinstance(batch.segments, Columns) or source is None or source.examined
+        work.leaves = leaves if program.fn is None and read else refuse(leaves)
         if program.observed:
             program.event["results"] = shown(work.leaves.segments)
     work.timer.applied()
     return ADVANCED
 
 
-def _leaves(program: Program, segments: Segments) -> Leaves:
+def _leaves(program: Program, batch: Batch) -> Leaves:
+    """What is made of a batch. Bad records have failed, and the function does not get them."""
+    segments = batch.segments
+    if not batch.bad:
+        return _made(program, segments)
+    kept = np.delete(np.arange(len(batch)), [index for index, _ in batch.bad])
+    return of_some(_made(program, take(segments, kept)), kept, batch.bad)
+
+
+def _made(program: Program, segments: Segments) -> Leaves:
     fn, entry = program.fn, program.entry
     if program.takes == "arrow":
         columns, kept, failures = as_columns(segments, program.schema)
         return _of_columns(program, columns, kept, failures)
     if fn is None:
         return Leaves(segments)
-    source = program.source
-    if source is not None and not source.examined and isinstance(segments, Columns):
-        return _of_rows(program, segments)
     return apply_function(fn, program.event["params"], as_dicts(segments), entry.batch_fn)
-
-
-def _of_rows(program: Program, columns: Columns) -> Leaves:
-    """Of columns that an input made, of which some rows may be no segments."""
-    failures = refused_rows(columns)
-    wrong = [index for index, _ in failures]
-    kept = np.delete(np.arange(len(columns)), wrong)
-    segments = as_dicts(columns.take(kept) if wrong else columns)
-    assert program.fn is not None, "the caller has looked"
-    leaves = apply_function(program.fn, program.event["params"], segments, program.entry.batch_fn)
-    return of_some(leaves, kept, failures) if wrong else leaves
 
 
 def _of_columns(

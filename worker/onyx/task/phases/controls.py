@@ -12,7 +12,9 @@ from onyx.transport.interface import FLUSH, ControlKind
 
 def pass_controls(program: Program, allocation: Allocation, work: Work) -> None:
     """Read the control items behind the batch and send on what follows from them; several flushes
-    at once are one."""
+    at once are one. Nothing follows before the last part of what was read: it all comes before."""
+    if work.parts.waiting:
+        return
     sink, ends, source = program.sink, allocation.ends, program.source
     controls = work.controls
     if controls:

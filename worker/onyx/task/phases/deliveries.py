@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from onyx.flow.batch import Batch, concatenate
+from onyx.flow.batch import Batch, by_form
 from onyx.ids import PeerId, TaskName
 from onyx.task.parts import Work
 from onyx.transport.interface import Control, Delivery
 
 
 def take_deliveries(work: Work, deliveries: Sequence[Delivery]) -> bool:
-    """Make them one batch and the control items behind it; False if there are none."""
+    """Make them one batch, or one of each form, and the control items behind; False if there are
+    none."""
     batches: list[Batch] = []
     for delivery in deliveries:
         if isinstance(delivery.item, Control):
             work.controls.append((delivery.channel.source, delivery.item))
         else:
             batches.append(delivery.item)
-    work.batch = concatenate(batches) if batches else None
+    work.take(by_form(batches) if batches else [])
     return bool(deliveries)
 
 
@@ -31,7 +32,7 @@ def read_either(
     work: Work,
     upstream: Mapping[PeerId, TaskName],
     inbox: Callable[[], Sequence[Delivery]],
-    result: Callable[[], Batch | None],
+    result: Callable[[], list[Batch]],
 ) -> bool:
     """Take a batch of the stage, from the other side than the last one if that has something.
 
@@ -46,7 +47,7 @@ def read_either(
         return True
     for own in (not work.own, work.own):
         if own:
-            work.batch = result()
+            work.take(result())
             found = work.batch is not None
         else:
             found = _take_frames(work, upstream, inbox())
@@ -66,7 +67,9 @@ def _take_frames(
             work.behind.append((delivery.channel.source, delivery.item))
         else:
             frames.setdefault(upstream[delivery.channel.source], []).append(delivery.item)
-    work.others.extend((task, concatenate(batches)) for task, batches in frames.items())
+    work.others.extend(
+        (task, batch) for task, batches in frames.items() for batch in by_form(batches)
+    )
     _next_frame(work)
     return bool(deliveries)
 

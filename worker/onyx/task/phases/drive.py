@@ -9,6 +9,7 @@ task logs that all is read and written. So a crash anywhere leads to a phase tha
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 
@@ -38,6 +39,8 @@ from onyx.task.parts import Allocation, Assignment, Program, Sealing, Status
 from onyx.task.phases.table import ADVANCED, WAITING, Answer, Phase
 from onyx.task.source.frontier import Frontier, FrontierStore
 
+QUERY_RETRY_S = 1.0
+"""Before a query is run again that has failed, and not because Spark is away."""
 PUBLISH_RETRY_S = 1.0
 """What cannot be published is tried again so often."""
 
@@ -109,9 +112,10 @@ def _request(assignment: Assignment, job: Job) -> QueryRequest:
             for entry in job.catalog
             if (found := services.fn_params(entry.name))
         },
-        data_dir=settings.data_dir,
+        data_dir=os.path.abspath(settings.data_dir),
         master=on.master,
         spark_conf=on.conf,
+        endless=is_unbounded(job),
         stage_attempts_max=settings.task.seal_attempts_max,
         report_values=settings.task.report_values,
         state_group_access=settings.state.group_access,
@@ -169,14 +173,12 @@ def run_query(program: Program, status: Status) -> Answer:
         return Phase.COMPLETE
     if program.clock.monotonic_s() < status.retry_after_s:
         return WAITING
-    if driver.query is None:
-        status.obstacle = ""
     start = assignment.services.start_query
     query = driver.begin(lambda request: start(request, assignment.wake))
     if driver.advanced():
-        status.batches += 1
+        status.batches, status.obstacle = status.batches + 1, ""
     if driver.take_batch():
-        status.batches += 1
+        status.batches, status.obstacle = status.batches + 1, ""
         return ADVANCED
     try:
         reply = query.reply()
@@ -185,14 +187,15 @@ def run_query(program: Program, status: Status) -> Answer:
         status.retry_after_s = program.clock.monotonic_s() + BLOCKED_RETRY_S
         raise
     except OnyxError as error:
-        reply = QueryReply(QueryFailure(str(error), by_user=isinstance(error, UserError)))
+        by_user = isinstance(error, UserError)
+        reply = QueryReply(QueryFailure(str(error), by_user, away=not by_user))
     if reply is None:
         return WAITING
     if reply.failure is not None:
         driver.drop_query()
         _fail(program, status, driver, reply.failure)
     driver.staged(reply)
-    status.batches += 1
+    status.batches, status.obstacle = status.batches + 1, ""
     return ADVANCED
 
 
@@ -204,15 +207,15 @@ def _fail(program: Program, status: Status, driver: Driver, failure: QueryFailur
         if report is not None:
             report = {**report, "job": program.job_id, "peer": program.assignment.peer}
         raise Failure(Phase.RUN_QUERY.value, UserFunctionError(message), message, report=report)
-    message = f"the query on Spark failed: {where}{failure.message}"
-    error = Unavailable(message)
+    error = Unavailable(f"{where}{failure.message}")
     attempts, limit = driver.attempts, settings.seal_attempts_max
-    again_s = attempts.next_s(error, now_s, limit, settings.ready_back_off_s)
+    kind = error if failure.away else UserFunctionError(str(error))
+    again_s = attempts.next_s(kind, now_s, limit, QUERY_RETRY_S)
+    message = f"the query on Spark failed {attempts.words(error)}"
     if again_s is None:
-        times = f"the query on Spark failed {attempts.failed} times, last with: {failure.message}"
-        raise Failure(Phase.RUN_QUERY.value, error, times)
+        raise Failure(Phase.RUN_QUERY.value, error, message)
     status.retry_after_s = again_s
-    raise error
+    raise Unavailable(message)
 
 
 def publish(program: Program, status: Status) -> Answer:
@@ -254,7 +257,8 @@ def _seal_again_s(program: Program, driver: Driver, failed: SealFailed) -> float
     attempts, limit = driver.seals, settings.seal_attempts_max
     again_s = attempts.next_s(failed.error, now_s, limit, settings.ready_back_off_s)
     if again_s is None:
-        times = f"{failed}; it was tried {attempts.failed} times"
+        tried = f"; it was tried {attempts.failed} times" if attempts.failed > 1 else ""
+        times = f"{failed}{tried}"
         raise Failure(Phase.PUBLISH.value, failed.error, times) from failed
     return again_s
 

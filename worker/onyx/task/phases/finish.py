@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.errors import Blocked, Unavailable, contained, describe
+from onyx.errors import Blocked, Unavailable, contained
 from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.failures.failure import Failure
@@ -69,13 +69,14 @@ def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
         raise
     except BaseException as raised:
         error = contained(raised)
+        program.seal_progress.value = None  # it says nothing of the next attempt
         if is_stage:
             program.metrics.add(SPARK_STAGE_FAILURES)
         attempts, failed_s = sealing.attempts, clock.monotonic_s()
         again_s = attempts.next_s(
             error, failed_s, settings.seal_attempts_max, settings.ready_back_off_s
         )
-        times = f"sealing the output failed {attempts.failed} times, last with {describe(error)}"
+        times = f"sealing the output failed {attempts.words(error)}"
         if again_s is None:
             raise Failure(Phase.SEAL.value, error, times) from error
         status.retry_after_s = again_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.replica.commands.exhaust_input import ExhaustInput
+from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
 from onyx.task.parts import Allocation, Program
 from onyx.task.phases.controls import pass_event_time
 from onyx.task.phases.table import ADVANCED, WAITING, Answer, Phase
@@ -13,9 +13,6 @@ from onyx.task.windowed.end import has_ended
 from onyx.task.windowed.upkeep import follow, tend
 from onyx.telemetry.catalog import QUEUE, SOURCE_OFFSET, SOURCE_PENDING
 from onyx.transport.interface import FLUSH
-
-EXHAUSTED_AT_ONCE = 10_000
-"""Partitions named in one entry of the log, whose size is limited."""
 
 
 def idle(task: Task) -> Answer:
@@ -69,8 +66,8 @@ def _end_source(program: Program, allocation: Allocation, source: Source) -> Non
     program.metrics.set(SOURCE_OFFSET, source.completed)
     allocation.exhaust_proposed = True
     known = source.known
-    for start in range(0, max(1, len(known)), EXHAUSTED_AT_ONCE):
-        part = known[start : start + EXHAUSTED_AT_ONCE]
+    for start in range(0, max(1, len(known)), PARTITIONS_MAX):
+        part = known[start : start + PARTITIONS_MAX]
         program.assignment.propose(
             ExhaustInput(job=program.job_id, task=program.task, partitions=tuple(part))
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.flow.batch import Batch, as_dicts
+from onyx.flow.batch import Batch, as_shown
 from onyx.ids import TaskName
 from onyx.recorder import ROOTS_MAX
 from onyx.task.failures import suspects
@@ -54,7 +54,7 @@ def _read(program: Program, allocation: Allocation, work: Work) -> bool:
     if source is None:
         return take_deliveries(work, _take(program, allocation))
     if program.sink is None:
-        work.batch = _read_source(program, source)
+        work.take(_read_source(program, source))
         return work.batch is not None
     return read_either(
         work,
@@ -78,18 +78,19 @@ def _take_kept(program: Program, allocation: Allocation, work: Work) -> bool:
     return True
 
 
-def _read_source(program: Program, source: Source) -> Batch | None:
+def _read_source(program: Program, source: Source) -> list[Batch]:
     if program.sink is None and program.assignment.latest_run().draining:
         source.drain()  # but not what a stage makes of what was read further up
     if source.checkpoint(program.services.settings.ledger.frontier_interval_s):
         program.metrics.set(SOURCE_PENDING, source.in_flight)
         program.metrics.set(SOURCE_OFFSET, source.completed)
-    batch = source.read()
-    program.sizing.taken(0 if batch is None else len(batch))
-    if batch is not None and (retried := source.take_retried()):
+    batches = source.read()
+    program.sizing.taken(sum(map(len, batches)))
+    if batches and (retried := source.take_retried()):
         program.metrics.add(RETRIES, retried)
-        segment_hooks.retried(source, program.lifecycles, program.event, batch)
-    return batch
+        for batch in batches:
+            segment_hooks.retried(source, program.lifecycles, program.event, batch)
+    return batches
 
 
 def _take(program: Program, allocation: Allocation) -> list[Delivery]:
@@ -106,7 +107,7 @@ def after_read_batch(program: Program, work: Work) -> Answer:
     """`batch` and `results` of the event are the segments as read and as the function left them."""
     if program.observed:
         if work.batch is not None and program.takes == "dicts":
-            work.batch.segments = as_dicts(work.batch.segments)
+            work.batch.segments = as_shown(work.batch.segments)
         program.event["batch"] = shown(work.batch.segments) if work.batch is not None else []
         program.event["results"] = []
     if work.batch is not None:

@@ -8,22 +8,26 @@ leaves no trace in windows, or its replay would count twice or not at all.
 from __future__ import annotations
 
 from onyx.codec.refusals import refusal
-from onyx.errors import PoisonSegment, SegmentError
+from onyx.errors import OnyxError, PoisonSegment, SegmentError, describe
 from onyx.flow.batch import Batch, Segment, segment_at
-from onyx.flow.conditions import Conditions, everything_to
+from onyx.flow.conditions import Conditions, everything_to, lacking
 from onyx.flow.dead_letters import dead_letter
 from onyx.flow.handling import Handling, Refused
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.routing import route_batch, route_whole
-from onyx.flow.segment_failure import Refusal, RetriesExhausted, SegmentFailure
+from onyx.flow.segment_failure import BadRecord, Refusal, RetriesExhausted, SegmentFailure
 from onyx.ledger.lineage import final_attempts, tries_of
+from onyx.model.locations import HIDDEN
+from onyx.task.failures.exceptions import shown
 from onyx.task.failures.failure import Failure, blamed, place
 from onyx.task.parts import Allocation, Program, Work
 from onyx.task.phases.table import ADVANCED, Answer, Kind, Phase
 from onyx.task.windowed.assign import prepare
-from onyx.telemetry.catalog import DEAD_LETTERS
+from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED
 
+FIRST_CHARACTERS_MAX = 300
+"""Of an error, where it is one line among others."""
 MEND = "; mend it"
 MEND_OR_ROUTE = (
     f"{MEND}, give the task a deadLetter, or route its exceptions with a flow condition that has "
@@ -80,16 +84,28 @@ def route_leaves(
         Failure: a segment has failed, and nothing takes care of it.
     """
     children, event = program.children, program.event
-    whole = route_whole(conditions, children, leaves, refused)
-    if whole is not None:
-        return whole
-    handling = _handling(program, refused, batch)
-    routed = route_batch(conditions, children, event, batch.segments, leaves, handling)
-    if routed.failures:
-        raise _failure(program, batch, leaves, routed.failures)
-    if routed.letters:
-        program.metrics.add(DEAD_LETTERS, routed.letters)
+    routed = route_whole(conditions, children, leaves, refused)
+    if routed is None:
+        handling = _handling(program, refused, batch)
+        routed = route_batch(conditions, children, event, batch.segments, leaves, handling)
+        if routed.failures:
+            raise _failure(program, batch, leaves, routed.failures)
+        if routed.letters:
+            program.metrics.add(DEAD_LETTERS, routed.letters)
+    if len(routed.unmatched):
+        _count_unmatched(program, conditions, leaves, routed)
     return routed
+
+
+def _count_unmatched(
+    program: Program, conditions: Conditions | None, leaves: Leaves, routed: Routed
+) -> None:
+    """Segments go nowhere: conditions may mean that, or may have a key misspelt."""
+    first = int(routed.unmatched[0])
+    program.metrics.add(UNMATCHED, len(routed.unmatched))
+    if conditions is not None:
+        asked = conditions
+        program.metrics.note(UNMATCHED, lambda: lacking(asked, segment_at(leaves.segments, first)))
 
 
 def _handling(program: Program, refused: Refused, batch: Batch) -> Handling:
@@ -98,6 +114,7 @@ def _handling(program: Program, refused: Refused, batch: Batch) -> Handling:
         exhausted = final_attempts(roots)
 
     def letter(index: int, error: Exception) -> Segment:
+        program.metrics.note(DEAD_LETTERS, lambda: _shown(program, error))
         return dead_letter(
             program.job_id,
             program.task,
@@ -112,12 +129,21 @@ def _handling(program: Program, refused: Refused, batch: Batch) -> Handling:
     return Handling(dead_letters_to, letter, exhausted, refused, refusal)
 
 
+def _shown(program: Program, error: Exception) -> str:
+    """An error in one line. What the user's function says may repeat what is in a segment."""
+    may_say = program.report_values or isinstance(error, OnyxError)
+    said = describe(error) if may_say else f"{type(error).__name__}: {HIDDEN}"
+    return shown(" ".join(said.split()), FIRST_CHARACTERS_MAX) + place(error)
+
+
 def _failure(
     program: Program, batch: Batch, leaves: Leaves, failures: list[SegmentFailure]
 ) -> Failure:
     """The first failure that nothing took care of, with who raised it, in the phase of that."""
     (index, error), many = failures[0], len(failures)
-    if any(error is raised for _, raised in leaves.failures):
+    if isinstance(error, BadRecord):
+        phase, detail = Phase.READ_BATCH, str(error)
+    elif any(error is raised for _, raised in leaves.failures):
         maker = program.entry.fn or f"plugin {program.entry.plugin}"
         poison = isinstance(error, PoisonSegment)
         phase, detail = Phase.APPLY_FN, str(error) if poison else blamed(maker, error)
@@ -129,6 +155,6 @@ def _failure(
         phase, detail = Phase.ROUTE, blamed("a flow condition", error)
     if many > 1:
         detail += f" ({many} segments of the batch failed)"
-    if phase is Phase.APPLY_FN:
+    if phase in (Phase.READ_BATCH, Phase.APPLY_FN):
         detail += MEND if program.assignment.kind is Kind.OUTPUT else MEND_OR_ROUTE
     return Failure(phase.value, error, detail, many, segment_at(batch.segments, index))

@@ -65,7 +65,8 @@ def load_job(task: Task) -> Answer:
     sizing = BatchSizing(entry)
     task.program = Program(assignment, job, entry, Lifecycles(), event, metrics, delivery, sizing)
     lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
-    task.program = dataclasses.replace(task.program, lifecycles=lifecycles)
+    shows = services.settings.task.report_values
+    task.program = dataclasses.replace(task.program, lifecycles=lifecycles, report_values=shows)
     task.user_code.phases = user_phases(assignment.kind, task.program)
     return ADVANCED
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from onyx.flow.group_checks import GroupChecks
 from onyx.flow.grouping import SHARDS
 from onyx.ids import GroupId
-from onyx.replica.commands.signal_ready import SignalReady
+from onyx.replica.commands.signal_ready import signal
 from onyx.state.recovery import Recovered
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
@@ -128,8 +128,9 @@ def _recover_commits(program: Program, allocation: Allocation, sink: Sink) -> bo
 
 
 def signal_ready(assignment: Assignment, allocation: Allocation) -> Answer:
-    """Log that this peer can receive in this allocation version."""
-    assignment.propose(SignalReady(id=assignment.peer, version=allocation.wiring.version))
+    """Propose that this peer can receive in this allocation version."""
+    version = allocation.wiring.version
+    assignment.propose(signal(assignment.job_id, version, assignment.peer))
     return ADVANCED
 
 

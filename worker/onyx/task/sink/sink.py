@@ -131,6 +131,10 @@ class Sink:
         """Segments written and not known to be durable, about."""
         return sum(len(roots) for _, roots, _ in tuple(self._waiting))
 
+    def waiting_roots(self) -> list[U64]:
+        """Of the segments written and not known to be durable; from any thread."""
+        return [roots for _, roots, _ in tuple(self._waiting)]
+
     def all_durable(self) -> bool:
         """Whether all that was written is durable."""
         return self._durable.after(self._written) >= self._written

@@ -7,8 +7,9 @@ positions, watermarks and accounts are concerned: whoever takes over reads it ag
 
 from __future__ import annotations
 
-from onyx.flow.batch import Segments, joined, part_of
+from onyx.flow.mixed import Read, of_runs, runs_of
 from onyx.plugins.protocol import Cursor
+from onyx.plugins.segment_runs import SegmentRuns
 from onyx.seams import Clock
 from onyx.task.source.segments_reader import SegmentsReader
 
@@ -19,19 +20,20 @@ class FilledReader:
 
     def __init__(self, reader: SegmentsReader, clock: Clock, timeout_s: float) -> None:
         self._reader = reader
-        self._held: Segments = []
+        self._held = SegmentRuns()
         self._filling = Filling(clock, timeout_s)
 
-    def read(self, segments_max: int) -> Segments:
+    def read(self, segments_max: int) -> Read:
         """A whole batch of so many, or what has waited long enough; else nothing."""
         held = self._held
         if len(held) < segments_max:
-            more = self._reader.read(segments_max - len(held))
-            held = self._held = joined([each for each in (held, more) if len(each)] or [more])
+            for run in runs_of(self._reader.read(segments_max - len(held))):
+                held.append(run)
         if not self._reader.exhausted() and not self._filling.over(len(held), segments_max):
             return []
-        self._held = part_of(held, segments_max, len(held))
-        return part_of(held, 0, segments_max)
+        found = held.between(0, segments_max)
+        held.drop(min(segments_max, len(held)))
+        return of_runs(found) if found else []
 
     def exhausted(self) -> bool:
         """See `Reader`."""

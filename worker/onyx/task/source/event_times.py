@@ -6,6 +6,10 @@ before its time. What a `watermarkKey` may hold is what the `windowKey` of a win
 hold, for it is mostly the same key. A float is milliseconds too, not seconds: two units that
 differ only by type or size would be mistaken for one another some day.
 
+A segment that has no time where it should has failed, like one for which a function raises: what
+becomes of it is decided where it is for all failures. A segment in the place of a record that could
+not be decoded (`onBadRecord: segment`) has no time, and nothing else is wrong with it here.
+
 After a re-allocation all that was in flight is sent again, and until that has been done a partition
 has said nothing: tasks behind may have lost it, and their windows must not close before it comes.
 """
@@ -17,17 +21,19 @@ import datetime
 import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter
+from types import NoneType
 from typing import Any
-
-import pyarrow as pa
 
 from onyx.errors import UserError, UserFunctionError, describe
 from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.dead_letters import repr_of
 from onyx.flow.segment import Segment
+from onyx.flow.segment_failure import SegmentFailure
 from onyx.model.job import CatalogEntry
 from onyx.seams import Clock
-from onyx.task.source.column_times import newest_time, times_array
+from onyx.task.failures.failure import place
+from onyx.task.source.column_times import Times, times_array, times_of
 from onyx.windows.instants import milliseconds
 from onyx.windows.units import standard
 from onyx.windows.watermarks import TIME_MS_MAX, TIME_MS_MIN, Mark, PartitionMarks
@@ -46,7 +52,6 @@ class SourceTimes:
         timeout_s = entry.idle_timeout / 1000 if entry.idle_timeout is not None else None
         self._marks = PartitionMarks(standard(entry.allowed_disorder), timeout_s)
         self._clock = clock
-        self._task = entry.name
         if entry.assign_watermark_fn is not None:
             self._fn: Callable[[Any], Any] = resolve(entry.assign_watermark_fn)
         else:
@@ -56,18 +61,29 @@ class SourceTimes:
         self._key = entry.watermark_key
         self._columns = entry.batch_format == "arrow"
 
-    def read(self, partition: int, segments: Segments) -> bool:
-        """A partition was asked for new segments and gave these, or none; whether one has a time.
-
-        Raises:
-            UserError: one has no time, or something that is none.
-        """
-        newest = self._newest(segments) if len(segments) else None
+    def read(self, partition: int, segments: Segments) -> Times:
+        """A partition was asked for new segments and gave these, or none: take notice. Returns as
+        `of`."""
+        newest, failures = self.of(segments)
         if newest is None:
             self._marks.saw_nothing(partition, self._clock.monotonic_s())
-            return False
-        self._marks.saw(partition, newest)
-        return True
+        else:
+            self._marks.saw(partition, newest)
+        return newest, failures
+
+    def of(self, segments: Segments) -> Times:
+        """The newest time of these segments, and those that have none, or something that is none.
+        The same segments always give the same."""
+        if not len(segments):
+            return None, []
+        if self._key is None and self._columns:
+            return self._assigned(segments)
+        if isinstance(segments, Columns):
+            assert self._key is not None, "functions of dicts are for tasks of dicts"
+            if not segments.has(self._key):
+                return None, [(row, self._failure(KeyError())) for row in range(len(segments))]
+            return times_of(segments.column(self._key), self._time)
+        return self._of_dicts(segments)
 
     def resume(self, partition: int, newest_ms: int) -> None:
         """A partition has given segments up to this time to whoever read it before."""
@@ -85,34 +101,43 @@ class SourceTimes:
         """The watermark, by the partitions that may still give something."""
         return self._marks.mark(active, self._clock.monotonic_s())
 
-    def _newest(self, segments: Segments) -> int | None:
-        if self._key is None and self._columns:
-            return newest_time(self._assigned(segments), self._time)
-        if isinstance(segments, Columns):
-            assert self._key is not None, "functions of dicts are for tasks of dicts"
-            if not segments.has(self._key):
-                raise self._failure(KeyError(self._key))
-            return newest_time(segments.column(self._key), self._time)
-        return self._newest_of(segments)
-
-    def _assigned(self, segments: Segments) -> pa.Array:
-        """What a function over columns gives for a batch, or for the part that columns hold."""
-        columns = segments if isinstance(segments, Columns) else from_dicts(segments)[0]
+    def _assigned(self, segments: Segments) -> Times:
+        """What a function over columns gives for a batch; for dicts, those that columns hold."""
+        columns, kept, failures = (
+            (segments, None, []) if isinstance(segments, Columns) else (from_dicts(segments))
+        )
         try:
-            return times_array(self._fn(columns.record_batch))
+            times = times_array(self._fn(columns.record_batch), len(columns))
+            newest, wrong = times_of(times, self._time)
         except BaseException as error:
-            raise self._failure(error) from error
+            newest, wrong = None, [(row, self._failure(error)) for row in range(len(columns))]
+        if kept is not None:
+            wrong = [(int(kept[row]), error) for row, error in wrong]
+        wrong = sorted([*wrong, *failures], key=itemgetter(0))
+        if isinstance(segments, Columns):
+            return newest, wrong
+        return newest, [each for each in wrong if not _stands_in(segments[each[0]])]
 
-    def _newest_of(self, segments: Sequence[Segment]) -> int | None:
+    def _of_dicts(self, segments: Sequence[Segment]) -> Times:
         try:
-            newest = max(map(self._fn, segments))
+            values = list(map(self._fn, segments))
         except BaseException:
-            newest = None
-        if newest is None or isinstance(newest, str):
-            # Some have no time, or times that cannot be compared as they are, or there is an error.
-            times = [time for segment in segments if (time := self._one(segment)) is not None]
-            return max(times, default=None)
-        return self._time(newest)
+            values = []
+        newest = _newest_alike(values)
+        if newest is not None:
+            return self._time(newest), []
+        times: list[int] = []
+        failures: list[SegmentFailure] = []
+        for row, segment in enumerate(segments):
+            try:
+                time = self._one(segment)
+            except UserError as error:
+                if not _stands_in(segment):
+                    failures.append((row, error))
+            else:
+                if time is not None:
+                    times.append(time)
+        return max(times, default=None), failures
 
     def _one(self, segment: Segment) -> int | None:
         try:
@@ -123,10 +148,11 @@ class SourceTimes:
 
     def _failure(self, error: BaseException) -> UserError:
         if self._key is None:
-            return UserFunctionError(f"task {self._task}: {self._fn_name} raised {describe(error)}")
+            said = f"{self._fn_name} raised {describe(error)}{place(error)}"
+            return UserFunctionError(said)
         return UserError(
-            f"task {self._task}: a segment has no {self._key!r}, its watermarkKey; where segments "
-            "have no time let it be None, or use an assignWatermarkFn that gives None"
+            f"the segment has no {self._key!r}, the watermarkKey; where segments have no time let "
+            "it be None, or use an assignWatermarkFn that gives None"
         )
 
     def _time(self, value: Any) -> int:
@@ -145,7 +171,28 @@ class SourceTimes:
     def _no_time(self, value: Any) -> UserError:
         source = self._fn_name if self._key is None else f"watermarkKey {self._key!r}"
         return UserError(
-            f"task {self._task}: {source} gives {value!r:.100}, which is no event time: it must be "
-            "a number of milliseconds since 1970, a datetime, a date or ISO 8601 text; an "
-            "assignWatermarkFn may work it out from the segment"
+            f"{source} gives {repr_of(value):.100}, which is no event time: it must be a number of "
+            "milliseconds since 1970, a datetime, a date or ISO 8601 text; an assignWatermarkFn "
+            "may work it out from the segment"
         )
+
+
+def _newest_alike(values: Sequence[Any]) -> Any:
+    """The greatest of values that are all event times, and of one kind that compares as times do;
+    None: they are to be looked at one by one."""
+    kinds = set(map(type, values))
+    if NoneType in kinds:
+        values = [value for value in values if value is not None]
+        kinds.discard(NoneType)
+    if kinds == {int} or (kinds == {float} and all(map(math.isfinite, values))):
+        least, greatest = min(values), max(values)
+        return greatest if least >= TIME_MS_MIN and greatest <= TIME_MS_MAX else None
+    if kinds == {datetime.datetime}:
+        with contextlib.suppress(TypeError):  # only some have a time zone
+            return max(values)
+    return None
+
+
+def _stands_in(segment: Segment) -> bool:
+    """Whether a segment is in the place of a record that could not be decoded."""
+    return "_error" in segment and "_raw" in segment

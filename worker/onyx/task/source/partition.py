@@ -15,7 +15,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from onyx.flow.batch import Batch, Segments, take
+from onyx.flow.batch import U64, Batch
+from onyx.flow.mixed import Mixed, Read, pieces_of, take_of_read
 from onyx.ledger.lineage import positions_of, root_ids, run_of_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.plugins.protocol import Input
@@ -105,11 +106,11 @@ class Partition:
             return 0
         return min(most, free, self.window.room)
 
-    def emit(self, segments: Segments, now_s: float) -> Batch:
-        """Count segments that were read, as the roots of new trees."""
-        first = self._advance(len(segments))
-        roots = self.window.emit(len(segments), now_s)
-        return Batch(segments, roots, run_of_ids(self.source, first, self.next_position))
+    def emit(self, read: Read, now_s: float) -> list[Batch]:
+        """Count segments that were read, as the roots of new trees; a batch of each form."""
+        first = self._advance(len(read))
+        roots = self.window.emit(len(read), now_s)
+        return _batches(read, roots, run_of_ids(self.source, first, self.next_position))
 
     def _advance(self, count: int) -> int:
         first = self.next_position
@@ -133,16 +134,17 @@ class Partition:
         self.to_retry.extend(self.window.replay_all())
         self.replays = len(self.to_retry)
 
-    def retry(self, plugin: Input, clock: Clock) -> Batch | None:
-        """Read from the first range again what is still incomplete; None if all of it is."""
+    def retry(self, plugin: Input, clock: Clock) -> list[Batch]:
+        """Read from the first range again what is still incomplete, a batch of each form; none if
+        all of it is complete."""
         first, last = self.to_retry[0]
         # What has completed since need not be read again, and readers may have forgotten it.
         first = max(first, self.window.frontier)
         middle = min(last, first + self.sizing.segments_max)
-        segments: Segments = []
+        read: Read = []
         if self.window.any_due(first, middle):
-            segments = self._reread(plugin, first, middle)
-            middle = first + len(segments)
+            read = self._reread(plugin, first, middle)
+            middle = first + len(read)
         self.to_retry.popleft()  # not before it was read, which may be impossible now
         if middle < last:
             self.to_retry.appendleft((middle, last))
@@ -150,12 +152,12 @@ class Partition:
             self.replays -= 1
         roots = self.window.retry(first, middle, clock.monotonic_s())
         if not len(roots):
-            return None
+            return []
         positions = positions_of(roots)
         chosen = positions.astype(np.intp) - first
-        return Batch(take(segments, chosen), roots, root_ids(self.source, positions))
+        return _batches(take_of_read(read, chosen), roots, root_ids(self.source, positions))
 
-    def _reread(self, plugin: Input, first: int, last: int) -> Segments:
+    def _reread(self, plugin: Input, first: int, last: int) -> Read:
         cursor = self.reader.cursor(self.window.frontier)
         reader = open_at(plugin, self.name, cursor, first, columns=self.columns)
         try:
@@ -208,10 +210,10 @@ class UntrackedPartition(Partition):
         """A whole batch: nothing is in flight."""
         return self.sizing.segments_max
 
-    def emit(self, segments: Segments, now_s: float) -> Batch:
+    def emit(self, read: Read, now_s: float) -> list[Batch]:
         """Segments without roots."""
-        self._advance(len(segments))
-        return Batch(segments)
+        self._advance(len(read))
+        return [Batch(segments) for _, segments in pieces_of(read)]
 
     def checkpoint(self) -> None:
         """Count only: what was read is behind what is reserved, which is stored."""
@@ -228,3 +230,9 @@ class UntrackedPartition(Partition):
         reserved = self._reserved(reserve)
         cursor = self.reader.cursor(self.next_position)
         return Frontier(reserved, cursor, self.finished_reading(), reserved)
+
+
+def _batches(read: Read, roots: U64, ids: U64) -> list[Batch]:
+    if not isinstance(read, Mixed):
+        return [Batch(read, roots, ids)]
+    return [Batch(segments, roots[places], ids[places]) for places, segments in read.pieces]

@@ -6,7 +6,8 @@ A source that cannot do that any more ends the job. One that cannot do it now is
 from __future__ import annotations
 
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import Segments, joined
+from onyx.flow.batch import Segments
+from onyx.flow.mixed import Read, of_runs, runs_of
 from onyx.plugins.protocol import Cursor, Input
 from onyx.task.source.segments_reader import SegmentsReader, segments_reader
 
@@ -50,20 +51,20 @@ def open_at(
     return reader
 
 
-def read_again(reader: SegmentsReader, name: str, first: int, last: int) -> Segments:
+def read_again(reader: SegmentsReader, name: str, first: int, last: int) -> Read:
     """The segments from `first` on, at least one, and not beyond `last`. Raises like `open_at`."""
     parts: list[Segments] = []
     count = 0
     while count < last - first:
         more = reader.read(last - first - count)
         if len(more):
-            parts.append(more)
+            parts.extend(runs_of(more))
             count += len(more)
         elif count and not reader.exhausted():
             break
         else:
             raise _not_given(reader, name, first + count, last)
-    return joined(parts)
+    return of_runs(parts)
 
 
 def _not_given(reader: SegmentsReader, name: str, first: int, last: int) -> UserError | Unavailable:

@@ -1,18 +1,24 @@
-"""Reading segments in the format of the task: one method for dicts and columns."""
+"""Reading segments in the format of the task: one method for dicts and columns.
+
+A reader of columns gives one form at a time: columns of the same types, or dicts. What it has
+decoded already (`ready`) is read in one go, so that a bad record among many does not cut a batch.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns
+from onyx.flow.mixed import Read, of_runs
 from onyx.plugins.protocol import ColumnsReader, Cursor, Reader
 
 
 class SegmentsReader(Protocol):
     """A reader (`protocol.Reader`) that may give columns."""
 
-    def read(self, segments_max: int) -> Segments:
+    def read(self, segments_max: int) -> Read:
         """See `protocol.Reader`."""
         ...
 
@@ -42,7 +48,16 @@ class _OfColumns:
         self.exhausted = reader.exhausted
         self.cursor = reader.cursor
         self.close = reader.close
+        self._ready: Callable[[], int] = getattr(reader, "ready", lambda: 0)
 
-    def read(self, segments_max: int) -> Segments:
+    def read(self, segments_max: int) -> Read:
+        runs = [self._next(segments_max)]
+        count = len(runs[0])
+        while 0 < count < segments_max and self._ready():
+            runs.append(self._next(segments_max - count))
+            count += len(runs[-1])
+        return of_runs(runs)
+
+    def _next(self, segments_max: int) -> Segments:
         found = self._columns.read_columns(segments_max)
         return found if isinstance(found, list) else Columns.of(found)

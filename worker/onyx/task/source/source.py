@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Collection
 
 import numpy as np
 
 from onyx.flow.batch import U64, Batch
-from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, source_number
+from onyx.flow.segment_failure import SegmentFailure
+from onyx.ledger.holds import Holds
+from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, positions_of, source_number
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.seams import Clock
 from onyx.task.batch_sizing import BatchSizing
+from onyx.task.source.bad_records import BadRecords, described
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.event_times import SourceTimes
 from onyx.task.source.frontier import Frontier, FrontierStore
@@ -23,6 +27,9 @@ from onyx.task.source.rereading import open_at
 from onyx.task.source.segments_reader import SegmentsReader
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
+logger = logging.getLogger("onyx.task")
+
+LOST_LOGGED_EVERY_S = 60.0
 RESERVING_MAX = 8
 """Partitions that wait for their reservation at a time: the others are not read yet."""
 
@@ -50,12 +57,14 @@ class Source:
         self.examined: bool = getattr(plugin, "examined", False)
         """Whether the plugin gives only what can travel, and need not be looked at."""
         self._times = times
+        self._bad = BadRecords(entry.name, plugin, times)
         self._entry = entry
         self._sizing = sizing
         self._clock = clock
         self._partition = partition
         self._turn = 0
         self._next_check_s = 0.0
+        self._next_lost_log_s = 0.0
         self._retry_delay = retry_delay
         self.rested_s = math.inf
         """When something has rested long enough to be read again."""
@@ -69,6 +78,8 @@ class Source:
         self.completed = 0
         """Trees completed here, for metrics."""
         self._retried = 0
+        self.holds = Holds()
+        """Trees that somebody works on."""
 
     @property
     def in_flight(self) -> int:
@@ -79,6 +90,15 @@ class Source:
     def resting(self) -> int:
         """Segments that wait for a retry, about."""
         return sum(each.window.resting for each in tuple(self.partitions.values()))
+
+    @property
+    def pending_timeout_ms(self) -> int:
+        """After which what nobody works on is read again."""
+        return self._entry.pending_timeout
+
+    def overdue(self, now_s: float) -> int:
+        """Segments that were sent longer ago and are not complete, about; from any thread."""
+        return sum(each.window.overdue(now_s) for each in tuple(self.partitions.values()))
 
     def oldest_s(self, now_s: float) -> float | None:
         """Seconds since the oldest segment in flight was sent; None if there is none."""
@@ -184,8 +204,9 @@ class Source:
         for partition in self.partitions.values():
             partition.replay_pending()
 
-    def read(self) -> Batch | None:
-        """The next batch to send, retries first; None when there is nothing or no room now."""
+    def read(self) -> list[Batch]:
+        """The next batch to send, retries first, as one of each form that its segments have;
+        nothing when there is nothing or no room now."""
         self._check_timeouts(self._clock.monotonic_s())
         self._waiting_for_room = 0
         waiting = list(self.partitions.values())
@@ -193,16 +214,17 @@ class Source:
         for step in range(len(waiting)):
             partition = waiting[(self._turn + step) % len(waiting)]
             if partition.to_retry:
-                batch = partition.retry(self.plugin, self._clock)
-                self._retried += 0 if batch is None else len(batch)
+                batches = partition.retry(self.plugin, self._clock)
+                for batch in batches:
+                    batch.bad = self._bad_again(partition, batch)
+                self._retried += sum(map(len, batches))
             else:
-                batch = self._read_new(partition, in_flight)
-            if batch is not None:
+                batches = self._read_new(partition, in_flight)
+            if batches:
                 self._turn += step + 1
-                if batch.roots is not None:
-                    self._since_flush += len(batch)
-                return batch
-        return None
+                self._since_flush += sum(len(each) for each in batches if each.roots is not None)
+                return batches
+        return []
 
     def wants_flush(self) -> bool:
         """Whether outputs should make durable what they hold: half of what may be pending has
@@ -252,21 +274,35 @@ class Source:
             partition.checkpoint()
         return True
 
-    def _read_new(self, partition: Partition, in_flight: int) -> Batch | None:
+    def _read_new(self, partition: Partition, in_flight: int) -> list[Batch]:
         wanted = partition.wanted(in_flight)
         if wanted <= 0 or partition.finished_reading():
-            return None
+            return []
         wanted = min(wanted, self._may_send(partition))
         if wanted <= 0:
-            return None
-        segments = partition.reader.read(wanted)
-        if self._times is not None:
-            self._times.read(partition.number, segments)
+            return []
+        first, read = partition.next_position, partition.reader.read(wanted)
+        bad = self._bad.among_new(
+            partition.number, read, lambda index: self._described(partition, first + index)
+        )
         now_s = self._clock.monotonic_s()
-        if not len(segments):
+        if not len(read):
             partition.give_up_if_idle(now_s)
-            return None
-        return partition.emit(segments, now_s)
+            return []
+        batches = partition.emit(read, now_s)
+        for batch, its in zip(batches, bad, strict=True):
+            batch.bad = its
+        return batches
+
+    def _bad_again(self, partition: Partition, batch: Batch) -> list[SegmentFailure]:
+        assert batch.roots is not None, "what is not accounted for is not retried"
+        positions = positions_of(batch.roots)
+        return self._bad.among_old(
+            batch.segments, lambda index: self._described(partition, int(positions[index]))
+        )
+
+    def _described(self, partition: Partition, position: int) -> str:
+        return described(self.plugin, partition.name, position)
 
     def _may_send(self, partition: Partition) -> int:
         """Positions that may be sent now: each is reserved in the store before it ever is."""
@@ -284,8 +320,25 @@ class Source:
         if now_s < self._next_check_s:
             return
         self._next_check_s = now_s + self._entry.input_retry_timeout / 1000
+        for roots in self.holds.take():
+            for number, mine in self._by_partition(roots):
+                self.partitions[number].window.held(mine, now_s)
         for partition in self.partitions.values():
-            partition.to_retry.extend(partition.window.expired(now_s))
+            lost = partition.window.expired(now_s)
+            partition.to_retry.extend(lost)
+            if lost:
+                self._log_lost(sum(end - first for first, end in lost), now_s)
+
+    def _log_lost(self, count: int, now_s: float) -> None:
+        if now_s >= self._next_lost_log_s:
+            self._next_lost_log_s = now_s + LOST_LOGGED_EVERY_S
+            logger.warning(
+                "input %s reads about %d segments again: they are not processed, and no worker has "
+                "said for pendingTimeout (%d ms) that it works on them",
+                self._entry.name,
+                count,
+                self._entry.pending_timeout,
+            )
 
     def _take_rested(self, now_s: float) -> None:
         for partition in self.partitions.values():

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onyx.flow.batch import Batch, Segment
+from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import (
     PARTITION_SHIFT,
     U64,
@@ -101,6 +102,8 @@ class Emissions:
         self._shards: dict[int, _Shard] = {}
         self._fresh: dict[int, list[Emission]] = {}
         self._next_check_s = 0.0
+        self.holds = Holds()
+        """Trees that somebody works on."""
         self._settled: dict[int, int] = {}
         self.unsettled = 0
         """Emissions that are not complete, sent or not."""
@@ -333,6 +336,11 @@ class Emissions:
         if now_s < self._next_check_s:
             return
         self._next_check_s = now_s + CHECK_INTERVAL_S
+        for roots in self.holds.take():
+            for number, part in cut(roots, PARTITION_SHIFT):
+                _, shard = self._of_partition(number)
+                if shard is not None and shard.window is not None:
+                    shard.window.held(roots[part], now_s)
         for there in self._shards.values():
             if there.window is not None:
                 for first, end in [*there.window.expired(now_s), *there.window.rested(now_s)]:

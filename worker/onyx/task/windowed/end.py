@@ -53,8 +53,9 @@ def _complete(windowing: Windowing, shards: list[int]) -> None:
 
 def _propose_exhausted(assignment: Assignment, windowing: Windowing) -> None:
     first = windowing.emissions.first_partition
-    if first is None or not windowing.shards:
+    if first is None:
         return
+    # Also without shards: the group writes when the last of its peers has proposed.
     partitions = [first + shard for shard in windowing.shards]
     job, task = assignment.job_id, assignment.task
     assignment.propose(ExhaustInput(job=job, task=task, partitions=tuple(partitions)))

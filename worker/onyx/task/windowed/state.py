@@ -167,6 +167,11 @@ class Windowing:
             self._values.append(fold(roots, values))
             self.changed(len(roots))
 
+    def waiting_roots(self) -> list[U64]:
+        """Of what is withheld; from any thread."""
+        values, appending = tuple(self._values), self._appending
+        return [roots for roots, _ in (*values, *(appending.values if appending else ()))]
+
     def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
         """Send these when everything so far is durable."""
         self.emissions.add(shard, emissions_of(segments, child))

@@ -28,6 +28,7 @@ from onyx.transport.frames.packets import (
     Credit,
     Frame,
     FrameError,
+    Held,
     Hello,
     Item,
     Open,
@@ -116,7 +117,7 @@ def _column(data: bytes, length: int) -> U64:
     except SegmentError as error:
         raise FrameError(str(error)) from error
     if column is None:
-        raise FrameError("a packet of acks or completions is empty")
+        raise FrameError("a packet of acks, completions or held trees is empty")
     return column
 
 
@@ -207,6 +208,15 @@ def _read_completions(message: pb.Completions) -> Completions:
     )
 
 
+def _read_held(message: pb.Held) -> Held:
+    return Held(
+        JobId(_identifier(message.job)),
+        AllocationVersion(message.version),
+        PeerId(_identifier(message.target)),
+        _column(message.roots, message.count),
+    )
+
+
 _READERS: dict[str | None, Callable[[Any], Packet]] = {
     "open": _read_open,
     "close": lambda message: Close(_number(message.channel)),
@@ -216,4 +226,5 @@ _READERS: dict[str | None, Callable[[Any], Packet]] = {
     "credit": lambda message: Credit(_number(message.channel), message.taken, message.window),
     "acks": _read_acks,
     "completions": _read_completions,
+    "held": _read_held,
 }

@@ -15,7 +15,7 @@ from onyx.codec import segments as codec
 from onyx.codec.columns import encode_schema
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames.checksum import checksum
-from onyx.transport.frames.packets import Acks, Completions, Hello
+from onyx.transport.frames.packets import Acks, Completions, Held, Hello
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
@@ -163,5 +163,18 @@ def completions_packet(completions: Completions) -> bytes:
             roots=codec.encode_column(completions.roots),
             retries_max=completions.retries_max,
             count=len(completions.roots),
+        )
+    )
+
+
+def held_packet(held: Held) -> bytes:
+    """A packet with trees that somebody works on. At most `COLUMN_VALUES_MAX` roots."""
+    return _packet(
+        held=pb.Held(
+            job=held.job,
+            version=held.version,
+            target=held.target,
+            roots=codec.encode_column(held.roots),
+            count=len(held.roots),
         )
     )

@@ -12,13 +12,13 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control
 
-PROTOCOL = 6
+PROTOCOL = 7
 """Version of the protocol; groups of different versions refuse each other. To be raised with every
 change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128
 """Room for the header and checksum of a frame and the fixed fields of a packet."""
 COLUMN_VALUES_MAX = 1_000_000
-"""Roots in one packet of acks or completions, and segments in a batch."""
+"""Roots in one packet of acks, completions or held trees, and segments in a batch."""
 
 
 class FrameError(Unavailable):
@@ -104,7 +104,17 @@ class Completions:
     retries_max: int
 
 
-Packet = Open | Close | Schema | Item | Credit | Acks | Completions
+@dataclass(frozen=True, slots=True)
+class Held:
+    """For an input or an acker: roots of trees on which somebody works."""
+
+    job: JobId
+    version: AllocationVersion
+    target: PeerId
+    roots: U64
+
+
+Packet = Open | Close | Schema | Item | Credit | Acks | Completions | Held
 
 
 @dataclass(frozen=True, slots=True)

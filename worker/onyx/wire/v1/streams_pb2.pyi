@@ -57,7 +57,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., tenancy: _Optional[str] = ..., group: _Optional[str] = ..., target: _Optional[str] = ..., link: _Optional[int] = ..., session: _Optional[int] = ..., heard_session: _Optional[int] = ..., received: _Optional[int] = ..., link_bytes_max: _Optional[int] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions", "schema")
+    __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions", "schema", "held")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +66,7 @@ class Packet(_message.Message):
     ACKS_FIELD_NUMBER: _ClassVar[int]
     COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     open: OpenChannel
     close: CloseChannel
     data: Data
@@ -74,7 +75,8 @@ class Packet(_message.Message):
     acks: Acks
     completions: Completions
     schema: Schema
-    def __init__(self, open: _Optional[_Union[OpenChannel, _Mapping]] = ..., close: _Optional[_Union[CloseChannel, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., acks: _Optional[_Union[Acks, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ...) -> None: ...
+    held: Held
+    def __init__(self, open: _Optional[_Union[OpenChannel, _Mapping]] = ..., close: _Optional[_Union[CloseChannel, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., acks: _Optional[_Union[Acks, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ...) -> None: ...
 
 class OpenChannel(_message.Message):
     __slots__ = ("channel", "job", "version", "source", "target")
@@ -185,3 +187,17 @@ class Completions(_message.Message):
     retries_max: int
     count: int
     def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., roots: _Optional[bytes] = ..., retries_max: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("job", "version", "target", "roots", "count")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    ROOTS_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    version: int
+    target: str
+    roots: bytes
+    count: int
+    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., roots: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...

@@ -1,12 +1,13 @@
-"""Replicas for a client: the log folded from its origin on, as every peer folds it."""
+"""Replicas: the log folded from its origin on, as every peer folds it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from onyx.history.archive import Archive
 from onyx.ids import Position
-from onyx.log.interface import ClientLog, Origin
+from onyx.log.interface import LogReader, Origin
 from onyx.replica import canonical, machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
@@ -15,22 +16,34 @@ from onyx.replica.state import Replica
 class Replicas:
     """Folds the log of one tenancy."""
 
-    def __init__(self, log: ClientLog, job_scheduler: str) -> None:
-        """`job_scheduler`: of a tenancy that nobody has used before."""
+    def __init__(self, log: LogReader, job_scheduler: str, archive: Archive | None = None) -> None:
+        """
+        Args:
+            job_scheduler: of a tenancy that nobody has used before.
+            archive: of what was trimmed, if it is kept.
+        """
         self._log = log
         self._given = job_scheduler
+        self.archive = archive
 
     @property
     def job_scheduler(self) -> str:
         """The job scheduler of the tenancy; this client's own if it is the first one there."""
         return dict(self._log.establish({"job-scheduler": self._given}))["job-scheduler"]
 
-    def at(self, position: Position | None = None) -> Replica:
+    def at(self, position: Position | None = None, after: Replica | None = None) -> Replica:
         """The replica after the newest entry, or after the one at a position.
 
-        If `onyx gc` has trimmed the log beyond that position, the replica that the log starts from.
+        If the log was trimmed beyond that position, it is read from the archive; without one, the
+        replica that the log starts from.
+
+        Args:
+            after: an older replica of this log, from which to go on.
         """
-        replica = self._start()
+        replica = self._start() if after is None else after
+        if position is not None and position < replica.version and self.archive is not None:
+            first = Replica(job_scheduler=self.job_scheduler)
+            return self.archive.replica(position, first, machine.apply) or replica
         while True:
             entries = self._log.read(replica.version)
             if not entries or entries[0].position > replica.version + 1:
@@ -47,6 +60,16 @@ class Replicas:
                 if entry.position > replica.version + 1 and entry is not entries[0]:
                     break
                 replica = machine.apply(replica, entry)
+
+    def entries(self, after: Position) -> Iterator[Entry]:
+        """All entries behind a position that are there now, those in the archive first."""
+        if self.archive is not None:
+            for entry in self.archive.entries(after, self._log.origin().position):
+                yield entry
+                after = entry.position
+        while entries := self._log.read(after):
+            yield from entries
+            after = entries[-1].position
 
     @contextmanager
     def follow(

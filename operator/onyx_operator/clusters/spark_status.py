@@ -1,0 +1,86 @@
+"""The condition `SparkReady` of an OnyxCluster: whether its Connect server answers and all of its
+executors run, and if not, why. Pure.
+
+Spark asks for pods and says nothing of those that do not come: a stage then waits. So what
+Kubernetes says of the pods is told here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from onyx.model.cluster import SparkServer
+from onyx_operator.clusters.observed import Observed
+from onyx_operator.clusters.pool import SPARK_LABEL, Pool
+from onyx_operator.clusters.troubles import troubles
+from onyx_operator.conditions import Verdict
+
+Object = Mapping[str, Any]
+_DYNAMIC = "spark.dynamicAllocation.enabled"
+
+
+def spark_ready(seen: Observed, pool: Pool, wanted: SparkServer) -> Verdict:
+    """The verdict on a cluster with a Spark server."""
+    server = _server(seen, pool.spark_name)
+    if not _answers(server):
+        return _starting(seen, pool.spark_name, server)
+    pods = _of_role(seen, "executor")
+    running = sum((pod.get("status") or {}).get("phase") == "Running" for pod in pods)
+    pending = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Pending"]
+    least = 0 if wanted.conf.get(_DYNAMIC) == "true" else wanted.executors.instances
+    if running >= least and not pending:
+        return "True", "ServerReady", f"the Spark Connect server answers, executors: {running}"
+    shown = f"{running} of {max(least, len(pods))} executors run"
+    look = f"if that stays so, kubectl logs deployment/{pool.spark_name} says why"
+    if pending:
+        shown = f"{shown}, {len(pending)} Pending"
+        look = _look("pod", str(pending[0]["metadata"]["name"]))
+        if whys := troubles(pending):
+            return "False", "ExecutorsPending", "; ".join([shown, *whys])
+    return "False", "ExecutorsStarting", f"{shown}; {look}"
+
+
+def spark_is_ready(seen: Observed, pool: Pool) -> bool:
+    """Whether nothing is left to wait for."""
+    wanted = pool.cluster.spark
+    return wanted is None or spark_ready(seen, pool, wanted)[0] == "True"
+
+
+def _starting(seen: Observed, name: str, server: Object | None) -> Verdict:
+    shown = "the Spark Connect server does not answer"
+    whys = [*troubles(_of_role(seen, "server")), *_refused(server)]
+    if whys:
+        return "False", "ServerFailing", "; ".join([shown, *whys])
+    return "False", "ServerStarting", f"{shown} yet; {_look('deployment', name)}"
+
+
+def _look(kind: str, name: str) -> str:
+    return f"if that stays so, kubectl describe {kind} {name} says why"
+
+
+def _server(seen: Observed, name: str) -> Object | None:
+    found = (each for each in seen.found if each.resource.kind == "Deployment")
+    return next((each.body for each in found if each.name == name), None)
+
+
+def _answers(server: Object | None) -> bool:
+    counts = (server or {}).get("status") or {}
+    return bool(counts.get("availableReplicas", 0))
+
+
+def _refused(server: Object | None) -> Iterator[str]:
+    """Why its controller may make no pod: a quota, a policy."""
+    for each in ((server or {}).get("status") or {}).get("conditions") or ():
+        if each.get("type") == "ReplicaFailure" and each.get("status") == "True":
+            yield f"{each.get('reason')}: {each.get('message')}"
+
+
+def _of_role(seen: Observed, role: str) -> Sequence[Object]:
+    """Pods of Spark that stay."""
+    return [
+        pod
+        for pod in seen.spark_pods
+        if (pod["metadata"].get("labels") or {}).get(SPARK_LABEL) == role
+        and "deletionTimestamp" not in pod["metadata"]
+    ]

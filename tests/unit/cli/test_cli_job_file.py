@@ -1,0 +1,88 @@
+"""Every command that reads a job file refuses the same mistakes, each with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onyx.cli import main
+
+JOB = """\
+apiVersion: onyx.dev/v1alpha1
+kind: OnyxJob
+metadata: {name: typo}
+spec:
+  workflow: [[read, write]]
+  catalog:
+    - name: read
+      type: input
+      plugin: generator
+      options:
+        segments: 10
+        sedments: 20
+    - {name: write, type: output, plugin: blackhole}
+"""
+
+
+@pytest.mark.parametrize("command", ["validate", "run", "plan", "submit", "submit --dry-run"])
+def test_an_unknown_option_of_a_plugin_is_invalid_at_its_line(
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = tmp_path / "typo.yaml"
+    file.write_text(JOB)
+    monkeypatch.setattr("sys.argv", ["onyx", *command.split(), str(file)])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {file}:12: spec.catalog[0].options.sedments: is not known [task read] "
+        "(did you mean segments?)",
+        "1 problem found",
+    ]
+
+
+LONG = "x" * 100_000
+
+
+def writing(output: str) -> str:
+    return JOB.replace("plugin: blackhole", output)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JOB.replace("sedments", LONG),
+        JOB.replace("sedments: 20", f"segments: {LONG}"),
+        JOB.replace("plugin: generator", f"plugin: {LONG}"),
+        JOB.replace("name: read", f"name: {LONG}"),
+        JOB.replace("  workflow", f"  {LONG}: 1\n  workflow"),
+        JOB.replace(
+            "plugin: blackhole", f"plugin: files, options: {{path: o, compression: {LONG}}}"
+        ),
+        writing(f"plugin: files, options: {{path: o, compression: {LONG}}}"),
+        writing(f"plugin: files, options: {{path: o, format: {LONG}}}"),
+        writing(f"plugin: spark, options: {{path: o, stage: 'm:f', write: {{{LONG}: 1}}}}"),
+        writing(f"plugin: spark, options: {{path: o, stage: 'm:f', master: {LONG}}}"),
+    ],
+    ids=lambda text: text.replace(LONG, "LONG")[-60:],
+)
+def test_no_message_repeats_a_name_of_100_000_characters(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "long.yaml"
+    file.write_text(text)
+    monkeypatch.setattr("sys.argv", ["onyx", "validate", str(file)])
+
+    with pytest.raises(SystemExit) as ended:
+        main()
+
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert f"error: {file}:" in said
+    assert max(map(len, said.splitlines())) < 1_000

@@ -1,0 +1,91 @@
+"""What `onyx jobs` prints, and what it imports for that."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from onyx import __version__
+from onyx.cli import main
+from onyx.cli.status_table import lines, print_statuses
+from onyx.client.statuses import JobStatus
+from onyx.ids import JobId, Position
+
+UUID = "0b6f2a0e-4c47-4b1c-9d5e-1f3a5b7c9d11"
+LONG = "x" * 90
+WAITS = f"needs 8 peers (read 1, work 4, write 3); the cluster has 6, 4 of them free, and {LONG}"
+
+
+def status(job: str, **more: object) -> JobStatus:
+    return JobStatus(JobId(job), "flights", "running", Position(7), 9, **more)  # type: ignore[arg-type]
+
+
+def test_ids_are_whole_and_nothing_is_broken_in_80_columns() -> None:
+    shown = list(lines([status(UUID), status("nightly-1", waiting_for=WAITS)], 80))
+    assert shown == [
+        "job                                   state    peers  engine  name",
+        f"{UUID}  running  9      peers   flights",
+        "nightly-1                             running  9      peers   flights",
+        "    needs 8 peers (read 1, work 4, write 3); the cluster has 6, 4 of them free,",
+        "    and",
+        f"    {LONG}",
+    ]
+
+
+def test_the_code_that_peers_run_is_shown_in_80_columns_with_what_is_wrong_of_it() -> None:
+    warning = "its peers run different code: 5 run 3f2a9c01, 4 run 9d01aa3e; restart the workers"
+    mixed = {"3f2a9c01": 5, "9d01aa3e": 4}
+    shown = list(
+        lines(
+            [
+                status(UUID, code={"3f2a9c01": 9}),
+                status("mixed", code=mixed, code_warning=warning),
+                status("waits", waiting_for="is suspended"),
+            ],
+            80,
+        )
+    )
+    assert shown == [
+        "job                                   state    peers  engine  code      name",
+        f"{UUID}  running  9      peers   3f2a9c01  flights",
+        "mixed                                 running  9      peers   mixed     flights",
+        "    its peers run different code: 5 run 3f2a9c01, 4 run 9d01aa3e; restart the",
+        "    workers",
+        "waits                                 running  9      peers             flights",
+        "    is suspended",
+    ]
+    assert max(map(len, shown)) <= 80
+
+
+def test_programs_get_the_code_and_the_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    print_statuses([status("j", code={"3f2a9c01": 9}, code_warning="why")], as_json=True)
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["code"], found["code_warning"]) == ({"3f2a9c01": 9}, "why")
+
+
+def test_a_job_with_the_longest_names_cuts_no_other_column() -> None:
+    long = JobStatus(JobId("j" * 128), "n" * 63, "suspended", Position(7))
+    head, row = lines([long], 80)
+    assert row == f"{'j' * 128}  suspended  0      peers   {'n' * 63}"
+    assert head.split() == ["job", "state", "peers", "engine", "name"]
+
+
+def test_to_list_jobs_imports_nothing_that_makes_or_runs_one() -> None:
+    code = "import json, sys, onyx.cli.commands.jobs; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
+    heavy = ("rich", "onyx.model.parsing", "onyx.model.job", "onyx.submission", "onyx.plugins")
+    assert "onyx.cli.commands.jobs" in loaded
+    assert [each for each in heavy if each in loaded] == []
+
+
+def test_the_version_is_printed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["onyx", "--version"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"onyx {__version__}\n")

@@ -1,0 +1,44 @@
+"""What is said of segments that did not go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from onyx.model.job import CatalogEntry, Job
+from onyx.outcomes import TaskTotals, remarks
+
+JOB = Job(
+    "j",
+    (("read", "f"), ("f", "out"), ("f", "bad")),
+    (CatalogEntry("f", "function", fn="m:f", dead_letter="bad"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("totals", "lines"),
+    [
+        (TaskTotals(1999, 1999), []),
+        (
+            TaskTotals(1999, 0, dead_letters=1999, first_dead_letter="KeyError: 'id' (shop.py, 3)"),
+            ["1,999 of 1,999 segments of f went to bad; first error: KeyError: 'id' (shop.py, 3)"],
+        ),
+        (
+            TaskTotals(10, 10, unmatched=4, first_unmatched="the first has no key 'x'"),
+            [
+                "4 of 10 segments of f matched no flow condition and went nowhere; "
+                "the first has no key 'x'"
+            ],
+        ),
+        (TaskTotals(10, 10, late=1), ["1 segment of f came late and counted in no window"]),
+        (TaskTotals(0, 0, dead_letters=3), ["3 of 3 segments of f went to bad"]),
+    ],
+)
+def test_each_way_not_to_go_on_has_a_line(totals: TaskTotals, lines: list[str]) -> None:
+    assert remarks(JOB, {"f": totals, "elsewhere": TaskTotals(1, dead_letters=1)}) == lines
+
+
+def test_totals_add_up_and_keep_what_was_first() -> None:
+    one = TaskTotals(5, 4, dead_letters=1, first_dead_letter="a")
+    both = one + TaskTotals(2, 2, dead_letters=2, first_dead_letter="b")
+    assert (both.segments_in, both.dead_letters, both.first_dead_letter) == (7, 3, "a")
+    assert both.since(one).dead_letters == 2

@@ -1,0 +1,138 @@
+"""How the processes of a supervisor die: what the kernel and the exit code say of it.
+
+A death by SIGKILL is one for want of memory if the kernel has counted such a kill (`MemoryKills`)
+for which there is no other death yet. A kill that nobody of ours has died of, some time later, was
+of another process of the container, mostly a JVM of Spark's.
+
+Deaths for want of memory in quick succession end the supervisor. What has too little memory goes on
+having too little; as long as the supervisor starts it again, its container looks healthy. With the
+end of the container there are restarts, the reason OOMKilled, back-off and alerts.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import deque
+from collections.abc import Sequence
+
+from onyx.deaths import Cause, Death, mebibytes
+from onyx.ids import JobId
+from onyx.seams import Clock
+from onyx.settings import SupervisorSettings
+from onyx.telemetry.memory_kills import MemoryKills
+
+OTHERS_AFTER_S = 10.0
+"""A process of ours that was killed has died by then: it takes time to free its memory."""
+
+
+class DeathWatch:
+    """Of all processes of one supervisor. Used by its thread alone.
+
+    Args:
+        kills: what the kernel counts.
+        clock: of this process.
+        settings: when it is too much.
+        host: name of this machine, or pod.
+    """
+
+    def __init__(
+        self, kills: MemoryKills, clock: Clock, settings: SupervisorSettings, host: str
+    ) -> None:
+        self._kills = kills
+        self._clock = clock
+        self._settings = settings
+        self._host = host
+        self._counted = kills.count() or 0
+        self._unexplained: deque[float] = deque()
+        """When kills were seen that no process of ours has died of yet."""
+        self._ours: deque[float] = deque()
+        """When processes of ours have died of such."""
+
+    def died(
+        self,
+        process: int,
+        code: int,
+        memory_bytes: int,
+        inside: str = "",
+        jobs: Sequence[JobId] = (),
+    ) -> Death:
+        """A process of ours has died.
+
+        Args:
+            process: its number.
+            code: its exit code, negative for a signal.
+            memory_bytes: most memory that it held.
+            inside: which user code was running, in words.
+            jobs: whose user code it has run.
+        """
+        self._look()
+        cause = Cause.EXIT if code >= 0 else Cause.SIGNAL
+        if code == -signal.SIGKILL and self._unexplained:
+            self._unexplained.popleft()
+            self._ours.append(self._clock.monotonic_s())
+            cause = Cause.MEMORY
+        return self._death(process, cause, how(code), memory_bytes, inside, tuple(jobs))
+
+    def others(self) -> list[Death]:
+        """Deaths for want of memory in the container that were of none of our processes."""
+        self._look()
+        found: list[Death] = []
+        before_s = self._clock.monotonic_s() - OTHERS_AFTER_S
+        while self._unexplained and self._unexplained[0] <= before_s:
+            self._unexplained.popleft()
+            if self._kills.of_container:
+                found.append(self._death(-1, Cause.MEMORY, "SIGKILL"))
+        return found
+
+    def too_many(self) -> str:
+        """Why the supervisor gives up; empty while it does not."""
+        most, within_s = self._settings.memory_kills_max, self._settings.memory_kills_within_s
+        while self._ours and self._clock.monotonic_s() - self._ours[0] > within_s:
+            self._ours.popleft()
+        if not most or len(self._ours) < most:
+            return ""
+        limit = self._kills.limit_bytes()
+        has = f", whose container has {mebibytes(limit)}" if limit else ""
+        return (
+            f"the kernel has killed {len(self._ours)} processes of this worker for want of memory "
+            f"within {within_s:g} s{has}: give it more memory (in an OnyxCluster "
+            "resources.limits.memory), fewer peers or processes, or its tasks a smaller batchSize"
+        )
+
+    def explained(self, death: Death) -> str:
+        """A death in words, for the log."""
+        held = f"it held {mebibytes(death.memory_bytes)} of memory at most"
+        if death.cause is not Cause.MEMORY:
+            return f"{death.how} ({held})"
+        limit = f" with a limit of {mebibytes(death.limit_bytes)}" if death.limit_bytes else ""
+        where = f"this container{limit}" if self._kills.of_container else "this machine"
+        return f"{death.how}: the kernel killed it because {where} was out of memory ({held})"
+
+    def _death(
+        self,
+        process: int,
+        cause: Cause,
+        by: str,
+        memory_bytes: int = 0,
+        inside: str = "",
+        jobs: tuple[JobId, ...] = (),
+    ) -> Death:
+        limit = self._kills.limit_bytes() or 0
+        at_ms = self._clock.wall_ms()
+        return Death(self._host, process, at_ms, cause, by, memory_bytes, limit, inside, jobs)
+
+    def _look(self) -> None:
+        count = self._kills.count()
+        if count is not None and count > self._counted:
+            self._unexplained.extend([self._clock.monotonic_s()] * (count - self._counted))
+            self._counted = count
+
+
+def how(code: int) -> str:
+    """An exit code, or the signal of a negative one, in words."""
+    if code >= 0:
+        return f"code {code}"
+    try:
+        return f"{signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"

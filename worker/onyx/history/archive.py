@@ -1,0 +1,174 @@
+"""Entries that leave the log, in a folder or a bucket, so that one can still look into the past.
+
+    <archive>/<tenancy>/<log>/<first>-<last>      positions of 20 digits; the log by its identity
+
+Each file begins with the replica before its first entry, so any one of them is enough to know the
+replica at its positions. It is compressed text with a line each, as people and `zcat` read it. A
+file is written before the log is trimmed, and never changed. Collectors that trim at once may write
+files that overlap, and a collector that dies leaves one whose entries are still in the log: readers
+take each position once.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from onyx.codec.entries import decode_entry, encode_entry
+from onyx.errors import StateError
+from onyx.ids import Position
+from onyx.log.interface import LogReader, Origin
+from onyx.objects.urls import is_url
+from onyx.path_names import path_name
+from onyx.replica import canonical
+from onyx.replica.command import Undecodable
+from onyx.replica.entry import Entry
+from onyx.replica.state import Replica
+from onyx.settings import Settings
+from onyx.state.stores.interface import ChunkStore
+from onyx.structs import prepared
+
+
+@prepared
+class _First(msgspec.Struct, forbid_unknown_fields=True):
+    """The first line: where the entries begin."""
+
+    position: int
+    replica: msgspec.Raw = msgspec.Raw(b"null")
+
+
+@prepared
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """An entry: its bytes as they were in the log, or why they could not be read."""
+
+    position: int
+    entry: msgspec.Raw = msgspec.Raw(b"null")
+    fn: str = ""
+    unreadable: str = ""
+    writer: str = ""
+    sequence: int = 0
+
+
+class Segment(NamedTuple):
+    """A file of the archive."""
+
+    first: Position
+    last: Position
+
+
+class Archive:
+    """Of one log. Blocks; raises what a `ChunkStore` does.
+
+    Args:
+        store: where it is.
+        tenancy: whose log it is.
+        identity: of the log: one made anew under the same name begins again at position 0.
+    """
+
+    def __init__(self, store: ChunkStore, tenancy: str, identity: int) -> None:
+        self._store = store
+        self._prefix = f"{path_name(tenancy, 'a tenancy id')}/{identity:x}/"
+
+    def keep(self, origin: Origin, entries: Sequence[Entry]) -> None:
+        """Write the entries that follow an origin, in order and without a gap."""
+        if not entries:
+            return
+        first = _First(origin.position, msgspec.Raw(origin.replica or b"null"))
+        lines = [msgspec.json.encode(each) for each in (first, *map(_line, entries))]
+        # Without a time, so that whoever writes the same entries writes the same bytes.
+        data = gzip.compress(b"\n".join(lines), mtime=0)
+        self._store.create(self._name(entries[0].position, entries[-1].position), data)
+
+    def segments(self) -> list[Segment]:
+        """The files there are, by their first positions."""
+        names = (each.name.removeprefix(self._prefix) for each in self._store.list(self._prefix))
+        parts = (name.partition("-") for name in names)
+        return sorted(
+            Segment(Position(int(first)), Position(int(last)))
+            for first, dash, last in parts
+            if dash and first.isdecimal() and last.isdecimal()
+        )
+
+    def replica(
+        self, position: Position, empty: Replica, apply: Callable[[Replica, Entry], Replica]
+    ) -> Replica | None:
+        """The replica after an entry; None if that is not in the archive.
+
+        Args:
+            empty: the replica before the first entry of the log.
+            apply: the replica after one more entry.
+        """
+        for segment in self.segments():
+            if segment.first - 1 <= position <= segment.last:
+                first, entries = self._read(segment)
+                whole = bytes(first.replica)
+                replica = empty if whole == b"null" else canonical.decode(whole)
+                for entry in entries:
+                    if entry.position > position:
+                        break
+                    replica = apply(replica, entry)
+                return replica
+        return None
+
+    def entries(self, after: Position, until: Position) -> Iterator[Entry]:
+        """The entries behind one position and up to another one, in order, as far as they are
+        there."""
+        for segment in self.segments():
+            if segment.last > after and segment.first <= until:
+                for entry in self._read(segment)[1]:
+                    if after < entry.position <= until:
+                        yield entry
+                        after = entry.position
+
+    def _read(self, segment: Segment) -> tuple[_First, list[Entry]]:
+        name = self._name(*segment)
+        data = self._store.read(name)
+        try:
+            first, *lines = gzip.decompress(data or b"").split(b"\n")
+            found = msgspec.json.decode(first, type=_First)
+            return found, [_entry(msgspec.json.decode(line, type=_Line)) for line in lines]
+        except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
+            raise StateError(f"{name} in the archive of the log is damaged: {error}") from error
+
+    def _name(self, first: Position, last: Position) -> str:
+        return f"{self._prefix}{first:020d}-{last:020d}"
+
+
+def open_archive(settings: Settings, log: LogReader) -> Archive | None:
+    """The archive that the settings name; None if they name none.
+
+    Raises:
+        UserError: the URL is wrong, or the library for object stores is not installed.
+    """
+    place = settings.history.archive
+    if not place:
+        return None
+    from onyx.state.stores.opening import open_store  # most commands need no object store
+
+    at = place if is_url(place) else os.path.join(settings.data_dir, place)
+    return Archive(open_store(at), settings.tenancy_id, log.identity)
+
+
+def _line(entry: Entry) -> _Line:
+    command = entry.command
+    if isinstance(command, Undecodable):
+        return _Line(
+            entry.position,
+            fn=command.fn,
+            unreadable=command.reason,
+            writer=entry.writer,
+            sequence=entry.sequence,
+        )
+    data = encode_entry(command, entry.writer, entry.sequence, entry.parent)
+    return _Line(entry.position, msgspec.Raw(data))
+
+
+def _entry(line: _Line) -> Entry:
+    position = Position(line.position)
+    if line.unreadable:
+        return Entry(position, Undecodable(line.fn, line.unreadable), line.writer, line.sequence)
+    return decode_entry(position, bytes(line.entry))

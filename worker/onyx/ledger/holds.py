@@ -1,0 +1,34 @@
+"""What has been said about trees that somebody works on, until the one who counts has time for it.
+
+Whoever begins trees may be in a function that takes an hour, while the others go on saying what
+they work on. Then the newest messages stay: each says all that one peer holds, and older ones have
+been followed by newer ones of the same peer. Any thread may add, one takes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import numpy as np
+
+from onyx.ledger.lineage import U64
+
+WAITING_MAX = 256
+"""Messages; of a job with more peers that work for long, some of its segments may be read again."""
+
+
+class Holds:
+    """Of one input, windowed task or acker on one peer."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[U64] = deque(maxlen=WAITING_MAX)
+
+    def add(self, roots: U64) -> None:
+        """Somebody works on these trees."""
+        self._waiting.append(roots)
+
+    def take(self) -> Iterator[U64]:
+        """All that waits, each message as increasing roots."""
+        while self._waiting:
+            yield np.unique(self._waiting.popleft())

@@ -1,0 +1,88 @@
+"""Amounts and times as people write them: `60s`, `1 minute`, `[1, minute]`, or a plain number.
+
+One reader for all of them, so that every key takes every form. ISO 8601 (`PT1M`) was rejected:
+nobody writes it by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.model import names
+from onyx.model.keys.kinds import Choice, Count, Kind, Schema, refuse
+from onyx.model.report import INVALID, Report, at
+
+AMOUNT_MAX = 10**12
+SHORT = {"ms": "milliseconds", "s": "seconds", "min": "minutes", "h": "hours", "d": "days"}
+"""Short names of units of time; `m` is none, for some mean months."""
+_TEXT = re.compile(r"\s*([0-9]{1,13})\s*([A-Za-z]+)\s*\Z")
+
+
+def split(value: Any) -> list[Any] | None:
+    """Number and unit of what is written as text or as a pair; None if it is neither."""
+    if isinstance(value, str) and (found := _TEXT.match(value)):
+        number, unit = found.groups()
+        return [int(number), SHORT.get(unit, unit)]
+    if isinstance(value, list) and len(value) == 2:
+        return [value[0], SHORT.get(value[1], value[1]) if isinstance(value[1], str) else value[1]]
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Amount(Kind):
+    """A number with its unit: `[5, minutes]`, `5 minutes`, `300s`."""
+
+    units: tuple[str, ...]
+    number_min: int = 1
+
+    def _read(self, value: Any, path: str, report: Report) -> Any:
+        pair = split(value)
+        if pair is None:
+            return refuse(self, value, path, report)
+        text = isinstance(value, str)
+        paths = (path, path) if text else (at(path, 0), at(path, 1))
+        number = Count(self.number_min, AMOUNT_MAX).read(pair[0], paths[0], report)
+        unit = Choice(self.units).read(pair[1], paths[1], report)
+        return INVALID if number is INVALID or unit is INVALID else (number, unit)
+
+    def _schema(self) -> Schema:
+        item = {"x-kubernetes-int-or-string": True}
+        return {"type": "array", "minItems": 2, "maxItems": 2, "items": item}
+
+    def _describe(self) -> str:
+        unit = self.units[0]
+        short = next((f' or "5{short}"' for short, name in SHORT.items() if name == unit), "")
+        return f'a number and its unit, as in [5, {unit}], "5 {unit}"{short}'
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Kind):
+    """Milliseconds as a number, or a time with its unit: `60000`, `60s`, `[1, minute]`."""
+
+    minimum: int
+    maximum: int
+
+    def _read(self, value: Any, path: str, report: Report) -> Any:
+        if isinstance(value, (str, list)):
+            pair = split(value)
+            if pair is None:
+                return refuse(self, value, path, report)
+            read = Amount(names.TIME_UNITS, number_min=0).read(value, path, report)
+            if read is INVALID:
+                return INVALID
+            number, unit = read
+            value = number * names.UNIT_MS[unit.removesuffix("s")]
+        return self._count.read(value, path, report)
+
+    @property
+    def _count(self) -> Count:
+        return Count(self.minimum, self.maximum, "milliseconds")
+
+    def _schema(self) -> Schema:
+        # Of a structural schema, whose rules read the key: a time with its unit is for job files.
+        return self._count.schema()
+
+    def _describe(self) -> str:
+        return f'{self._count.describe()}, or a time as in "60s", "1 minute" or [1, minute]'

@@ -1,0 +1,98 @@
+"""What became of the segments of a task, as counts, and what to say of those that did not go on.
+
+A job can complete with every segment in the dead letters, dropped because no flow condition holds,
+or dropped because it came late. That is what the job says, so it is no error; whoever looks at the
+job must see it all the same. `remarks` says it for `onyx run`, `onyx jobs` and programs alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onyx.structs import prepared
+
+if TYPE_CHECKING:  # `onyx jobs` says what became of segments without parsing a job
+    from onyx.model.job import Job
+
+
+@prepared
+@dataclass(frozen=True, slots=True)
+class TaskTotals:
+    """Counts of one task, over all of its peers. What is replayed counts again."""
+
+    segments_in: int = 0
+    segments_out: int = 0
+    completed: int = 0
+    retried: int = 0
+    errors: int = 0
+    dead_letters: int = 0
+    unmatched: int = 0
+    """Segments for which no flow condition holds."""
+    late: int = 0
+    first_dead_letter: str = ""
+    """The error of the first."""
+    first_unmatched: str = ""
+    """What the first lacks, as far as that is known."""
+
+    def __add__(self, other: TaskTotals) -> TaskTotals:
+        return self._with(other, 1)
+
+    def since(self, before: TaskTotals) -> TaskTotals:
+        """Without what had been counted before."""
+        return self._with(before, -1)
+
+    @property
+    def remarkable(self) -> bool:
+        """Whether there is something to say of them."""
+        return bool(self.dead_letters or self.unmatched or self.late)
+
+    def _with(self, other: TaskTotals, sign: int) -> TaskTotals:
+        return TaskTotals(
+            self.segments_in + sign * other.segments_in,
+            self.segments_out + sign * other.segments_out,
+            self.completed + sign * other.completed,
+            self.retried + sign * other.retried,
+            self.errors + sign * other.errors,
+            self.dead_letters + sign * other.dead_letters,
+            self.unmatched + sign * other.unmatched,
+            self.late + sign * other.late,
+            self.first_dead_letter or other.first_dead_letter,
+            self.first_unmatched or other.first_unmatched,
+        )
+
+
+NOTHING = TaskTotals()
+
+
+def remarks(job: Job, totals: Mapping[str, TaskTotals]) -> list[str]:
+    """A line for each task and each way in which segments of it did not go on."""
+    used = (entry.name for entry in job.catalog)
+    return [line for task in used for line in _of_task(job, task, totals.get(task, NOTHING))]
+
+
+def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
+    if its.dead_letters:
+        to = job.entry(task).dead_letter or "dead letters"
+        first = f"; first error: {its.first_dead_letter}" if its.first_dead_letter else ""
+        yield f"{_of(its.dead_letters, its.segments_in)} of {task} went to {to}{first}"
+    if its.unmatched:
+        first = f"; {its.first_unmatched}" if its.first_unmatched else ""
+        count = _of(its.unmatched, its.segments_in)
+        yield f"{count} of {task} matched no flow condition and went nowhere{first}"
+    if its.late:
+        children = {window.late_to for window in job.windows if window.task == task}
+        to = ", ".join(sorted(child for child in children if child is not None))
+        where = f"went to {to}" if to else "counted in no window"
+        yield f"{_count(its.late)} of {task} came late and {where}"
+
+
+def _of(some: int, every: int) -> str:
+    """A batch is counted when it is done, later than what failed of it; and a function may make
+    several segments of one."""
+    return f"{some:,} of {max(some, every):,} segments"
+
+
+def _count(segments: int) -> str:
+    return f"{segments:,} segment{'' if segments == 1 else 's'}"

@@ -1,0 +1,65 @@
+"""Which trees a peer works on: all that it was sent and has not passed on, written or acked.
+
+So those who began the trees do not begin them again while somebody works on them, however long that
+takes. Read from another thread, because that of the task may be in a function for an hour. Segments
+move meanwhile, always in one direction, so the places are read in that direction: what moves
+between two looks is seen twice rather than not at all. What one report misses is in the next.
+
+What a link has not sent yet is in no report: a connection that is away for so long has lost it.
+"""
+
+from __future__ import annotations
+
+from onyx.flow.batch import U64, Batch
+from onyx.ids import AllocationVersion
+from onyx.ledger.acker import split_by_acker
+from onyx.task.acking.owners import Owners
+from onyx.task.channels.wiring import Site, Wiring
+from onyx.task.parts import Work
+from onyx.task.task import Task
+
+
+def held_roots(task: Task) -> list[U64]:
+    """Columns of roots, in any order and repeated; none before the task is wired."""
+    if not task.wired:
+        return []
+    allocation, sink = task.allocation, task.program.sink
+    columns = allocation.inbox.waiting_roots() + _in_work(task.work)
+    columns += allocation.outbox.waiting_roots()
+    if allocation.windowing is not None:
+        columns += allocation.windowing.waiting_roots()
+    if sink is not None:
+        columns += sink.waiting_roots()
+    columns += [roots for _, roots, _ in tuple(allocation.retries)]
+    return columns + allocation.acks.waiting_roots()
+
+
+def _in_work(work: Work) -> list[U64]:
+    batches: list[Batch | None] = [batch for _, batch in tuple(work.others)]
+    batches += tuple(work.parts.waiting)
+    batches.append(work.batch)
+    return [each.roots for each in batches if each is not None and each.roots is not None]
+
+
+def holds_for(task: Task, version: AllocationVersion, roots: U64) -> None:
+    """Somebody works on these trees, some of which this task began in this version."""
+    if not task.wired or task.allocation.wiring.version != version:
+        return
+    windowing, source = task.allocation.windowing, task.program.source
+    if windowing is not None:
+        windowing.emissions.holds.add(roots)
+    elif source is not None:
+        source.holds.add(roots)
+
+
+def to_tell(owners: Owners, wiring: Wiring | None, roots: U64) -> list[tuple[Site, U64]]:
+    """Who has to know of increasing roots that somebody works on: their owners, and the ackers.
+
+    Args:
+        wiring: knows the ackers; None where an acker itself tells.
+    """
+    told = owners.split(roots)
+    if wiring is not None:
+        parts = split_by_acker(roots, roots, len(wiring.ackers))
+        told += [(wiring.ackers[index], part) for index, part, _ in parts]
+    return told

@@ -1,0 +1,103 @@
+"""Which of the segments that an input has read are none of its job: they cannot travel to another
+task, have other types than all the others, which are columns, or have no event time although the
+input assigns watermarks.
+
+They are looked for where they are read, before anything else sees them: a watermark must not rise
+by a moment that no segment can have, and no function should get text that is not UTF-8. What
+becomes of them is decided where it is for every segment that fails (`phases.route`), so the batch
+carries them (`Batch.bad`). The same record is bad each time that it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+
+from onyx.codec.refused_rows import refused_rows
+from onyx.flow.batch import Indices, Segment, Segments, take
+from onyx.flow.columns import Columns, misfit
+from onyx.flow.mixed import Read, pieces_of
+from onyx.flow.segment_failure import BadRecord, SegmentFailure
+from onyx.plugins.protocol import Input
+from onyx.task.source.column_times import Times
+from onyx.task.source.event_times import SourceTimes
+
+Types = Mapping[str, pa.DataType]
+Where = Callable[[int], str]
+"""Names the place of a segment, by its index in the batch."""
+
+
+def described(plugin: Input, partition: str, position: int) -> str:
+    """A place in a source, for people: as the plugin says it, if it does."""
+    describe = getattr(plugin, "describe", None)
+    if describe is None:
+        return f"partition {partition}, position {position}"
+    said: str = describe(partition, position)
+    return said
+
+
+class BadRecords:
+    """Finds the bad records of one input task."""
+
+    def __init__(self, task: str, plugin: Input, times: SourceTimes | None) -> None:
+        """`times`: takes notice of event times; None where nobody needs them."""
+        self._task = task
+        self._examined: bool = getattr(plugin, "examined", False)
+        self._types: Callable[[], Types] = getattr(plugin, "column_types", dict)
+        self._times = times
+        self.timed = False
+        """Whether something of what was read last has an event time."""
+
+    def among_new(self, partition: int, read: Read, where: Where) -> list[list[SegmentFailure]]:
+        """Of what was read for the first time, or nothing: its times count for the watermark.
+        Those of each form, by the index in that."""
+        times, timed = self._times, False
+        look = None if times is None else partial(times.read, partition)
+        found: list[list[SegmentFailure]] = []
+        for places, segments in pieces_of(read):
+            named = partial(_at, where, places)
+            found.append(self._found(segments, named, look))
+            timed |= self.timed
+        self.timed = timed
+        return found
+
+    def among_old(self, segments: Segments, where: Where) -> list[SegmentFailure]:
+        """Of what was read again."""
+        times = self._times
+        return self._found(segments, where, None if times is None else times.of)
+
+    def _found(
+        self, segments: Segments, where: Where, times_of: Callable[[Segments], Times] | None
+    ) -> list[SegmentFailure]:
+        found: list[SegmentFailure] = []
+        if not self._examined and isinstance(segments, Columns):  # dicts: when they leave the task
+            found = refused_rows(segments)
+        elif isinstance(segments, list) and (types := self._types()):
+            found = _misfits(segments, types)
+        if times_of is not None:
+            kept = np.delete(np.arange(len(segments)), [index for index, _ in found])
+            newest, untimed = times_of(take(segments, kept) if found else segments)
+            self.timed = newest is not None
+            untimed = [(int(kept[index]), error) for index, error in untimed]
+            found = sorted(found + untimed, key=itemgetter(0))
+        return [self._bad(each, where) for each in found]
+
+    def _bad(self, failure: SegmentFailure, where: Where) -> SegmentFailure:
+        index, error = failure
+        bad = BadRecord(f"task {self._task!r}: {where(index)}: {error}")
+        bad.__cause__ = error
+        return index, bad
+
+
+def _misfits(segments: Sequence[Segment], types: Types) -> list[SegmentFailure]:
+    """Dicts that the columns beside them do not hold, though those have learned what they could."""
+    found = ((row, misfit(each, dict(types), closed=False)) for row, each in enumerate(segments))
+    return [(row, error) for row, error in found if error is not None]
+
+
+def _at(where: Where, places: Indices, index: int) -> str:
+    return where(int(places[index]))

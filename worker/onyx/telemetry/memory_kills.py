@@ -1,0 +1,139 @@
+"""How many processes the kernel has killed for want of memory, as it counts them itself.
+
+A container with several processes survives that one of them is killed: its runtime sees nothing and
+restarts nothing. But the kernel counts, in the memory cgroup of the container: `oom_kill` of
+`memory.events`, or of `memory.oom_control` in the first version of cgroups, and for the whole
+machine in `/proc/vmstat` where a process is in no memory cgroup of its own. It counts before it
+sends SIGKILL, so that whoever sees the death finds it counted.
+
+Rejected: the log of the kernel (a container may not read it), and notification by `eventfd` (the
+first version only).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from onyx.telemetry.catalog import MEMORY_KILLS
+
+_NO_LIMIT_BYTES = 1 << 60
+"""The first version of cgroups writes some such number for no limit."""
+
+
+class MemoryKills:
+    """Of the cgroup in which this process is.
+
+    Args:
+        root: of the file system.
+    """
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._root = root
+        self._files = [
+            (folder / events, folder / limit)
+            for folder, events, limit in self._folders()
+            if _counted(folder / events) is not None
+        ]
+
+    @property
+    def of_container(self) -> bool:
+        """Whether the count is of this process's own cgroup, and not of the machine."""
+        return bool(self._files)
+
+    @property
+    def folder(self) -> Path | None:
+        """Of the cgroup, where it is mounted; None outside of containers."""
+        return self._files[0][0].parent if self._files else None
+
+    def count(self) -> int | None:
+        """Processes killed since the cgroup was made, or the machine started; None: nobody
+        counts."""
+        found = (_counted(events) for events, _ in self._files)
+        counted = next((each for each in found if each is not None), None)
+        return _counted(self._root / "proc/vmstat") if counted is None else counted
+
+    def limit_bytes(self) -> int | None:
+        """Memory that the cgroup may use; None when there is no limit, or nobody knows."""
+        for _, limit in self._files:
+            text = _text(limit).strip()
+            if text.isdecimal() and int(text) < _NO_LIMIT_BYTES:
+                return int(text)
+        return None
+
+    def _folders(self) -> Iterator[tuple[Path, str, str]]:
+        """Where the cgroup of this process is mounted, with the names of its two files."""
+        paths = dict(_cgroups(_text(self._root / "proc/self/cgroup")))
+        for mount, root, controllers in _mounts(_text(self._root / "proc/self/mountinfo")):
+            if controllers is None and "" in paths:
+                names, path = ("memory.events", "memory.max"), paths[""]
+            elif controllers is not None and "memory" in controllers and "memory" in paths:
+                names, path = ("memory.oom_control", "memory.limit_in_bytes"), paths["memory"]
+            else:
+                continue
+            yield self._root / _below(mount, root, path).lstrip("/"), *names
+
+
+class MemoryKillsCollector(Collector):
+    """The count as a metric; none where only the machine counts."""
+
+    def __init__(self, kills: MemoryKills | None = None) -> None:
+        self._kills = kills or MemoryKills()
+
+    def describe(self) -> Iterator[CounterMetricFamily]:
+        """The metric without a value."""
+        yield CounterMetricFamily(MEMORY_KILLS.name, MEMORY_KILLS.meaning)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """The metric as it is now."""
+        count = self._kills.count() if self._kills.of_container else None
+        if count is not None:
+            yield CounterMetricFamily(MEMORY_KILLS.name, MEMORY_KILLS.meaning, value=count)
+
+
+def _cgroups(text: str) -> Iterator[tuple[str, str]]:
+    """Path by controller, of `/proc/self/cgroup`; the second version has the empty name."""
+    for line in text.splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        for each in controllers.split(","):
+            yield each, path
+
+
+def _mounts(text: str) -> Iterator[tuple[str, str, list[str] | None]]:
+    """Mounts of cgroups: where, which part of the tree, controllers (None: second version)."""
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(" "), after.split(" ")
+        if len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
+            continue
+        yield fields[4], fields[3], None if kind[0] == "cgroup2" else kind[2].split(",")
+
+
+def _below(mount: str, root: str, path: str) -> str:
+    """A cgroup's folder. A container sees its own part of the tree only, and may be told a path
+    that begins above it."""
+    inside = PurePosixPath(path)
+    if ".." in inside.parts:
+        return mount
+    if inside.is_relative_to(root):
+        return str(PurePosixPath(mount) / inside.relative_to(root))
+    return mount
+
+
+def _counted(file: Path) -> int | None:
+    for line in _text(file).splitlines():
+        name, _, value = line.partition(" ")
+        if name == "oom_kill" and value.strip().isdecimal():
+            return int(value)
+    return None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,99 @@
+"""Settings from environment variables: which there are, and what each may hold, by the types of
+nested, frozen classes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, TypeVar, get_origin, get_type_hints
+
+from onyx.errors import SettingsError
+from onyx.structs import Mismatch, convert
+
+T = TypeVar("T")
+
+
+def flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Every variable of nested settings, and the value of its setting."""
+    for each in fields(value):
+        inner = getattr(value, each.name)
+        variable = f"{prefix}_{each.name.upper()}"
+        if is_dataclass(inner):
+            yield from flatten(inner, variable)
+        else:
+            yield variable, inner
+
+
+def read(cls: type[T], environment: Mapping[str, str], prefix: str, **given: Any) -> T:
+    """Settings of any frozen class, with others nested in it; fields in `given` are not read.
+
+    Raises:
+        SettingsError: variables do not hold what their settings take; names all of them.
+    """
+    problems: list[str] = []
+    found = _read(cls, environment, prefix, problems, given)
+    if problems:
+        raise SettingsError("\n".join(problems))
+    return found
+
+
+def _read(
+    cls: type[T],
+    environment: Mapping[str, str],
+    prefix: str,
+    problems: list[str],
+    given: Mapping[str, Any],
+) -> T:
+    hints = get_type_hints(cls, include_extras=True)
+    values = dict(given)
+    for each in fields(cls):  # type: ignore[arg-type]
+        variable, hint = f"{prefix}_{each.name.upper()}", hints[each.name]
+        if each.name in given:
+            continue
+        if is_dataclass(hint):
+            values[each.name] = _read(hints[each.name], environment, variable, problems, {})
+        elif variable in environment:
+            try:
+                values[each.name] = from_text(environment[variable], hint)
+            except ValueError as error:
+                problems.append(f"{variable}={environment[variable]!r}: {error}")
+    return cls(**values)
+
+
+def from_text(text: str, hint: Any) -> Any:
+    """The value of a type that a text stands for.
+
+    Raises:
+        ValueError: it stands for none; says what was expected.
+    """
+    value: Any = text
+    if get_origin(hint) is tuple:
+        value = [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        if get_origin(hint) is Mapping:
+            value = json.loads(text)
+        return convert(value, hint, from_text=True)
+    except Mismatch as error:
+        raise ValueError(_expected(error)) from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"expected JSON: {error}") from error
+
+
+def _expected(error: Mismatch) -> str:
+    """What a variable may hold, in words: everything in a variable is text."""
+    if error.given is not None:
+        return f"expected {', '.join(error.offered)}"
+    words = error.what.partition(", got ")[0]
+    for name, word in _WORDS.items():
+        words = words.replace(f"`{name}`", word).replace(f"`{name} | null`", word)
+    return f"{words} at {error.path}" if error.path else words
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a JSON object",
+}
