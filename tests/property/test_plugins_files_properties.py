@@ -1,12 +1,13 @@
 """Reading files: any contents, any blocks, any place to start again give the same segments."""
 
+import contextlib
 import csv
 import io
 import json
 from functools import partial
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.plugin_context import plugin_context
 
@@ -46,10 +47,10 @@ def _read_with_restarts(path, block_bytes, sizes, batch_format="dicts", **option
             reader = plugin.open(str(path), cursor)
             read = reader.read if batch_format == "dicts" else partial(_rows, reader)
             del segments[cursor.position :]
-            while len(segments) < size and not reader.exhausted():
-                segments += read(size - len(segments))
-            cursor = reader.cursor(len(segments))
-            reader.close()
+            with contextlib.closing(reader):
+                while len(segments) < size and not reader.exhausted():
+                    segments += read(size - len(segments))
+                cursor = reader.cursor(len(segments))
         return segments
     finally:
         file_reader.BLOCK_BYTES, file_reader.COLUMNS_BLOCK_BYTES = before
@@ -137,6 +138,7 @@ JSON = st.recursive(
     newline=st.sampled_from(["\n", "\r\n", "\n\n"]),
     **READING,
 )
+@example(rows=[{}] * 3 + [{"a": None}] * 2 + [{"b": {}}], newline="\n", block_bytes=16, sizes=[])
 def test_json_lines_are_the_same_in_columns(path, rows, newline, block_bytes, sizes):
     path.write_text("".join(json.dumps(row) + newline for row in rows), newline="")
     options = {"format": "jsonl", "recordBytesMax": 4096}

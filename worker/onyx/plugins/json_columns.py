@@ -137,7 +137,10 @@ class JsonColumns:
         found, are_most = _types_of(segments), 2 * len(segments) > of
         types = dict(self._types)
         for name, kind in found.items():
-            types[name] = _wider(types.get(name), kind) or (kind if are_most else types[name])
+            wider = _wider(types.get(name), kind)
+            if wider is None:  # a struct without fields is a type, and false
+                wider = kind if are_most else types[name]
+            types[name] = wider
         if len(types) > KEYS_MAX:
             types = found if are_most else dict(self._types)
         if not types or types == self._types:
