@@ -37,6 +37,7 @@ BENCHMARKS = {
     "state_memory": "of a worker and its state log, while windows open and close",
     "end_memory": "of a worker when everything fires at the end of a job",
     "recovery": "of a job with state, when a worker is killed",
+    "spark_recovery": "of an endless job on Spark, when driver, JVM or worker is killed",
     "bench_log": "reading and writing the log on ZooKeeper",
     "bench_replica": "replay and scheduling",
     "bench_state": "appending to state logs, recovering from them, telling repeats",
