@@ -19,7 +19,7 @@ from onyx.model.plugins import INPUTS, OUTPUTS
 from onyx.spark.compiler import refusals
 from onyx.spark.compiler.compile import compile_job
 
-GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "spark.md"
+GUIDE = Path(__file__).parents[3] / "docs" / "guide" / "spark-jobs.md"
 HEADER = "| | peers | Spark |\n|---|---|---|\n"
 Spec = dict[str, Any]
 JOB: Spec = {
@@ -200,7 +200,7 @@ def test_what_the_guide_says_that_inputs_without_end_cannot_feed_is_refused(
 @pytest.mark.parametrize("master", ["local[2]", "spark://spark:7077", "sc://spark:15002"])
 def test_inputs_without_end_run_with_any_master(master: str) -> None:
     section = GUIDE.read_text("utf-8").partition("## Inputs without end")[2].partition("\n## ")[0]
-    assert "Any [master](#masters) will do" in section
+    assert "Any [master](spark.md#masters) will do" in section
     own = {**with_plugin(0, OWN), "engine": "spark", "spark": {"master": master}}
     assert refused(without_windows(own)) == []
 

@@ -41,7 +41,7 @@ object with `apiVersion: {API_VERSION}`, `kind: {CLUSTER_KIND}`, a name (lower c
 and `-`, at most 45, first a letter), and the keys of this page under `spec`.
 [How to use it](../operations/clusters.md)
 """
-_ON_SPARK = "../guide/spark.md#a-whole-job-on-spark"
+_ON_SPARK = "../guide/spark-jobs.md#a-whole-job-on-spark"
 _ORIGIN = """
 `Onyx` is the corresponding key of the original Onyx, with the versions that have it.
 """
