@@ -22,6 +22,7 @@ from tests.support.spark_outputs import output
 from tests.support.spark_servers import SparkServer, connect_server_with_executors
 
 from onyx.errors import UserFunctionError
+from onyx.model.kinds import Native
 from onyx.objects.urls import parse_url
 from onyx.plugins.options import read_options
 from onyx.plugins.protocol import START
@@ -208,7 +209,9 @@ def test_a_firing_of_a_window_aggregates_parts_and_the_result_of_the_one_before(
         part, result = new_part(), new_result()
         extents, shards = pa.array([1] * len(words), pa.int64()), pa.array([7] * len(words))
         spool.write(part, pa.table({SHARD: shards, EXTENT: extents, KEY_TEXT: words}))
-        plan = Plan("count", (KEY_TEXT,), (Piece((spool.path(part),)), *before))
+        plan = Plan(
+            "count", Native(counts=True), (KEY_TEXT,), (Piece((spool.path(part),)), *before)
+        )
         request = StageRequest(
             AGGREGATE, source=FrameSource(), params=plan.params(), master=at(server)
         )

@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from onyx.model import plugins
-from onyx.model.names import AGGREGATIONS, REFINEMENTS, TRIGGERS
+from onyx.model.kinds import AGGREGATIONS, TRIGGERS
+from onyx.model.names import REFINEMENTS
 from onyx.model.parsing.cluster import parse_cluster_manifest
 from onyx.model.parsing.job import parse_manifest, parse_mapping
 from onyx.submission.plugin_options import wrong_options

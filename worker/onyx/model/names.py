@@ -1,4 +1,5 @@
-"""The syntax of names, and short names of windows and triggers. Plugins: `model.plugins`.
+"""The syntax of names, and words of predicates and times. Names of what comes with Onyx are in the
+tables `model.kinds` and `model.plugins`.
 
 A name ends up in log entries, metric labels, staging directories and Kubernetes objects, so the
 alphabet is what all of them take. A function is named `package.module:name`; the name has no dots,
@@ -30,14 +31,6 @@ COMPARISONS = (">", ">=", "<", "<=", "==", "!=", "in", "is-null")
 """Predicates that need no function: `[">", key, value]`, `["in", key, [value...]]`,
 `["is-null", key]`."""
 
-AGGREGATIONS = (
-    "average", "collect-by-key", "collect-key-value", "conj", "count", "max", "min", "sum",
-)  # fmt: skip
-KEYED_AGGREGATIONS = ("average", "collect-by-key", "collect-key-value", "max", "min", "sum")
-"""Aggregations that take a key of the segment."""
-INITIAL_VALUE_AGGREGATIONS = ("max", "min")
-"""Aggregations without an initial state of their own."""
-TRIGGERS = ("percentile-watermark", "punctuation", "segment", "timer", "watermark")
 REFINEMENTS = ("accumulating", "discarding")
 
 TIME_UNITS = (

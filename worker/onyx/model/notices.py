@@ -14,8 +14,9 @@ from itertools import chain
 from onyx.errors import Problem
 from onyx.model import names
 from onyx.model.declaration import Declaration
-from onyx.model.job import CatalogEntry, Job, Window
+from onyx.model.job import CatalogEntry, Job
 from onyx.model.keys.predicate import has_function
+from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
 from onyx.model.report import at
 from onyx.model.spark_settings import spark_notices
 
@@ -96,13 +97,14 @@ def _of_conditions(job: Job) -> Iterator[Problem]:
 def _of_windows(job: Job) -> Iterator[Problem]:
     for index, window in enumerate(job.windows):
         path = at("spec.windows", index)
-        if window.options and _built_in(window):
-            what = f"is read by no aggregation of Onyx, as {_aggregation(window)} is"
+        name = aggregation_name(window.aggregation)
+        if window.options and name in AGGREGATIONS:
+            what = f"is read by no aggregation of Onyx, as {name} is"
             hint = "functions of its triggers find it in the window that they get"
             yield Problem(at(path, "options"), what, hint)
         unordered = "ordered-log" not in window.storage_strategy
-        if window.type == "global" and window.window_key is not None and unordered:
-            what = "has no effect on a global window, which has one extent for all segments"
+        if WINDOWS[window.type].single and window.window_key is not None and unordered:
+            what = f"has no effect on a {window.type} window, which has one extent for all segments"
             yield Problem(at(path, "windowKey"), what, "remove it, or choose another type")
 
 
@@ -137,12 +139,3 @@ def _calls_nothing(entry: CatalogEntry) -> bool:
 def _takes_batches(entry: CatalogEntry) -> bool:
     """Whether a function of the task sees how many segments a batch has."""
     return entry.fn is not None and (entry.batch_fn or entry.batch_format == "arrow")
-
-
-def _built_in(window: Window) -> bool:
-    return _aggregation(window) in names.AGGREGATIONS
-
-
-def _aggregation(window: Window) -> str:
-    given = window.aggregation
-    return given if isinstance(given, str) else given[0]

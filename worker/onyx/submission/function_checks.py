@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx.errors import NameNotRegistered, Problem, SettingsError, describe
-from onyx.model import names
 from onyx.model.functions import function_names
 from onyx.model.job import CatalogEntry, Job
+from onyx.model.kinds import TRIGGERS, aggregation_name
 from onyx.model.names import COMBINATORS, COMPARISONS, is_function
 from onyx.model.report import at
 from onyx.resolve import Resolver
@@ -115,8 +115,7 @@ def _uses(job: Job, fn_params: FnParams) -> Iterator[_Use]:
         path = at(at("spec.lifecycles", index), "calls")
         yield _Use(path, lifecycle.calls, (), HOOKS)
     for index, window in enumerate(job.windows):
-        named = window.aggregation
-        name = named if isinstance(named, str) else named[0]
+        name = aggregation_name(window.aggregation)
         path = at(at("spec.windows", index), "aggregation")
         yield _Use(path, name, (), AGGREGATION)
     for index, trigger in enumerate(job.triggers):
@@ -124,7 +123,7 @@ def _uses(job: Job, fn_params: FnParams) -> Iterator[_Use]:
         for key, value in (("sync", trigger.sync), ("emit", trigger.emit)):
             if value is not None:
                 yield _use(at(path, key), value, FIRED)
-        if trigger.pred is not None and trigger.type in names.TRIGGERS:
+        if trigger.pred is not None and trigger.type in TRIGGERS:
             yield _use(at(path, "pred"), trigger.pred, "trigger, state_event")
         yield _Use(at(path, "type"), trigger.type, (), TRIGGER)
         if trigger.refinement is not None:

@@ -8,9 +8,10 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job, Trigger, Window
+from onyx.model.kinds import WINDOWS, aggregation_name
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.ordered_log import OrderedLog
-from onyx.windows.aggregations.table import compile_aggregation, name_of
+from onyx.windows.aggregations.table import compile_aggregation
 from onyx.windows.assigning.places import Places
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
 from onyx.windows.firing import Number
@@ -60,13 +61,13 @@ def compile_window(
     places = _places(window)
     aggregation = compile_aggregation(window, where, resolve)
     if "ordered-log" in window.storage_strategy and "incremental" not in window.storage_strategy:
-        if not kind.keeps_order:
+        if not WINDOWS[window.type].ordered:
             raise UserError(f"{where}: a {window.type} window cannot keep an ordered-log")
         aggregation = _ordered(window, where, aggregation, places)
     if kind.merges and not aggregation.mergeable:
         raise UserError(
-            f"{where}: {name_of(window)} has no super_aggregation, which a {window.type} window "
-            "needs to join two extents; add it, or use another type of window"
+            f"{where}: {aggregation_name(window.aggregation)} has no super_aggregation, which a "
+            f"{window.type} window needs to join two extents; add it, or use another type of window"
         )
     ready = tuple(
         compile_trigger(

@@ -12,6 +12,7 @@ from onyx.model.keys.compound import ListOf
 from onyx.model.keys.durations import Amount
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Choice, Function, Name, Share
+from onyx.model.kinds import TRIGGERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,7 @@ class Trigger:
 
     window_id: Annotated[WindowName, Key(origin="trigger/window-id")]
     """Id of the window."""
-    type: Annotated[str, Function(names.TRIGGERS), Key(origin="trigger/on")]
+    type: Annotated[str, Function(tuple(TRIGGERS)), Key(origin="trigger/on")]
     """When the trigger fires."""
     id: Annotated[
         str | None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.model import names
 from onyx.model.keys.kinds import (
     ANYTHING,
     Function,
@@ -15,6 +14,7 @@ from onyx.model.keys.kinds import (
     Text,
     refuse,
 )
+from onyx.model.kinds import AGGREGATIONS
 from onyx.model.report import INVALID, Report, at, listed
 
 LIST_ITEMS_MAX = 256
@@ -114,7 +114,7 @@ class Aggregation(Kind):
         parts = value if isinstance(value, list) else [value]
         if not parts:
             return refuse(self, value, path, report)
-        name = Function(names.AGGREGATIONS).read(parts[0], name_path, report)
+        name = Function(tuple(AGGREGATIONS)).read(parts[0], name_path, report)
         keys = ListOf(Text()).read(parts[1:], path, report)
         if name is INVALID or keys is INVALID:
             return INVALID

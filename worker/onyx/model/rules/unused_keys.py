@@ -10,16 +10,13 @@ from collections.abc import Mapping
 
 from onyx.model import names
 from onyx.model.keys.section import Draft
+from onyx.model.kinds import AGGREGATIONS, TRIGGERS, WINDOWS, aggregation_name
 from onyx.model.report import Report, at, listed
 from onyx.model.rules.looking import entries, good, task_names, whole
 
 _OF_TRIGGERS: Mapping[str, tuple[str, ...]] = {
-    "threshold": ("segment",),
-    "period": ("timer",),
-    "pred": ("punctuation",),
-    "watermark_percentage": ("percentile-watermark",),
-    "delay": ("watermark",),
     "state_context": (),
+    **{kind.key: (kind.name,) for kind in TRIGGERS.values()},
 }
 """Triggers of Onyx that read a key."""
 _OF_TRACKING = ("max_pending", "pending_timeout", "input_retry_timeout")
@@ -42,12 +39,12 @@ def check_condition(draft: Draft, path: str, report: Report) -> None:
 def check_trigger(draft: Draft, path: str, report: Report) -> None:
     """A trigger of Onyx reads only the keys of its type."""
     kind = good(draft, "type")
-    if kind not in names.TRIGGERS:
+    if kind not in TRIGGERS:
         return
-    if kind == "timer" and "fire_all_extents" in draft:
+    if TRIGGERS[kind].fires_all and "fire_all_extents" in draft:
         _refuse(
             report, path, "fire_all_extents",
-            "has no effect on a timer trigger, which fires all extents", "remove it",
+            f"has no effect on a {kind} trigger, which fires all extents", "remove it",
         )  # fmt: skip
     for field, kinds in _OF_TRIGGERS.items():
         if good(draft, field) is not None and kind not in kinds:
@@ -61,16 +58,17 @@ def check_trigger(draft: Draft, path: str, report: Report) -> None:
 def check_window(draft: Draft, path: str, report: Report) -> None:
     """An aggregation of Onyx has its own initial state, and only extents of one length are aligned.
     Extents are kept with their state, always."""
-    name = _aggregation(draft)
-    begins = name in names.AGGREGATIONS and name not in names.INITIAL_VALUE_AGGREGATIONS
+    name = aggregation_name(good(draft, "aggregation"))
+    begins = name in AGGREGATIONS and not AGGREGATIONS[name].needs_init
     if begins and draft.get("init") is not None:
-        readers = listed([*names.INITIAL_VALUE_AGGREGATIONS, "your own"])
+        needing = [kind.name for kind in AGGREGATIONS.values() if kind.needs_init]
+        readers = listed([*needing, "your own"])
         _refuse(
             report, path, "init", f"has no effect on {name}, which begins by itself",
             f"it is for aggregations {readers}: remove it",
         )  # fmt: skip
     kind = good(draft, "type")
-    if kind in ("session", "global") and "min_value" in draft:
+    if kind is not None and not WINDOWS[kind].aligned and "min_value" in draft:
         _refuse(
             report, path, "min_value", f"has no effect on a {kind} window",
             "it is for fixed and sliding windows, whose extents are aligned to it: remove it",
@@ -135,12 +133,6 @@ def check_tracking(spec: Draft, path: str, report: Report) -> None:
 
 
 _NOT_TRACKED = "has no effect under guarantee: at-most-once, where nothing is replayed"
-
-
-def _aggregation(draft: Draft) -> str | None:
-    """The name of what a window aggregates by, without keys."""
-    given: str | tuple[str, ...] | None = good(draft, "aggregation")
-    return given[0] if isinstance(given, tuple) else given
 
 
 def _refuse(report: Report, path: str, field: str, why: str, hint: str) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from onyx.model import names
 from onyx.model.keys.section import Draft
+from onyx.model.kinds import AGGREGATIONS, TRIGGERS, WINDOWS, aggregation_name
 from onyx.model.report import Report, at, show
 from onyx.model.rules.looking import entries, good
 
 _PEERS = "or use engine: peers for the window"
-_BY_WATERMARK = ("percentile-watermark", "watermark")
-_TRIGGERS = ("timer", *_BY_WATERMARK)
+_BY_WATERMARK = [each.name for each in TRIGGERS.values() if each.looks_at == "watermarks"]
+_TAKEN = [each.name for each in TRIGGERS.values() if each.looks_at == "clock"] + _BY_WATERMARK
 
 
 def check_windows(spec: Draft, path: str, report: Report) -> None:
@@ -45,17 +46,18 @@ def _check_job(spec: Draft, path: str, report: Report) -> None:
 
 
 def _check_window(draft: Draft, path: str, assigned: bool, report: Report) -> None:
-    aggregation = good(draft, "aggregation")
-    name = aggregation if isinstance(aggregation, str) else (aggregation or ("",))[0]
-    if name and name not in names.AGGREGATIONS:
+    name = aggregation_name(good(draft, "aggregation"))
+    kind = AGGREGATIONS.get(name)
+    if name and kind is None:
         what = f"is {show(name)} with engine spark, and its states are made and merged in Python"
-        report.add(at(path, "aggregation"), what, f"take {', '.join(names.AGGREGATIONS)}, {_PEERS}")
-    if name in names.INITIAL_VALUE_AGGREGATIONS and not _is_number(good(draft, "init")):
+        report.add(at(path, "aggregation"), what, f"take {', '.join(AGGREGATIONS)}, {_PEERS}")
+    if kind is not None and kind.needs_init and not _is_number(good(draft, "init")):
         what = "is no number, and Spark compares numbers"
         report.add(at(path, "init"), what, f"give a number, {_PEERS}")
     if good(draft, "allowed_lateness") is None:
         return
-    if good(draft, "type") == "session":
+    window_type = good(draft, "type")
+    if window_type is not None and not WINDOWS[window_type].known:
         what = "is for sessions with engine spark, and what is late depends on sessions in files"
         report.add(at(path, "allowedLateness"), what, f"leave it out, {_PEERS}")
     elif not assigned:
@@ -68,9 +70,9 @@ def _check_trigger(
     draft: Draft, path: str, window_type: str | None, assigned: bool, report: Report
 ) -> None:
     kind, refinement = good(draft, "type"), good(draft, "refinement")
-    if kind is not None and kind not in _TRIGGERS:
+    if kind is not None and kind not in _TAKEN:
         what = f"is {show(kind)}, which looks at each segment, and the window has engine spark"
-        report.add(at(path, "type"), what, f"take {', '.join(_TRIGGERS)}, {_PEERS}")
+        report.add(at(path, "type"), what, f"take {', '.join(_TAKEN)}, {_PEERS}")
     elif kind in _BY_WATERMARK and not assigned and not _ends_only(draft, window_type):
         what = f"is {kind}, but no input assigns watermarks, so each segment would be one"
         hint = f"give an input watermarkKey or assignWatermarkFn, {_PEERS}"
@@ -82,8 +84,9 @@ def _check_trigger(
 
 def _ends_only(draft: Draft, window_type: str | None) -> bool:
     """Whether the trigger fires with the end of the job alone, as there is no other end."""
-    plain = good(draft, "type") == "watermark" and not good(draft, "fire_all_extents")
-    return window_type == "global" and plain
+    kind = TRIGGERS.get(good(draft, "type") or "")
+    plain = kind is not None and kind.settled and not good(draft, "fire_all_extents")
+    return plain and window_type is not None and WINDOWS[window_type].single
 
 
 def _check_single(draft: Draft, path: str, looking: dict[str, str], report: Report) -> None:

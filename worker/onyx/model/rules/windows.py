@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onyx.model import names
 from onyx.model.keys.section import Draft
+from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
 from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good, known_tasks, whole
 from onyx.model.workflow import children
@@ -48,7 +49,7 @@ def _size(amount: tuple[int, str]) -> int:
 
 def _check_lateness(draft: Draft, path: str, report: Report) -> None:
     lateness = good(draft, "allowed_lateness")
-    key = "range" if good(draft, "type") != "session" else "timeoutGap"
+    key = "timeoutGap" if good(draft, "range") is None else "range"
     width = good(draft, "range") or good(draft, "timeout_gap")
     if lateness is not None and width is not None and _is_time(lateness) != _is_time(width):
         where = at(path, "allowedLateness")
@@ -68,7 +69,7 @@ def _check_storage(draft: Draft, path: str, report: Report) -> None:
     where = at(path, "storageStrategy")
     if "incremental" in kept and "extents" in kept:
         report.add(where, "has both incremental and extents", "keep one of them")
-    if "ordered-log" in kept and kind in ("session", "sliding"):
+    if "ordered-log" in kept and kind is not None and not WINDOWS[kind].ordered:
         report.add(where, f"has ordered-log, which a {kind} window cannot keep")
 
 
@@ -76,22 +77,23 @@ def _check_aggregation(draft: Draft, path: str, report: Report) -> None:
     aggregation = good(draft, "aggregation")
     if aggregation is None:
         return
-    name, keys = (aggregation, ()) if isinstance(aggregation, str) else (
-        aggregation[0], aggregation[1:]
-    )  # fmt: skip
-    where = at(path, "aggregation")
-    if name in names.KEYED_AGGREGATIONS and len(keys) != 1:
-        report.add(where, f"{name} takes one key, not {len(keys)}", f"write [{name}, key]")
-    elif name in names.AGGREGATIONS and name not in names.KEYED_AGGREGATIONS and keys:
-        report.add(where, f"{name} takes no key", f"write {name}")
-    if name in names.INITIAL_VALUE_AGGREGATIONS and draft.get("init") is None:
-        report.add(at(path, "init"), f"is missing, but {name} needs a first state")
+    name = aggregation_name(aggregation)
+    kind = AGGREGATIONS.get(name)
+    if kind is not None:
+        keys = 0 if isinstance(aggregation, str) else len(aggregation) - 1
+        where = at(path, "aggregation")
+        if kind.keyed and keys != 1:
+            report.add(where, f"{name} takes one key, not {keys}", f"write [{name}, key]")
+        elif keys and not kind.keyed:
+            report.add(where, f"{name} takes no key", f"write {name}")
+        if kind.needs_init and draft.get("init") is None:
+            report.add(at(path, "init"), f"is missing, but {name} needs a first state")
     if good(draft, "batch_format") == "arrow":
         _check_batch_format(draft, name, at(path, "batchFormat"), report)
 
 
 def _check_batch_format(draft: Draft, aggregation: str, path: str, report: Report) -> None:
-    if aggregation in names.AGGREGATIONS:
+    if aggregation in AGGREGATIONS:
         what = f"is arrow, but {aggregation} takes segments of both formats"
         report.add(path, what, "remove it")
     elif "ordered-log" in (good(draft, "storage_strategy") or ()):

@@ -15,11 +15,8 @@ would have to be known.
 from __future__ import annotations
 
 from onyx.model.job import Job, Window
+from onyx.model.kinds import AGGREGATIONS, TRIGGERS, WINDOWS, aggregation_name
 from onyx.model.workflow import ancestors
-
-AGGREGATIONS = frozenset({"average", "count", "max", "min", "sum"})
-"""Whose states are numbers and can be merged in any order."""
-TYPES = frozenset({"fixed", "global", "sliding"})
 
 
 def against_combining(job: Job, window: Window, assigned: bool) -> str:
@@ -47,10 +44,10 @@ def _of_task(job: Job, task: str) -> str:
 
 
 def _of_window(window: Window) -> str:
-    name = window.aggregation if isinstance(window.aggregation, str) else window.aggregation[0]
-    if window.type not in TYPES:
+    name = aggregation_name(window.aggregation)
+    if not WINDOWS[window.type].known:
         return f"{window.type} extents depend on all segments"
-    if name not in AGGREGATIONS:
+    if name not in AGGREGATIONS or AGGREGATIONS[name].native.collects:
         return f"states of {name} are not numbers"
     if "ordered-log" in window.storage_strategy:
         return "an ordered-log keeps segments"
@@ -62,8 +59,8 @@ def _of_triggers(job: Job, window: Window, assigned: bool) -> str:
     if len(triggers) != 1:
         return "it has several triggers" if triggers else ""
     trigger = triggers[0]
-    if trigger.type != "watermark":
+    if trigger.type not in TRIGGERS or not TRIGGERS[trigger.type].settled:
         return f"trigger {trigger.type} looks at each segment"
-    if not assigned and (window.type != "global" or trigger.fire_all_extents):
+    if not assigned and (not WINDOWS[window.type].single or trigger.fire_all_extents):
         return "no input assigns watermarks, so each segment is one"
     return ""

@@ -49,8 +49,6 @@ _TYPES = {
     INT: "BIGINT", FLOAT: "DOUBLE", ITEM: "BINARY", COUNT: "BIGINT",
     ITEMS: "ARRAY<STRUCT<seq: BIGINT, item: BINARY>>",
 }  # fmt: skip
-_COUNTED = ("average", "count")
-_COMPUTED = ("average", "max", "min", "sum")
 RANGES_MAX = 200
 """More are compared one by one with the numbers in them."""
 
@@ -78,11 +76,9 @@ def _states(session: Any, plan: Plan) -> Any:
 
 def state_columns(plan: Plan) -> list[str]:
     """Columns of a state."""
-    if plan.aggregation in _COUNTED and plan.aggregation not in _COMPUTED:
-        return [COUNT]
-    if plan.aggregation in _COMPUTED:
-        return [COUNT, *plan.numbers] if plan.aggregation in _COUNTED else plan.numbers
-    return [ITEMS]
+    if plan.native.collects:
+        return [ITEMS]
+    return [*([COUNT] if plan.native.counts else []), *(plan.numbers if plan.native.merges else [])]
 
 
 def _carried(plan: Plan) -> list[str]:
@@ -107,7 +103,7 @@ def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
     else:
         names += [PLACE] if plan.sessions is not None else []
         names += [LAST] if plan.overlapping else []
-        names += plan.numbers if plan.aggregation in _COMPUTED else []
+        names += plan.numbers if plan.native.merges else []
         names += [SEQ, ITEM] if ITEMS in states else []
     schema = ", ".join(f"{name} {_TYPES[name]}" for name in names)
     rows = _rows(session, schema, piece.paths)
@@ -166,7 +162,7 @@ def _merged(plan: Plan) -> list[Any]:
     """How the columns of states are merged."""
     from pyspark.sql import functions as F
 
-    numeric = {"max": F.max, "min": F.min}.get(plan.aggregation, F.sum)
+    numeric = {"max": F.max, "min": F.min, "sum": F.sum, None: None}[plan.native.merges]
     how = {
         SHARD: F.max, KEY_VALUE: F.max, FRESH: F.max,
         LOWER: F.min, UPPER: F.max, COUNT: F.sum, INT: numeric, FLOAT: numeric,

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from onyx.codec.values import encode_values
 from onyx.flow.grouping import key_bytes
+from onyx.model.kinds import Native, WindowKind
 from onyx.spark.windows.plan import (
     EXTENT,
     FLOAT,
@@ -41,8 +42,6 @@ from onyx.windows.groups import Shards, group_value
 from onyx.windows.prepared import Taken
 
 _INT64 = range(-(2**63), 2**63)
-_NUMERIC = ("average", "max", "min", "sum")
-_EXTREMES = ("max", "min")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +65,10 @@ class Rows:
 class Buffer:
     """Of one window on one peer."""
 
-    def __init__(self, aggregation: str, window_type: str, shard_of: Shards) -> None:
-        self._aggregation = aggregation
-        self._overlapping = window_type == "sliding"
-        self._in_sessions = window_type == "session"
+    def __init__(self, native: Native, kind: WindowKind, shard_of: Shards) -> None:
+        self._native = native
+        self._overlapping = kind.overlapping
+        self._in_sessions = not kind.known
         self._shard_of = shard_of
         self._batches: list[pa.RecordBatch] = []
         self._extents: set[int] = set()
@@ -156,12 +155,10 @@ class Buffer:
         return found
 
     def _value_columns(self, values: Values, order: Any) -> dict[str, Any]:
-        if self._aggregation == "count":
-            return {}
-        if self._aggregation not in _NUMERIC:
+        if self._native.collects:
             items = [encode_values([each]) for each in rows(values)]
             return {SEQ: self.seq + order, ITEM: pa.array(items, pa.binary())}
-        return _numbers(values, self._aggregation in _EXTREMES)
+        return _numbers(values, self._native.compares) if self._native.merges else {}
 
 
 def _plain_keys(column: pa.Array | None) -> dict[str, pa.Array]:

@@ -137,8 +137,7 @@ class Stage:
 class Reader:
     """Makes firings of the rows of results."""
 
-    aggregation: str
-    states: Aggregation
+    aggregation: Aggregation
     bounds: Callable[[int], tuple[Number, Number]]
     """Of an extent by its number."""
     folder: Spool
@@ -161,7 +160,7 @@ class Reader:
                 groups(batch),
                 batch.column(SHARD).to_pylist(),
                 self._bounds(batch),
-                states(self.aggregation, self.states, batch),
+                states(self.aggregation, batch),
             )
             yield list(made)
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from onyx.model.kinds import Native
 from onyx.structs import prepared
 
 SHARD, EXTENT, LAST, SEQ = "shard", "extent", "last", "seq"
@@ -71,6 +72,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one stage computes."""
 
     aggregation: str
+    """Its name, for people."""
+    native: Native
     columns: tuple[str, ...]
     """Those of `OPTIONAL` that some file has."""
     pieces: tuple[Piece, ...]

@@ -6,12 +6,14 @@ What Spark leaves out is done here, by the aggregation itself: the first state o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import pyarrow as pa
 
 from onyx.codec.values import decode_values
+from onyx.model.kinds import AGGREGATIONS, COLLECTED, Native, aggregation_name
 from onyx.spark.windows.plan import (
     COUNT,
     FLOAT,
@@ -25,22 +27,26 @@ from onyx.spark.windows.plan import (
 )
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.ordered_log import OrderedLog
-from onyx.windows.aggregations.table import name_of
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.groups import hashable_key
 
 
-def form_of(compiled: CompiledWindow) -> str:
-    """The form of a window's states: the name of its aggregation, or `ordered-log`, in which Spark
-    collects segments."""
-    is_log = isinstance(compiled.aggregation, OrderedLog)
-    return "ordered-log" if is_log else name_of(compiled.window)
+def native_of(compiled: CompiledWindow) -> Native:
+    """How Spark computes the aggregation of a window. Of an ordered log it collects segments."""
+    if isinstance(compiled.aggregation, OrderedLog):
+        return COLLECTED
+    return AGGREGATIONS[aggregation_name(compiled.window.aggregation)].native
 
 
-def states(name: str, aggregation: Aggregation, batch: pa.RecordBatch) -> list[Any]:
+def states(aggregation: Aggregation, batch: pa.RecordBatch) -> list[Any]:
     """The state of each row of a result."""
-    made = _MAKERS.get(name, _collected)
-    return made(aggregation, _columns(batch, (COUNT, INT, FLOAT, ITEMS)), batch.num_rows)
+    found = _columns(batch, (COUNT, INT, FLOAT, ITEMS))
+    if ITEMS in found:
+        return [aggregation.gather(_values(items)) for items in found[ITEMS]]
+    counts = [each or 0 for each in found.get(COUNT, [0] * batch.num_rows)]
+    numbers = zip(*(found[name] for name in (INT, FLOAT) if name in found), strict=True)
+    known = ([each for each in row if each is not None] for row in numbers)
+    return list(map(aggregation.finish, counts, chain(known, repeat([]))))
 
 
 def groups(batch: pa.RecordBatch) -> list[Any]:
@@ -69,45 +75,6 @@ def _columns(batch: pa.RecordBatch, names: Sequence[str]) -> Columns:
     return {name: batch.column(name).to_pylist() for name in names if name in there}
 
 
-def _counted(aggregation: Aggregation, columns: Columns, rows: int) -> list[Any]:
-    return [each or 0 for each in columns[COUNT]]
-
-
-def _computed(aggregation: Aggregation, columns: Columns, rows: int) -> list[Any]:
-    found = [aggregation.init() for _ in range(rows)]
-    for name in (INT, FLOAT):
-        if name in columns:
-            found = [
-                state if value is None else aggregation.apply(state, value)
-                for state, value in zip(found, columns[name], strict=True)
-            ]
-    return found
-
-
-def _averaged(aggregation: Aggregation, columns: Columns, rows: int) -> list[Any]:
-    totals: list[Any] = [0] * rows
-    for name in (INT, FLOAT):
-        if name in columns:
-            totals = [
-                total if value is None else total + value
-                for total, value in zip(totals, columns[name], strict=True)
-            ]
-    return list(zip(_counted(aggregation, columns, rows), totals, strict=True))
-
-
-def _collected(aggregation: Aggregation, columns: Columns, rows: int) -> list[Any]:
-    return [_fold(aggregation, items or ()) for items in columns[ITEMS]]
-
-
-def _fold(aggregation: Aggregation, items: Sequence[Mapping[str, Any]]) -> Any:
-    state = aggregation.init()
-    for each in items:
-        extracted = decode_values(each[ITEM])[0]
-        state = aggregation.apply(state, aggregation.create(state, extracted))
-    return state
-
-
-_MAKERS: Mapping[str, Callable[[Aggregation, Columns, int], list[Any]]] = {
-    "average": _averaged, "count": _counted,
-    "max": _computed, "min": _computed, "sum": _computed,
-}  # fmt: skip
+def _values(items: Sequence[Mapping[str, Any]] | None) -> Iterator[Any]:
+    """What segments hold, as it was collected."""
+    return (decode_values(each[ITEM])[0] for each in items or ())

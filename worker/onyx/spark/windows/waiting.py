@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from onyx.model.kinds import WINDOWS
 from onyx.spark.windows.buffer import Buffer
 from onyx.spark.windows.holdings import Holdings
 from onyx.spark.windows.plan import SessionRule
@@ -169,8 +170,8 @@ class SessionWaiting:
 
 def waiting(compiled: CompiledWindow, holdings: Holdings, buffer: Buffer) -> Waiting:
     """What waits in a window, by its type."""
-    is_session = compiled.window.type == "session"
-    made = SessionWaiting if is_session else NumberedWaiting
+    is_known = WINDOWS[compiled.window.type].known
+    made = NumberedWaiting if is_known else SessionWaiting
     return made(compiled, holdings, buffer)
 
 
@@ -179,8 +180,7 @@ def _watching(compiled: CompiledWindow) -> Trigger | None:
 
 
 def _share(trigger: Trigger) -> float | None:
-    is_share = trigger.declared.type == "percentile-watermark"
-    return trigger.declared.watermark_percentage if is_share else None
+    return trigger.declared.watermark_percentage
 
 
 def _assigner(compiled: CompiledWindow) -> Assigner:

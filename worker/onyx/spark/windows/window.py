@@ -13,6 +13,7 @@ from typing import Any
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
 from onyx.flow.columns import Columns
+from onyx.model.kinds import WINDOWS, aggregation_name
 from onyx.spark.windows.buffer import Buffer
 from onyx.spark.windows.firings import Reader, Spark, Stage
 from onyx.spark.windows.holdings import Holdings
@@ -21,7 +22,7 @@ from onyx.spark.windows.outcomes import THROUGH, Outcome, Restored
 from onyx.spark.windows.part_files import Garbage, PartFiles
 from onyx.spark.windows.plan import OPTIONAL, Plan
 from onyx.spark.windows.spool import Spool, new_part
-from onyx.spark.windows.states import form_of
+from onyx.spark.windows.states import native_of
 from onyx.spark.windows.waiting import waiting
 from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Keyed
@@ -66,8 +67,10 @@ class SparkWindow:
         self._grouped = grouped
         self._shards = shards
         self._folder = folder
-        self._form = form_of(compiled)
-        self._buffer = Buffer(self._form, window.type, shards)
+        self._native = native_of(compiled)
+        kind = WINDOWS[window.type]
+        self._overlapping = kind.overlapping
+        self._buffer = Buffer(self._native, kind, shards)
         self._holdings = Holdings(window.id)
         self._waiting = waiting(compiled, self._holdings, self._buffer)
         self._assigner = self._waiting.assigner
@@ -85,9 +88,7 @@ class SparkWindow:
         """Triggers and shards that have fired for the last time."""
         where = f"window {window.id} of task {window.task}"
         self._stage = Stage(where, spark, folder)
-        self._reader = Reader(
-            self._form, compiled.aggregation, self._assigner.bounds, folder, page_max
-        )
+        self._reader = Reader(compiled.aggregation, self._assigner.bounds, folder, page_max)
 
     @property
     def stage(self) -> str:
@@ -223,10 +224,11 @@ class SparkWindow:
         tracked = watching is not None and (rule is not None or not watching.forgets)
         used = self._holdings.columns(numbers)
         return Plan(
-            self._form,
+            aggregation_name(self._declared.aggregation),
+            self._native,
             tuple(name for name in OPTIONAL if name in used),
             self._holdings.pieces(numbers, shards, self._folder),
-            self._declared.type == "sliding",
+            self._overlapping,
             tracked,
             watermark is not None and tracked,
             rule,

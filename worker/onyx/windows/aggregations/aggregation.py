@@ -11,12 +11,13 @@ Aggregations are of two kinds, by what is recorded of a change:
 
 `fold` takes a whole batch for one extent; it does what `create` and `apply` do one by one, and so
 does `fold_groups` with the rows of columns.
-Each aggregation is a class with these methods, and a row in `table`.
+`finish` makes a state of what an engine of columns has counted and merged (`model.kinds.Native`).
+Each aggregation is a class with these methods, and a row in `table` and in `model.kinds`.
 """
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
@@ -76,6 +77,22 @@ class Aggregation:
         for key, each in zip(keys, extracted, strict=True):
             state = bucket[key]
             bucket[key] = apply(state, create(state, each))
+
+    def gather(self, extracted: Iterable[Any]) -> Any:
+        """The state of a new group that has got all of these, in order."""
+        state = self.init()
+        for each in extracted:
+            state = self.apply(state, self.create(state, each))
+        return state
+
+    def finish(self, count: int, numbers: Sequence[Any]) -> Any:
+        """The state of a new group of which an engine of columns has computed the native form.
+
+        Args:
+            count: of its segments, if it was asked for.
+            numbers: that the engine has merged into one, or into one of each type.
+        """
+        return self.gather(numbers)
 
     def steps(self, keys: Keyed, extracted: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         """For each update that a batch makes, in order, its group and what `create` looks at."""

@@ -46,6 +46,10 @@ class Count(Aggregation):
         bucket.update(states)
         return states
 
+    def finish(self, count: int, numbers: Sequence[Any]) -> int:
+        """The count."""
+        return count
+
     def merge(self, one: int, other: int) -> int:
         """The sum of both counts."""
         return one + other

@@ -164,6 +164,10 @@ class Average(Keyed):
         numbers = [number + many for (number, _), many in zip(states, groups.counts(), strict=True)]
         bucket.update(zip(groups.keys, zip(numbers, sums, strict=True), strict=True))
 
+    def finish(self, count: int, numbers: Sequence[Any]) -> tuple[int, Any]:
+        """The count, and the sum of the sums."""
+        return (count, sum(numbers))
+
     def merge(self, one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
         """Numbers and sums added."""
         return (one[0] + other[0], one[1] + other[1])

@@ -1,6 +1,6 @@
 """Which class an aggregation is: built-in ones by the name in the manifest, or the user's own.
 
-The names are `model/names.AGGREGATIONS`, which validation and the CRD use; a test compares them.
+What else is known of one stands in its row of `model.kinds`, which has the same names.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 from onyx.errors import UserError
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Window
+from onyx.model.kinds import aggregation_name
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.collecting import CollectByKey, CollectKeyValue, Conj
 from onyx.windows.aggregations.count import Count
@@ -35,18 +36,13 @@ def built_in(name: str, key: str, initial: Any, where: str) -> Aggregation:
     return BUILT_IN[name](where, key, initial)
 
 
-def name_of(window: Window) -> str:
-    """The name of a window's aggregation, without its key."""
-    return window.aggregation if isinstance(window.aggregation, str) else window.aggregation[0]
-
-
 def compile_aggregation(window: Window, where: str, resolve: Resolve) -> Aggregation:
     """The aggregation that a window declares; `where` begins messages about it.
 
     Raises:
         UserError: a function of the user is missing or of the wrong kind.
     """
-    name = name_of(window)
+    name = aggregation_name(window.aggregation)
     if name in BUILT_IN:
         key = "" if isinstance(window.aggregation, str) else window.aggregation[1]
         return built_in(name, key, window.init, f"{where}: {name}")

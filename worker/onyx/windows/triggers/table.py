@@ -1,6 +1,6 @@
 """Which class a trigger is: built-in ones by the name in the manifest, the user's own otherwise.
 
-The names are `model/names.TRIGGERS`, which validation and the CRD use; a test compares them.
+What else is known of one stands in its row of `model.kinds`, which has the same names.
 """
 
 from __future__ import annotations

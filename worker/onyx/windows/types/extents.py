@@ -50,8 +50,6 @@ class Extents(ABC, Generic[E]):
 
     bounded: ClassVar[bool] = True
     """Whether extents end, so that a watermark can pass them."""
-    keeps_order: ClassVar[bool] = True
-    """Whether its aggregation may be over an `ordered-log` of segments."""
     merges: ClassVar[bool] = False
     """Whether extents merge, for which an aggregation needs `merge`."""
 

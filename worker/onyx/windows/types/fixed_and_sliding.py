@@ -11,8 +11,6 @@ from onyx.windows.units import standard
 class SlidingExtents(NumberedExtents):
     """Extents may overlap: a segment is in each that has its place."""
 
-    keeps_order = False
-
     def __init__(self, on_peer: OnPeer) -> None:
         window = on_peer.compiled.window
         assert window.range is not None, "checked when the job is parsed"
@@ -23,5 +21,3 @@ class SlidingExtents(NumberedExtents):
 
 class FixedExtents(SlidingExtents):
     """Extents lie side by side."""
-
-    keeps_order = True

@@ -34,7 +34,6 @@ _lower = attrgetter("lower")
 class SessionExtents(Extents[Session]):
     """Sessions in order of their places, by group and session key."""
 
-    keeps_order = False
     merges = True
 
     def __init__(self, on_peer: OnPeer) -> None:

@@ -1,7 +1,6 @@
 """Which class a window type is, by its name in the manifest.
 
-The names are those of `type` in `model/job/windows`, which validation and the CRD use; a test
-compares them.
+What else is known of one stands in its row of `model.kinds`, which has the same names.
 """
 
 from __future__ import annotations
