@@ -9,6 +9,7 @@ import msgspec
 
 from onyx.ids import JobId
 from onyx.model.job import Job
+from onyx.model.plugins import runs_spark
 from onyx.path_names import is_path_name
 from onyx.structs import prepared
 
@@ -27,7 +28,7 @@ def left_by(job_id: JobId, job: Job) -> list[LeftFiles]:
     """What a job may have left, whether it is there or not."""
     found = []
     for entry in job.catalog:
-        reads = entry.type == "input" and entry.plugin == "spark"
+        reads = entry.type == "input" and runs_spark(entry.type, entry.plugin)
         path = entry.options.get("path")
         named = is_path_name(job_id) and is_path_name(entry.name)
         if isinstance(path, str) and named and (reads or entry.spark_stage is not None):

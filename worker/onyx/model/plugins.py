@@ -1,8 +1,9 @@
 """The plugins that come with Onyx: one row for each plugin and direction.
 
 This table is the only place that declares a plugin. The model takes the short names from it,
-`onyx.submission` the options, and `onyx.plugins.registry` the class that it builds. Import paths
-are text, so reading the table imports no plugin and no package that a plugin needs.
+`onyx.submission` the options, `onyx.plugins.registry` the class that it builds, and Spark what it
+does with the plugin. Import paths are text, so reading the table imports no plugin and no package
+that a plugin needs.
 
 Rejected: entry points of installed distributions (the meaning of a job would depend on what else is
 installed) and registration by a decorator (every plugin would be imported to learn its name).
@@ -30,6 +31,15 @@ class BuiltIn:
     """Optional dependencies that it needs: `pip install onyx-on-kubernetes[extra]`."""
     one_result: bool = False
     """True for an output that makes one result, at `path`, of what all versions of a job wrote."""
+    by_spark: bool = False
+    """Whether a job with `engine: spark` can have it: of an output, its segments can be staged, or
+    need not be."""
+    keeps_parts: bool = False
+    """Whether an output leaves files at `path`, for executors to write and Spark programs to read."""
+    endless: bool = False
+    """Whether an input may have no end."""
+    ends_with: str = ""
+    """Option that gives such an input an end."""
 
 
 PLUGINS = (
@@ -39,19 +49,20 @@ PLUGINS = (
     ),
     BuiltIn(
         "input", "files", "onyx.plugins.files.input:FilesInput",
-        "onyx.plugins.files.options:InputOptions",
+        "onyx.plugins.files.options:InputOptions", by_spark=True,
     ),
     BuiltIn(
         "input", "generator", "onyx.plugins.generator:GeneratorInput",
-        "onyx.plugins.small_options:GeneratorOptions",
+        "onyx.plugins.small_options:GeneratorOptions", by_spark=True, endless=True,
+        ends_with="segments",
     ),
     BuiltIn(
         "input", "kafka", "onyx.plugins.kafka.input:KafkaInput",
-        "onyx.plugins.kafka.options:InputOptions", extra="kafka",
+        "onyx.plugins.kafka.options:InputOptions", extra="kafka", by_spark=True, endless=True,
     ),
     BuiltIn(
         "input", "sequence", "onyx.plugins.sequence:SequenceInput",
-        "onyx.plugins.small_options:SequenceOptions",
+        "onyx.plugins.small_options:SequenceOptions", by_spark=True,
     ),
     BuiltIn(
         "input", "spark", "onyx.spark.input.plugin:SparkInput",
@@ -59,7 +70,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "output", "blackhole", "onyx.plugins.blackhole:BlackholeOutput",
-        "onyx.plugins.small_options:BlackholeOptions",
+        "onyx.plugins.small_options:BlackholeOptions", by_spark=True,
     ),
     BuiltIn(
         "output", "channel", "onyx.plugins.channel:ChannelOutput",
@@ -67,11 +78,11 @@ PLUGINS = (
     ),
     BuiltIn(
         "output", "files", "onyx.plugins.files.output:FilesOutput",
-        "onyx.plugins.files.options:OutputOptions",
+        "onyx.plugins.files.options:OutputOptions", by_spark=True, keeps_parts=True,
     ),
     BuiltIn(
         "output", "function", "onyx.plugins.function:FunctionOutput",
-        "onyx.plugins.small_options:FunctionOptions",
+        "onyx.plugins.small_options:FunctionOptions", by_spark=True,
     ),
     BuiltIn(
         "output", "kafka", "onyx.plugins.kafka.output:KafkaOutput",
@@ -80,6 +91,7 @@ PLUGINS = (
     BuiltIn(
         "output", "spark", "onyx.spark.stage.output:SparkOutput",
         "onyx.spark.stage.options:SparkOptions", extra="spark", one_result=True,
+        by_spark=True, keeps_parts=True,
     ),
     BuiltIn(
         "output", "sql", "onyx.plugins.sql.output:SqlOutput",
@@ -87,7 +99,7 @@ PLUGINS = (
     ),
     BuiltIn(
         "output", "stdout", "onyx.plugins.stdout:StdoutOutput",
-        "onyx.plugins.small_options:StdoutOptions",
+        "onyx.plugins.small_options:StdoutOptions", by_spark=True,
     ),
 )  # fmt: skip
 
@@ -111,3 +123,34 @@ BY_TYPE: Mapping[str, Mapping[str, BuiltIn]] = {"input": INPUTS, "output": OUTPU
 """By the `type` of a catalog entry."""
 NAMES = tuple(sorted({row.name for row in PLUGINS}))
 """All short names."""
+
+
+def built_in(kind: str | None, plugin: str | None) -> BuiltIn | None:
+    """The row of a plugin in a catalog entry of this `type`; None of one of the user's own."""
+    return BY_TYPE.get(kind or "", {}).get(plugin or "")
+
+
+def runs_spark(kind: str | None, plugin: str | None) -> bool:
+    """Whether such a plugin runs something on Spark."""
+    row = built_in(kind, plugin)
+    return row is not None and row.extra == "spark"
+
+
+def makes_one_result(kind: str, plugin: str | None) -> bool:
+    """See `BuiltIn.one_result`."""
+    row = built_in(kind, plugin)
+    return row is not None and row.one_result
+
+
+def keeps_parts(kind: str, plugin: str | None) -> bool:
+    """See `BuiltIn.keeps_parts`."""
+    row = built_in(kind, plugin)
+    return row is not None and row.keeps_parts
+
+
+def may_be_endless(plugin: str, options: Mapping[str, object]) -> bool:
+    """Whether an input may have no end. Of one of the user's own nobody knows."""
+    row = INPUTS.get(plugin)
+    if row is None:
+        return True
+    return row.endless and (not row.ends_with or options.get(row.ends_with) is None)

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from math import isfinite
 
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.model.plugins import runs_spark
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import instant
@@ -20,8 +21,6 @@ from onyx.task.phases.table import Kind
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.task import Task
-
-SPARK = "spark"
 
 Mark = tuple[object, ...]
 """What changes when a task advances."""
@@ -68,7 +67,7 @@ def facts_of(
         suspects=_suspects(task.work),
         undurable=undurable,
         attempts=task.sealing.attempts.failed,
-        spark=entry is not None and entry.plugin == SPARK,
+        spark=entry is not None and runs_spark(entry.type, entry.plugin),
         query=driver.where if driver is not None else "",
         progress=_seal_progress(task),
         aggregating=windowing.windows.stage if windowing is not None else "",

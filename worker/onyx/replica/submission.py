@@ -5,7 +5,7 @@ from __future__ import annotations
 from onyx.errors import JobRefused
 from onyx.ids import JobId, TaskName
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.plugins import BY_TYPE
+from onyx.model.plugins import runs_spark
 from onyx.model.workflow import sources_above, topological_order
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.spec import SPARK_TAG, JobSpec, TaskSpec
@@ -99,8 +99,7 @@ def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
 
 
 def _tags(entry: CatalogEntry) -> tuple[str, ...]:
-    plugin = BY_TYPE.get(entry.type, {}).get(entry.plugin or "")
-    by_plugin = plugin is not None and plugin.extra == "spark"
+    by_plugin = runs_spark(entry.type, entry.plugin)
     of_spark = (SPARK_TAG,) if by_plugin or entry.spark_stage is not None else ()
     return tuple(dict.fromkeys((*entry.required_tags, *of_spark)))
 

@@ -14,13 +14,13 @@ from typing import Any
 
 from onyx.errors import Problem
 from onyx.model.job import CatalogEntry, Job, Spark
-from onyx.model.plugins import BY_TYPE, STAGE_IN_THE_MIDDLE
+from onyx.model.plugins import BY_TYPE, STAGE_IN_THE_MIDDLE, makes_one_result
 from onyx.model.report import at, nearest, within
 from onyx.model.workflow import parents
 from onyx.plugins.options import check_options, options_of, own_options
 from onyx.spark.compiler.refusals import refusals
 from onyx.spark.session.place import Place, wrong_place
-from onyx.upgrade.compatibility import ONE_RESULT, result_path
+from onyx.upgrade.compatibility import result_path
 
 
 def wrong_options(job: Job) -> tuple[Problem, ...]:
@@ -70,7 +70,7 @@ def _shared_results(job: Job) -> Iterator[Problem]:
     outputs = [
         (at(at(at("spec", "catalog"), index), "options"), entry, result_path(entry))
         for index, entry in enumerate(job.catalog)
-        if entry.type == "output" and entry.plugin in ONE_RESULT and "path" in entry.options
+        if makes_one_result(entry.type, entry.plugin) and "path" in entry.options
     ]
     nameless = {
         place: entry for _, entry, place in reversed(outputs) if "frame" not in entry.options

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from onyx.errors import Problem
 from onyx.model.cluster import Cluster
 from onyx.model.job import CatalogEntry, Job
+from onyx.model.plugins import keeps_parts, makes_one_result, runs_spark
 from onyx.model.report import at
 from onyx.objects.urls import is_url
 from onyx.plugins.options import is_object
@@ -130,16 +131,16 @@ def _tasks(job: Job, pods: SparkPods) -> Iterator[Problem]:
 def _is_of_spark(job: Job, entry: CatalogEntry, pods: SparkPods) -> bool:
     """Whether executors read or write at the `path` of a task."""
     if job.engine == "spark":
-        written = entry.type == "output" and entry.plugin in ("files", "spark")
+        written = keeps_parts(entry.type, entry.plugin)
         return (written or entry.spark_stage is not None) and pods.is_own(_master(job))
-    of_stage = entry.plugin == "spark" or entry.spark_stage is not None
+    of_stage = runs_spark(entry.type, entry.plugin) or entry.spark_stage is not None
     own = _stage(job, entry).options.get("master")
     return of_stage and pods.is_own(_master(job) if own is None else own)
 
 
 def _stage(job: Job, entry: CatalogEntry) -> CatalogEntry:
     """The task with the stage that reads what this one writes: itself, unless it is a frame."""
-    outputs = [each for each in job.catalog if (each.type, each.plugin) == ("output", "spark")]
+    outputs = [each for each in job.catalog if makes_one_result(each.type, each.plugin)]
     if entry not in outputs or "stage" in entry.options:
         return entry
     path = same_result(entry.options)

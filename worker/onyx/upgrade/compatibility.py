@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
-from onyx.model.plugins import PLUGINS
+from onyx.model.plugins import makes_one_result
 from onyx.model.workflow import ancestors, children
 from onyx.windows.units import standard
 
@@ -27,10 +27,6 @@ _YAML = {
 }  # fmt: skip
 
 
-ONE_RESULT = frozenset(row.name for row in PLUGINS if row.one_result)
-"""Output plugins that make one result, at `path`, of the parts of all versions of a job."""
-
-
 def windowed(job: Job) -> tuple[str, ...]:
     """Tasks with windows, in the order of the catalog."""
     tasks = {window.task for window in job.windows}
@@ -44,7 +40,7 @@ def input_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
 
 def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
     """Only a gathering output reads again what the old job has written."""
-    if not ONE_RESULT & {old.plugin, new.plugin}:
+    if not any(makes_one_result(each.type, each.plugin) for each in (old, new)):
         return None
     changed = _differs("plugin", old.plugin, new.plugin)
     if changed is None and result_path(old) != result_path(new):
@@ -56,7 +52,7 @@ def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
 
 def renamed_doubt(old: Job, new: CatalogEntry) -> Doubt | None:
     """About an output whose name the old job does not have."""
-    if new.plugin not in ONE_RESULT:
+    if not makes_one_result(new.type, new.plugin):
         return None
     for entry in old.catalog:
         if (
@@ -126,7 +122,7 @@ def _path(job: Job, task: str) -> dict[str, Any]:
 
 
 def result_path(entry: CatalogEntry) -> PurePosixPath:
-    """Where an output of `ONE_RESULT` puts its result."""
+    """Where an output that makes one result puts its result."""
     return PurePosixPath(str(entry.options.get("path", "")).removeprefix("file://"))
 
 

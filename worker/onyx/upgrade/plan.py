@@ -16,8 +16,8 @@ from typing import Literal
 
 from onyx.errors import Problem
 from onyx.model.job import Job, Upgrade, Window
+from onyx.model.plugins import makes_one_result
 from onyx.upgrade.compatibility import (
-    ONE_RESULT,
     Doubt,
     input_doubt,
     output_doubt,
@@ -183,7 +183,8 @@ class _Planning:
             if entry.type in ("input", "output") and (entry.type, entry.name) not in there:
                 part: Part = "input" if entry.type == "input" else "output"
                 why = "the new job has none"
-                why += "; no stage reads its parts" if entry.plugin in ONE_RESULT else ""
+                if makes_one_result(entry.type, entry.plugin):
+                    why += "; no stage reads its parts"
                 self._steps.append(Step(part, entry.name, "dropped", why))
         kept = {(window.task, window.id) for window in self._new.windows}
         for window in self._old.windows:

@@ -7,6 +7,7 @@ either engine. What Spark cannot express is found by its compiler, which `onyx.s
 from __future__ import annotations
 
 from onyx.model.keys.section import Draft
+from onyx.model.plugins import runs_spark
 from onyx.model.report import Report, at
 from onyx.model.rules.looking import entries, good
 
@@ -32,7 +33,8 @@ def _tasks(spec: Draft, path: str) -> bool:
     """Whether Spark runs a stage, or makes what an input reads."""
     tasks = entries(spec, "catalog", path, "catalog")
     return any(
-        good(draft, "spark_stage") is not None or good(draft, "plugin") == "spark"
+        good(draft, "spark_stage") is not None
+        or runs_spark(good(draft, "type"), good(draft, "plugin"))
         for draft, _ in tasks
     )
 

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from onyx.errors import Problem
 from onyx.model.job import CatalogEntry, Job
+from onyx.model.plugins import INPUTS, OUTPUTS, built_in, makes_one_result, may_be_endless
 from onyx.model.report import at
 from onyx.spark.session.masters import OF_SESSIONS
 
-READ = ("files", "generator", "kafka", "sequence")
+READ = [row.name for row in INPUTS.values() if row.by_spark]
 """Inputs of ours that can be read; those of users can."""
-WRITTEN = ("blackhole", "files", "function", "spark", "stdout")
-"""Outputs whose segments can be staged, or need not be."""
+WRITTEN = [row.name for row in OUTPUTS.values() if row.by_spark]
 PEERS = "run the job with `engine: peers`"
 
 
@@ -37,11 +37,11 @@ def is_unbounded(job: Job) -> bool:
 
 
 def _has_no_end(entry: CatalogEntry) -> bool:
-    if entry.type != "input" or entry.plugin is None:
-        return False
-    if entry.plugin == "generator":
-        return entry.options.get("segments") is None
-    return entry.plugin == "kafka" or ":" in entry.plugin
+    return (
+        entry.type == "input"
+        and entry.plugin is not None
+        and may_be_endless(entry.plugin, entry.options)
+    )
 
 
 def _without_end(job: Job) -> Iterator[Problem]:
@@ -52,7 +52,7 @@ def _without_end(job: Job) -> Iterator[Problem]:
                 "the stage runs over all that came, and inputs have no end",
                 f"give the inputs an end, or {PEERS}",
             )
-        if entry.type == "output" and entry.plugin == "spark":
+        if makes_one_result(entry.type, entry.plugin):
             yield Problem(
                 at(at("spec.catalog", index), "plugin"),
                 "a stage at an output runs when all input is processed, and inputs have no end",
@@ -97,7 +97,8 @@ def _in_the_middle(entry: CatalogEntry, path: str) -> Iterator[Problem]:
 
 
 def _input(entry: CatalogEntry, path: str) -> Iterator[Problem]:
-    if entry.plugin not in READ and ":" not in (entry.plugin or ""):
+    row = built_in(entry.type, entry.plugin)
+    if row is not None and not row.by_spark:
         yield Problem(
             at(path, "plugin"),
             f"engine spark does not read with {entry.plugin!r}",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from onyx.errors import UserError
+from onyx.model.plugins import OUTPUTS, makes_one_result
 from onyx.objects.urls import is_url
 from onyx.spark.source.listing import (
     MANIFEST,
@@ -24,7 +25,7 @@ from onyx.spark.source.listing import (
 )
 from onyx.spark.source.options import SourceOptions
 
-_READABLE = ("files", "spark")
+_READABLE = [row.name for row in OUTPUTS.values() if row.keeps_parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def place_at(
     folder = path if is_url(path) else os.path.abspath(path.removeprefix("file://"))
     name = _named(options, folder)
     by_spark = (holds(folder, each) for each in ("parts", "result", "frames"))
-    of_spark = any(by_spark) if plugin is None else plugin == "spark"
+    of_spark = any(by_spark) if plugin is None else makes_one_result("output", plugin)
     if not of_spark:
         return Place((Folder(folder),), "parts", options.task, name, _jobs(options))
     if options.content == "result":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onyx.errors import Blocked, Unavailable, contained
+from onyx.model.plugins import runs_spark
 from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.failures.failure import Failure
@@ -13,7 +14,6 @@ from onyx.task.task import Task
 from onyx.task.windowed.upkeep import tend
 from onyx.telemetry.catalog import SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
 
-SPARK = "spark"
 """The plugin whose seal is a Spark stage."""
 
 
@@ -59,7 +59,8 @@ def seal(program: Program, status: Status, sealing: Sealing) -> Answer:
     now_s = clock.monotonic_s()
     if now_s < status.retry_after_s:
         return WAITING
-    is_stage = program.entry.plugin == SPARK and "stage" in program.entry.options
+    entry = program.entry
+    is_stage = runs_spark(entry.type, entry.plugin) and "stage" in entry.options
     program.seal_progress.value = None
     status.obstacle = ""
     try:
