@@ -37,7 +37,11 @@ def _table(names, tmp_path):
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda each: f"{each.name}-{each.type}")
 def test_every_option_is_in_the_guide(plugin: BuiltIn) -> None:
-    pages = [each.read_text() for each in GUIDES.glob(f"{plugin.name}*.md")]
+    pages = [
+        page.read_text()
+        for pattern in (f"{plugin.name}.md", f"{plugin.name}-*.md")
+        for page in GUIDES.glob(pattern)
+    ]
     text = "".join(pages) or GUIDE
     for field in msgspec.structs.fields(options_of(plugin)):
         assert f"`{field.encode_name}`" in text

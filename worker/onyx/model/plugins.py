@@ -35,7 +35,7 @@ class BuiltIn:
     """Whether a job with `engine: spark` can have it: of an output, its segments can be staged, or
     need not be."""
     keeps_parts: bool = False
-    """Whether an output leaves files at `path`, for executors to write and Spark programs to read."""
+    """Whether an output leaves files at `path`; executors may write them, Spark programs read."""
     endless: bool = False
     """Whether an input may have no end."""
     ends_with: str = ""
