@@ -68,6 +68,8 @@ def _version(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
 def _schema(old: Schema, new: Schema, path: str) -> Iterator[str]:
     at = path or "<root>"
     yield from (f"{at}: {text}" for text in _node(old, new))
+    if new.get(_OPEN[0]) and "type" not in new:
+        return  # it takes anything, and so all that was below
     for name, inner in old.get("properties", {}).items():
         below = f"{path}.{name}".lstrip(".")
         if name in new.get("properties", {}):

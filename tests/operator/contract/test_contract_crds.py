@@ -93,12 +93,8 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "groupByFn is only for": edited(JOB, ("catalog.0.groupByFn", "app:key")),
     "fluxPolicy is only for": edited(JOB, ("catalog.0.fluxPolicy", "kill")),
     "maxPending is only for type input": edited(JOB, ("catalog.1.maxPending", 5)),
-    "pendingTimeout is only for type input": edited(JOB, ("catalog.1.pendingTimeout", 5)),
-    "inputRetryTimeout is only for type input": edited(JOB, ("catalog.1.inputRetryTimeout", 5)),
     "assignWatermarkFn is only for": edited(JOB, ("catalog.1.assignWatermarkFn", "app:at")),
     "watermarkKey is only for": edited(JOB, ("catalog.1.watermarkKey", "at")),
-    "allowedDisorder is only for": edited(JOB, ("catalog.1.allowedDisorder", [1, "minute"])),
-    "idleTimeout is only for": edited(JOB, ("catalog.1.idleTimeout", 5)),
     "onMissingKey is only for": edited(JOB, ("catalog.0.onMissingKey", "group")),
     "deadLetter is only for": edited(JOB, ("catalog.1.deadLetter", "failed")),
     "nPeers cannot be given together": edited(
@@ -108,19 +104,10 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
         JOB, ("catalog.0.minPeers", 2), ("catalog.0.maxPeers", 1)
     ),
     "windowKey is needed for": edited(JOB, windowed("fixed", range=RANGE)),
-    "range is needed for type fixed, sliding": edited(JOB, windowed("fixed", windowKey="at")),
-    "range is only for": edited(JOB, windowed("global", range=RANGE)),
-    "allowedLateness is only for": edited(JOB, windowed("global", allowedLateness=RANGE)),
     "lateTo is only for": edited(JOB, windowed("global", lateTo="late")),
     "sessionKey is only for": edited(
         JOB, windowed("fixed", windowKey="at", range=RANGE, sessionKey="user")
     ),
-    "slide is needed for": edited(JOB, windowed("sliding", windowKey="at", range=RANGE)),
-    "slide is only for": edited(JOB, windowed("global", slide=RANGE)),
-    "timeoutGap is needed for": edited(JOB, windowed("session", windowKey="at")),
-    "timeoutGap is only for": edited(JOB, windowed("global", timeoutGap=RANGE)),
-    "threshold is needed for": edited(JOB, FIXED, triggered("segment")),
-    "period is needed for": edited(JOB, FIXED, triggered("timer")),
     "pred is needed for": edited(JOB, FIXED, triggered("punctuation")),
     "watermarkPercentage is needed for": edited(JOB, FIXED, triggered("percentile-watermark")),
 }
@@ -135,6 +122,16 @@ BAD_CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 GOOD = {
     "a job by reference": {**JOB, "spec": {"jobRef": REF}},
     "a job with windows": edited(JOB, FIXED, triggered("timer", period=PERIOD)),
+    "a job with times as text, pairs and numbers": edited(
+        JOB,
+        ("catalog.0.pendingTimeout", "60s"),
+        ("catalog.0.inputRetryTimeout", [1, "second"]),
+        ("catalog.0.idleTimeout", 5_000),
+        ("catalog.0.watermarkKey", "at"),
+        ("catalog.0.allowedDisorder", "5 seconds"),
+        windowed("sliding", windowKey="at", range="1 minute", slide="30s", allowedLateness="1h"),
+        triggered("timer", period="10s"),
+    ),
     "a job whose triggers watch": edited(
         JOB, windowed("global"), triggered("percentile-watermark", watermarkPercentage=0.5)
     ),

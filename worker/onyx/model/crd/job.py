@@ -1,7 +1,8 @@
 """The custom resource definition of OnyxJob, derived from the fields of `Job` and `Declaration`.
 
 The API server then refuses most mistakes without a webhook: unknown keys are pruned or refused,
-types, bounds and choices hold, and `required_for` and `allowed_for` of keys become CEL rules.
+types, bounds and choices hold, and `required_for` and `allowed_for` of keys become CEL rules, where
+a key has a type that CEL knows.
 Rules over the graph cost too much in CEL and stay with the engine's parser, which the operator runs
 anyway. Pod settings are not inlined (that is what makes other operators' CRDs 600 KB large).
 """
