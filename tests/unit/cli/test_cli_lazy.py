@@ -14,7 +14,7 @@ import pytest
 from onyx.cli import commands
 from onyx.cli.command_table import COMMANDS
 
-HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "scipy", "rich", "pyspark", "onyx.peer")
+HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "rich", "pyspark", "onyx.peer")
 OF_A_CLIENT = {"kazoo", "rich"}
 JOB = Path(__file__).parents[3] / "examples" / "flights" / "job.yaml"
 LOADED = """

@@ -128,7 +128,7 @@ def _choose(
     somebody_may_stay = any(peer in before for peer in free)
     if not somebody_may_stay and not _any_tags(replica, seats):
         return sorted(free, key=lambda peer: len(replica.peer_tags.get(peer, ())))[: len(open_)]
-    # Imported here: see there.
+    # NumPy takes long to import, and most clusters never need it here.
     from onyx.replica.scheduling.assignment import cheapest
 
     kinds = sorted({replica.peer_tags.get(peer, ()) for peer in free})
