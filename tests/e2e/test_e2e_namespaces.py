@@ -151,7 +151,9 @@ def test_a_typo_in_a_pod_template_is_a_condition_and_a_warning(
     with operator(kube, tmp_path / "operator.log"):
         kube.apply(body)
         until(lambda: reported(kube), "it is said")
-        assert all(each["status"] == "False" and what in each["message"] for each in reported(kube))
+        found = {each["type"]: each for each in reported(kube)}
+        assert [found[each]["status"] for each in ("Reconciled", "Ready")] == ["False", "False"]
+        assert all(what in found[each]["message"] for each in ("Reconciled", "Ready"))
         events = until(lambda: warnings(kube), "it is an event")
         assert [(each["reason"], what in each["message"]) for each in events] == [
             ("ApplyFailed", True)
