@@ -35,9 +35,9 @@ SETTLE_S = 3.0
 """From the first rows to a kill."""
 APPEARS_S = 300.0
 MARKS = {
-    "driver": "onyx.spark.query",
+    "driver": "onyx.spark_query",
     "JVM": "org.apache.spark.deploy",
-    "worker": "onyx.spark.query",
+    "worker": "onyx.spark_query",
 }
 """What stands in the command line of a process that is killed; the worker is the driver's."""
 

@@ -3,7 +3,7 @@
 
 `native` calls the same Python functions through `mapInArrow`, keeps the frame, and writes its
 routes and the aggregation of the example's own stage with Spark's writers. `job` is the query of
-the manifest (`onyx.spark.query`), up to published parts and the result of the stage. Each runs
+the manifest (`onyx.spark_query`), up to published parts and the result of the stage. Each runs
 twice in one session, and the second run counts.
 """
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from flights import stages, tasks
-from onyx.spark.query.run import opened
+from onyx.spark_query.run import opened
 from spark_jobs import MASTER, published, request_of, tree_cpu_s
 
 ROUTES = ("bad", "cancelled", "late", "on-time")

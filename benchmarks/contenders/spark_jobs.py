@@ -1,7 +1,7 @@
 """Workload c on Spark, by hand or as a job: `python spark_jobs.py WAY JOB FOLDER SCRATCH`.
 
 `native` is `groupBy` with `window` and a sum, written out as JSON; `job` is the query of a whole
-job (`onyx.spark.query`), up to published parts. `native-stream` and `job-stream` are the same in
+job (`onyx.spark_query`), up to published parts. `native-stream` and `job-stream` are the same in
 micro-batches, over inputs that say nothing of their end. `late-stream` keeps extents for late
 segments. Each runs twice in one session, and the second run counts: a JVM that has compiled its
 code, and Python workers that have imported theirs.
@@ -21,9 +21,9 @@ from pyspark.sql import functions as F
 from onyx.model.canonical import to_mapping
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.driver.outputs import Outputs
-from onyx.spark.query.programs import Query, StageConfig
-from onyx.spark.query.request import QueryRequest
-from onyx.spark.query.run import answer, opened
+from onyx.spark.driver.request import QueryRequest
+from onyx.spark_query.programs import Query, StageConfig
+from onyx.spark_query.run import answer, opened
 
 SCHEMA = "key STRING, ts LONG, v LONG"
 MASTER = "local[1]"

@@ -67,7 +67,7 @@ print("they agree" if fired else [sorted(found)[-20:], sorted(sums.items())[-20:
 _DRIVES = """
 import pathlib
 lines = [path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline")]
-print(any(b"onyx.spark.query" in line for line in lines))
+print(any(b"onyx.spark_query" in line for line in lines))
 """
 
 

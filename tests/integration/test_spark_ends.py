@@ -87,7 +87,7 @@ def numbers(folder: Path) -> list[int]:
 def runs_a_query(worker: Worker) -> bool:
     for each in psutil.Process(worker.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it ends just now
-            if "onyx.spark.query" in each.cmdline():
+            if "onyx.spark_query" in each.cmdline():
                 return True
     return False
 

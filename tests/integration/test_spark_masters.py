@@ -31,7 +31,7 @@ from onyx.spark.child.environment import environment
 from onyx.spark.child.keeper import Keeper
 from onyx.spark.child.request import Frame, StageRequest, Watch
 from onyx.spark.child.runner import run_in_child
-from onyx.spark.query.request import QueryReply, lines
+from onyx.spark.driver.request import QueryReply, lines
 from onyx.spark.session.connect import doubt, open_connect
 from onyx.spark.stage.output import SparkOutput
 
@@ -216,7 +216,7 @@ def test_a_stage_in_the_middle_of_a_whole_job_runs_where_the_job_does(
         spark_conf=conf, parent_pid=os.getpid(),
     )  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", "onyx.spark.query"],
+        [sys.executable, "-m", "onyx.spark_query"],
         input=msgspec.json.encode(asked),
         stdout=subprocess.PIPE,
         env=environment(place, str(stages)),

@@ -23,8 +23,8 @@ from onyx.model.parsing.job import parse_manifest
 from onyx.model.spark_settings import known_settings
 from onyx.spark.child.environment import environment
 from onyx.spark.compiler.compile import compile_job
-from onyx.spark.query.request import QueryProgress, QueryReply, lines
-from onyx.spark.query.session import opened
+from onyx.spark.driver.request import QueryProgress, QueryReply, lines
+from onyx.spark_query.session import opened
 
 pytestmark = pytest.mark.server
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -138,7 +138,7 @@ def test_the_process_of_a_query_reports_how_it_goes_on_and_ends(
     job = parse_manifest((tmp_path / "hello/job.yaml").read_bytes())
     request = request_of(job, tmp_path / "hello", ("hello",), master=MASTER)
     done = subprocess.run(
-        [sys.executable, "-m", "onyx.spark.query"],
+        [sys.executable, "-m", "onyx.spark_query"],
         input=msgspec.json.encode(msgspec.structs.replace(request, parent_pid=os.getpid())),
         stdout=subprocess.PIPE,
         env=environment(MASTER, str(tmp_path)),

@@ -38,7 +38,7 @@ JOB = """
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     with local_spark(tmp_path_factory.mktemp("spark")) as session:
-        from onyx.spark.source import OnyxDataSource
+        from onyx.spark_source import OnyxDataSource
 
         session.dataSource.register(OnyxDataSource)
         yield session

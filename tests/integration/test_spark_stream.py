@@ -23,8 +23,8 @@ import onyx.spark
 from onyx.errors import Unavailable
 from onyx.log.server.process import ZooKeeperServer
 from onyx.model.parsing.job import parse_manifest
-from onyx.spark.query.request import QueryBatch
-from onyx.spark.query.run import answer
+from onyx.spark.driver.request import QueryBatch
+from onyx.spark_query.run import answer
 
 pytestmark = pytest.mark.server
 PATIENCE_S = 300.0

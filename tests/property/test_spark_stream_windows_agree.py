@@ -102,11 +102,11 @@ def in_micro_batches(
     job: bytes, folder: Path, a_batch: int, places: int, dies: list[tuple[int, str]], warm: int
 ) -> Counter[str]:
     worker = Worker(parse_manifest(job), folder, (INPUTS, FUNCTIONS, MODEL))
-    sources = "onyx.spark.query.sources."
+    sources = "onyx.spark_query.sources."
     with (
         mock.patch(f"{sources}BATCH_SEGMENTS_MAX", a_batch),
         mock.patch(f"{sources}NEWS_S", 0.0),
-        mock.patch("onyx.spark.query.kept_states.WARM_BYTES_MAX", warm),
+        mock.patch("onyx.spark_query.kept_states.WARM_BYTES_MAX", warm),
     ):
         for number, when in dies:
             worker.dies = lambda batch, n=number, w=when: w if batch.number == n else ""  # type: ignore[misc]

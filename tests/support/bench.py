@@ -46,7 +46,7 @@ from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import DRIVER, submission
 from onyx.settings import Settings
-from onyx.spark.query.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
+from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
 from onyx.state.stores.memory import MemoryChunkStore
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask

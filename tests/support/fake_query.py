@@ -1,4 +1,4 @@
-"""A query without Spark: the protocol of `onyx.spark.query`, for jobs of one chain.
+"""A query without Spark: the protocol of `onyx.spark_query`, for jobs of one chain.
 
 `python fake_query.py` reads a request as the real process does. It runs an input of JSON lines, one
 function and one output, in one process, and stages or spools what the real one would.
@@ -20,7 +20,7 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.path_names import staged_name
 from onyx.plugins.parts.directory import STAGING
 from onyx.resolve import Resolver
-from onyx.spark.query.request import (
+from onyx.spark.driver.request import (
     OutputResult,
     QueryFailure,
     QueryProgress,
@@ -28,7 +28,7 @@ from onyx.spark.query.request import (
     QueryRequest,
     TaskCounts,
 )
-from onyx.spark.query.spools import SpoolWriter
+from onyx.spark.driver.spools import SpoolWriter
 from onyx.spark.session.ending import die_with
 
 COMMAND = (sys.executable, __file__)

@@ -1,6 +1,6 @@
 """The process of a query as it is, but for Spark: frames and stages of `support.spark_query`.
 
-`python frames_query.py` reads a request and replies as `onyx.spark.query` does.
+`python frames_query.py` reads a request and replies as `onyx.spark_query` does.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ def run() -> int:
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from tests.support.spark_query import Frames, run_on_pandas
 
-    from onyx.spark.query import __main__ as process
-    from onyx.spark.query import run as query
-    from onyx.spark.query.request import QueryReply, QueryRequest
+    from onyx.spark.driver.request import QueryReply, QueryRequest
+    from onyx.spark_query import __main__ as process
+    from onyx.spark_query import run as query
 
     answer = query.answer
 

@@ -17,7 +17,7 @@ MODULES = (
     "onyx.api",
     "onyx.plugin",
     "onyx.testing",
-    "onyx.spark.source",
+    "onyx.spark_source",
     "onyx.errors",
     "onyx.settings",
 )

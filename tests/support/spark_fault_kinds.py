@@ -29,7 +29,7 @@ RANGE_MS = 500
 HELD_S = 60.0
 """Longest time for which a micro-batch is held between its commit and its publication."""
 JVM, PYTHON = "SparkSubmit", "pyspark.daemon"
-QUERY, CHILD = "onyx.spark.query", "onyx.spark.child.serve"
+QUERY, CHILD = "onyx.spark_query", "onyx.spark.child.serve"
 HELD = f"""
 import pathlib, os, sys, time
 

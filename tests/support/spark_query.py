@@ -23,14 +23,14 @@ from onyx.objects.urls import is_url, parse_url
 from onyx.spark.child.request import StageRequest
 from onyx.spark.child.run_stage import named
 from onyx.spark.driver.outputs import Outputs
+from onyx.spark.driver.request import QueryBatch, QueryReply, QueryRequest
 from onyx.spark.objects.fetch import opened_parquet
 from onyx.spark.objects.staged import write_list
 from onyx.spark.objects.upload import Upload, uploaded
-from onyx.spark.query.programs import Query, StageConfig
-from onyx.spark.query.request import QueryBatch, QueryReply, QueryRequest
-from onyx.spark.query.rows import SCHEMA, Row, rows_of
-from onyx.spark.query.run import answer
-from onyx.spark.query.stream import Publish
+from onyx.spark_query.programs import Query, StageConfig
+from onyx.spark_query.rows import SCHEMA, Row, rows_of
+from onyx.spark_query.run import answer
+from onyx.spark_query.stream import Publish
 
 Rows = list[dict[str, Any]]
 _attempts = itertools.count()

@@ -15,7 +15,7 @@ from tests.support.spark_query import Frames, publish_batch, request_of, run_que
 
 from onyx.errors import Unavailable
 from onyx.model.job import Job
-from onyx.spark.query.request import Held, QueryBatch, QueryReply
+from onyx.spark.driver.request import Held, QueryBatch, QueryReply
 
 
 class Worker:

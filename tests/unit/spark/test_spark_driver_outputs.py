@@ -13,8 +13,8 @@ from onyx.errors import Fenced, Unavailable
 from onyx.ids import GroupId
 from onyx.plugins.protocol import Commit
 from onyx.spark.driver.outputs import Outputs
-from onyx.spark.query.request import OutputResult
-from onyx.spark.query.spools import SpoolWriter
+from onyx.spark.driver.request import OutputResult
+from onyx.spark.driver.spools import SpoolWriter
 
 LIVE = [GroupId("g1")]
 

@@ -16,7 +16,7 @@ from onyx.path_names import staged_name
 from onyx.plugins.attempts import AWAY_S, BLOCKED_RETRY_S
 from onyx.plugins.parts.directory import STAGING
 from onyx.plugins.protocol import SealProgress
-from onyx.spark.query.request import (
+from onyx.spark.driver.request import (
     OutputResult,
     Position,
     QueryBatch,
@@ -25,7 +25,7 @@ from onyx.spark.query.request import (
     QueryReply,
     TaskCounts,
 )
-from onyx.spark.query.spools import SpoolWriter
+from onyx.spark.driver.spools import SpoolWriter
 from onyx.task.phases.drive import QUERY_RETRY_S
 from onyx.task.phases.table import TABLE, Kind, Phase, Progress
 from onyx.task.task import Task

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.bench import Bench, ScriptedQuery
 
-from onyx.spark.query.request import (
+from onyx.spark.driver.request import (
     Held,
     PlaceState,
     Position,

@@ -33,8 +33,8 @@ from onyx.replica.state import Replica
 from onyx.spark.child.request import StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.driver.process import QueryProcess
+from onyx.spark.driver.request import QueryRequest
 from onyx.spark.driver.running import RunningQuery
-from onyx.spark.query.request import QueryRequest
 from onyx.state.stores.interface import ChunkStore
 from onyx.state.stores.memory import MemoryChunkStore
 from onyx.state.stores.opening import open_store, state_place

@@ -1,1 +1,2 @@
-"""Heavy aggregation on Spark: sessions, the process they live in, and stages that end a job."""
+"""What a task calls in Spark: sessions and the processes that they live in, stages, windows,
+DataFrames as inputs, and the driver of a whole job. `spark_query` runs tasks inside Spark."""

@@ -16,8 +16,8 @@ import msgspec
 from onyx.errors import OnyxError
 from onyx.objects.bucket import Bucket
 from onyx.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.spark.driver.storage import Place, names_in, remove
 from onyx.spark.input.snapshot import MANIFEST
-from onyx.spark.query.storage import Place, names_in, remove
 from onyx.structs import prepared
 
 

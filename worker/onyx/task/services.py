@@ -20,8 +20,8 @@ from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.settings import Settings
 from onyx.spark.child.request import StageRunner
+from onyx.spark.driver.request import QueryRequest
 from onyx.spark.driver.running import RunningQuery
-from onyx.spark.query.request import QueryRequest
 from onyx.state.stores.interface import ChunkStore
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Transport

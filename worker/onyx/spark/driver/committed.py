@@ -25,7 +25,7 @@ import msgspec
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
-from onyx.spark.query.request import Held, OutputResult, Position, TaskCounts
+from onyx.spark.driver.request import Held, OutputResult, Position, TaskCounts
 from onyx.structs import prepared
 
 INLINE_BYTES_MAX = 256 * 1024

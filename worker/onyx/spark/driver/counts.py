@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from onyx.ids import TaskName
-from onyx.spark.query.request import TaskCounts
+from onyx.spark.driver.request import TaskCounts
 from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, SOURCE_OFFSET, UNMATCHED
 from onyx.telemetry.interface import TaskMetrics
 

@@ -18,9 +18,7 @@ from onyx.spark.driver.committed import Committed, commit, committed
 from onyx.spark.driver.counts import NOTHING, Counts, added
 from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.driver.outputs import Outputs
-from onyx.spark.driver.running import RunningQuery
-from onyx.spark.driver.states import States
-from onyx.spark.query.request import (
+from onyx.spark.driver.request import (
     Held,
     QueryBatch,
     QueryProgress,
@@ -28,6 +26,8 @@ from onyx.spark.query.request import (
     QueryRequest,
     TaskCounts,
 )
+from onyx.spark.driver.running import RunningQuery
+from onyx.spark.driver.states import States
 
 StartQuery = Callable[[QueryRequest], RunningQuery]
 STARTING = QueryProgress("starting")

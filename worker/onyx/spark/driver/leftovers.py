@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from onyx.ids import GroupId
-from onyx.spark.query.storage import Place, names_in, remove
+from onyx.spark.driver.storage import Place, names_in, remove
 
 
 class Leftovers:

@@ -15,8 +15,8 @@ from pathlib import Path
 from onyx.errors import Blocked, Fenced, InvariantViolated, Unavailable, contained, describe
 from onyx.ids import GroupId
 from onyx.plugins.protocol import OneResultOutput, Output, StagingOutput
-from onyx.spark.query.request import OutputResult
-from onyx.spark.query.spools import read_spool
+from onyx.spark.driver.request import OutputResult
+from onyx.spark.driver.spools import read_spool
 
 DURABLE_POLL_S = 0.02
 

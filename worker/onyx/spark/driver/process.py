@@ -25,7 +25,7 @@ import msgspec
 
 from onyx.errors import OnyxError, Unavailable, describe
 from onyx.spark.child.environment import environment
-from onyx.spark.query.request import (
+from onyx.spark.driver.request import (
     Published,
     QueryBatch,
     QueryProgress,
@@ -38,7 +38,7 @@ from onyx.state.local.scratch import Scratch
 
 logger = logging.getLogger("onyx.task")
 
-COMMAND = (sys.executable, "-m", "onyx.spark.query")
+COMMAND = (sys.executable, "-m", "onyx.spark_query")
 CANCEL_TIMEOUT_S = 3.0
 """Between the request to end and the kill."""
 EXIT_TIMEOUT_S = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from onyx.spark.query.request import QueryBatch, QueryProgress, QueryReply
+from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply
 
 
 class RunningQuery(Protocol):

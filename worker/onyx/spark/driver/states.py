@@ -1,7 +1,7 @@
 """The state of windows of a job on Spark, as its driver keeps it in order: where it is, and which
 chunks nobody needs any more.
 
-Processes of Spark write chunks (`query.kept_states`), and only those count that a committed
+Processes of Spark write chunks (`spark_query.kept_states`), and only those count that a committed
 document names. Removing needs no fence: the number of the batch is in the name, and a chunk up to
 the number that is committed, which that commit does not name, is named by no later one.
 """
@@ -15,7 +15,7 @@ from onyx.errors import OnyxError
 from onyx.ids import JobId, PeerId
 from onyx.log.interface import LogReader
 from onyx.objects.urls import is_url
-from onyx.spark.query.request import Held
+from onyx.spark.driver.request import Held
 from onyx.state.names import place_chunk, place_prefix
 from onyx.state.sharing import check_shared
 from onyx.state.stores.interface import ChunkStore

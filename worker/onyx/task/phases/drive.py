@@ -26,9 +26,9 @@ from onyx.spark.driver.counts import Counts
 from onyx.spark.driver.driver import Driver
 from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.driver.outputs import Outputs, SealFailed
+from onyx.spark.driver.request import QueryFailure, QueryReply, QueryRequest
 from onyx.spark.driver.states import States
 from onyx.spark.middle.request import place_of
-from onyx.spark.query.request import QueryFailure, QueryReply, QueryRequest
 from onyx.spark.session.place import spark_of_job
 from onyx.state.stores.opening import state_place
 from onyx.task.batch_sizing import BatchSizing

@@ -1,0 +1,148 @@
+"""Event time at a place behind a shuffle, by what has come from each origin.
+
+An origin is a partition of an input, or a place of a task behind a shuffle: whatever begins a tree
+of tasks and keeps the order of what it sends.
+
+In a micro-batch a place begins with what it knew behind the last one (`Before`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from onyx.spark.compiler.edges import above, below
+from onyx.spark.driver.request import PlaceState
+from onyx.spark_query.micro_batches import Reached
+from onyx.spark_query.outlet import place_of
+from onyx.spark_query.programs import Query
+from onyx.spark_query.rows import Row
+from onyx.windows.units import standard
+from onyx.windows.watermarks import IDLE, TIME_MS_MIN, ChannelMarks, Rising, Said
+
+
+class Arrivals:
+    """The watermark of one place: the least of its origins', as on a peer that of its channels."""
+
+    def __init__(self, origins: Iterable[str], before: Before | None = None) -> None:
+        """
+        Args:
+            origins: all that may send here; as long as one has said nothing, nothing is known.
+            before: what was known of them when the micro-batch began.
+        """
+        before = before or Before()
+        self._marks = ChannelMarks(origins)
+        for origin, said in before.marks.items():
+            self._marks.hear(origin, said)
+        self._open = set(origins) - before.ended
+        self._own = Rising()
+        self._own.time_ms = before.mark
+
+    @property
+    def mark(self) -> int | None:
+        """Event time has come to this, in milliseconds."""
+        return self._own.time_ms
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing holds the watermark back."""
+        return self._marks.mark is IDLE
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more comes, from any origin."""
+        return not self._open
+
+    def hear(self, row: Row) -> bool:
+        """The row has been worked on; True when event time has risen."""
+        if row.kind in ("end", "idle"):
+            self._marks.hear(row.origin, IDLE)
+        elif row.mark is not None:
+            self._marks.hear(row.origin, row.mark)
+        if row.kind == "end":
+            self._open.discard(row.origin)
+        before = self._own.time_ms
+        self._own.follow(self._marks.mark)
+        return self._own.time_ms != before
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What a place knows when a micro-batch begins."""
+
+    marks: Mapping[str, Said] = field(default_factory=dict)
+    """By origin; of those that have said something."""
+    ended: frozenset[str] = frozenset()
+    """Origins from which nothing more comes."""
+    mark: int | None = None
+    """The watermark of the place."""
+
+
+def before(query: Query, reached: Reached, state: PlaceState) -> Before:
+    """What a place knew behind the last micro-batch."""
+    marks, ended = dict[str, Said](), set[str]()
+    for number, each in enumerate(reached.positions):
+        origin, entry = f"{each.task}:{number}", query.job.entry(each.task)
+        if each.exhausted:
+            ended.add(origin)
+        if each.exhausted or each.idle:
+            marks[origin] = IDLE
+        elif each.newest_ms is not None:
+            marks[origin] = max(TIME_MS_MIN, each.newest_ms - standard(entry.allowed_disorder))
+    for its in reached.states:
+        origin = f"{its.task}:{its.place}"
+        if its.over:
+            ended.add(origin)
+        if its.over or its.idle:
+            marks[origin] = IDLE
+        elif its.mark is not None:
+            marks[origin] = its.mark
+    mine = set(origins(query, state.task))
+    known = {origin: said for origin, said in marks.items() if origin in mine}
+    return Before(known, frozenset(ended & mine), state.mark)
+
+
+def downstream(query: Query, task: str) -> frozenset[str]:
+    """Tasks behind a shuffle to which a task may send, itself or through others."""
+    return _reached(query, task, below(query.job))
+
+
+def origins(query: Query, task: str) -> list[str]:
+    """All origins that may send to a task behind a shuffle."""
+    edges, found = above(query.job), list[str]()
+    begins = {each for stage in query.plan.stages for each in stage.begins}
+    waiting, seen = list(edges[task]), set[str]()
+    while waiting:
+        each = waiting.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        if each in begins:
+            found += _of(query, each)
+        else:
+            waiting += edges[each]
+    return found
+
+
+def _reached(query: Query, task: str, edges: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
+    found, waiting = set[str](), list(edges[task])
+    while waiting:
+        each = waiting.pop()
+        if query.plan.exchange(each) is not None:
+            found.add(each)
+        else:
+            waiting += edges[each]
+    return frozenset(found)
+
+
+def _of(query: Query, task: str) -> list[str]:
+    exchange, places = query.plan.exchange(task), query.config.places
+    if query.plan.middle(task) is not None:
+        return [task]  # which never says anything: its rows may have any times
+    if exchange is None:
+        numbers = [n for n, (its, _) in enumerate(query.config.partitions) if its == task]
+    elif exchange.key is None:
+        numbers = [place_of(task, places)]
+    else:
+        numbers = list(range(places))
+    return [f"{task}:{number}" for number in numbers]

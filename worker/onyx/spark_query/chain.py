@@ -1,0 +1,136 @@
+"""The chain of frames that is a query: one action for all stages, and what its rows report. Spark
+stages of the user in the middle cut it into several (`spark_query.middle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from onyx.spark.driver.request import OutputResult, QueryRequest, TaskCounts
+from onyx.spark.session.masters import is_connect
+from onyx.spark_query.kept_rows import keep_rows
+from onyx.spark_query.middle import MiddleStages
+from onyx.spark_query.programs import Query
+from onyx.spark_query.rows import DDL, ORDER, REPORTED, Row
+from onyx.spark_query.stage import run_stage
+from onyx.spark_query.tree import total
+
+TASKS_MAX = 256
+"""Tasks of Spark in stage 0; more partitions than that share them."""
+PLACES_MAX = 128
+"""As many as there are key groups."""
+PARTITIONS = "spark.sql.shuffle.partitions"
+STREAMED_PLACES_MIN = 8
+STREAMED_PLACES_A_CORE = 2
+"""Each place is a task of Spark in each micro-batch, so the 200 that Spark takes would cost more
+than the work. The number is for good, so there is room for more cores."""
+
+
+def places_of(spark: Any) -> int:
+    """How many shares the groups of a task are in."""
+    return min(int(spark.conf.get(PARTITIONS)), PLACES_MAX)
+
+
+def streamed_places(spark: Any, request: QueryRequest) -> int:
+    """The same for micro-batches; as the job says, if it does."""
+    if PARTITIONS in request.spark_conf:
+        return places_of(spark)
+    cores = STREAMED_PLACES_A_CORE * _cores(spark, request.master)
+    return min(max(STREAMED_PLACES_MIN, cores), PLACES_MAX)
+
+
+def _cores(spark: Any, master: str) -> int:
+    """How many tasks Spark has for what does not say it: as many as its executors have cores."""
+    if not is_connect(master):
+        return int(spark.sparkContext.defaultParallelism)
+    return len(spark.range(PLACES_MAX).selectExpr("spark_partition_id()").distinct().collect())
+
+
+def touch(spark: Any) -> None:
+    """Ask Spark something small, so that it knows of us and we know of its end.
+
+    Raises:
+        Exception: it is gone, or does not know the session.
+    """
+    spark.conf.get(PARTITIONS)
+
+
+def numbers_of(spark: Any, count: int) -> Any:
+    """What stage 0 is asked: the numbers of all partitions of the inputs."""
+    return spark.range(0, count, 1, min(count, TASKS_MAX))
+
+
+def chain(frame: Any, config: str, places: int, stages: int, reached: str = "") -> list[Row]:
+    """Have Spark run all stages over a frame of what stage 0 is asked; what they report.
+
+    Args:
+        reached: of a micro-batch, what was committed before (`stage.run_stage`).
+
+    Raises:
+        TaskFailed: as text within an exception of Spark.
+    """
+    return _rows(_through(frame, config, places, range(stages), reached))
+
+
+def chain_with_middles(
+    spark: Any, frame: Any, config: str, query: Query, middles: MiddleStages
+) -> list[Row]:
+    """The same of a query with Spark stages of the user: what is between two of them is an action.
+
+    Raises:
+        TaskFailed: as text within an exception of Spark, or of a stage.
+        OnyxError: Spark has failed.
+    """
+    reported: list[Row] = []
+    for piece in query.plan.pieces:
+        frame = _through(frame, config, query.config.places, piece)
+        if piece.stop == len(query.plan.stages):
+            return reported + _rows(frame)
+        made = keep_rows(spark, frame, middles.rows_folder(piece.stop))
+        reported += _rows(made.where(f"stage = {REPORTED}"))
+        results = spark.createDataFrame(middles.results(piece.stop, reported), DDL)
+        frame = made.where(f"stage > {REPORTED}").union(results)
+    raise AssertionError("the last piece has the last stage")
+
+
+def _through(frame: Any, config: str, places: int, stages: range, reached: str = "") -> Any:
+    """The frame behind these stages."""
+    for number in stages:
+        if number:
+            frame = frame.repartitionById(places, "place").sortWithinPartitions(*ORDER)
+        frame = frame.mapInArrow(partial(run_stage, config, number, reached), DDL)
+    return frame
+
+
+def _rows(frame: Any) -> list[Row]:
+    return [Row(*row) for row in frame.collect()]
+
+
+def outputs_of(query: Query, rows: Iterable[Row]) -> dict[str, OutputResult]:
+    """What each output is to publish, by what stages report."""
+    tokens: dict[str, list[dict[str, Any]]] = {}
+    spools: dict[str, list[str]] = {}
+    for row in rows:
+        if row.kind == "token":
+            tokens.setdefault(row.task, []).append(msgspec.json.decode(row.payload))
+        elif row.kind == "spool":
+            spools.setdefault(row.task, []).append(bytes(row.payload).decode())
+    return {
+        each.task: OutputResult(
+            tuple(tokens.get(each.task, ())), tuple(sorted(spools.get(each.task, ())))
+        )
+        for each in query.plan.outputs
+        if each.how in ("staged", "spooled")
+    }
+
+
+def total_of(rows: Iterable[Row]) -> dict[str, TaskCounts]:
+    """The counts that stages report, together."""
+    kind = dict[str, TaskCounts]
+    return total(
+        [msgspec.json.decode(row.payload, type=kind) for row in rows if row.kind == "counts"]
+    )

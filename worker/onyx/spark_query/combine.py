@@ -1,0 +1,136 @@
+"""Windows that are folded before the shuffle: states are shuffled instead of segments.
+
+Each origin folds its own segments with the code of peers, without triggers. Now and then, and at
+the end of the origin, the states go to the places of their groups, which merge them and let them
+fire. `compiler.combining` says for which windows this is right, but one thing only data show: a
+segment behind the watermark of its own origin. It stops the query, which runs again without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from onyx.codec.records import encode_records
+from onyx.flow.batch import Batch, Segment
+from onyx.flow.columns import Columns
+from onyx.flow.grouping import SHARDS, shard_of
+from onyx.ledger.applied import Mask
+from onyx.seams import Clock
+from onyx.spark_query.failure import Disordered
+from onyx.task.parts import Program
+from onyx.task.windowed.trigger_calls import TriggerCalls
+from onyx.windows.assigning.assigner import Axis
+from onyx.windows.coded import Keyed
+from onyx.windows.compiled import CompiledWindows
+from onyx.windows.firing import Added, Number
+from onyx.windows.groups import Shards
+from onyx.windows.prepared import Taken
+from onyx.windows.records import SetStates
+from onyx.windows.task_windows import TaskWindows
+
+SEGMENTS_MAX = 500_000
+"""Segments whose states are gathered before they go to their places: what bounds the memory."""
+
+
+class Combining:
+    """The windows of one task over the segments of one origin (`task.windowed.folding.Folding`)."""
+
+    def __init__(self, program: Program, watermark: Callable[[], int | None]) -> None:
+        """`watermark`: that of the origin, before the batch that is worked on."""
+        its = program.windowed
+        assert its is not None, "only windowed tasks fold"
+        self._compiled = CompiledWindows(
+            its.compiled.task,
+            tuple(replace(each, triggers=(), lateness=None) for each in its.compiled.windows),
+            its.compiled.grouped,
+        )
+        self._grouped = its.group_key is not None
+        self._watermark = watermark
+        self.shard_of = Shards(shard_of if self._grouped else _only_shard)
+        self.calls = TriggerCalls(program.task, its.functions, program.event)
+        self.clock: Clock = program.clock
+        self.closed: set[int] = set()
+        self._segments = 0
+        self.windows: TaskWindows = _Ordered(self._compiled, watermark)
+
+    @property
+    def full(self) -> bool:
+        """Whether the states should go."""
+        return self._segments >= SEGMENTS_MAX
+
+    def take(self, place_of: Callable[[int], int]) -> Iterator[tuple[int, bytes]]:
+        """The states, encoded, with the place of each part; nothing is left.
+
+        Args:
+            place_of: gives the place of a shard.
+        """
+        shards = range(SHARDS) if self._grouped else [0]
+        found: dict[int, list[SetStates]] = {}
+        for shard, records in self.windows.snapshots(shards).items():
+            states = [each for each in records if isinstance(each, SetStates)]
+            if states:
+                found.setdefault(place_of(shard), []).extend(states)
+        self.windows = _Ordered(self._compiled, self._watermark)
+        self._segments = 0
+        for place, states in found.items():
+            yield place, encode_records(states)
+
+    # What segments do.
+
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+        """All but those that are withdrawn: nothing comes twice."""
+        if not withdrawn:
+            return None
+        news = np.ones(len(batch), np.bool_)
+        news[list(withdrawn)] = False
+        return news
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """Tasks with a uniqueness key do not combine."""
+        raise AssertionError("no uniqueness key")
+
+    def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
+        """Nothing fires here."""
+        assert not segments, "no trigger, nothing late"
+
+    def changed(self, segments: int) -> None:
+        """So many segments were added."""
+        self._segments += segments
+
+
+class _Ordered(TaskWindows):
+    """Takes only segments that are not behind the watermark."""
+
+    def __init__(self, compiled: CompiledWindows, watermark: Callable[[], int | None]) -> None:
+        super().__init__(compiled, shard_of)
+        self._mark = watermark
+
+    def add(
+        self,
+        segments: Sequence[Segment] | Columns,
+        groups: Keyed | None,
+        now_ms: int,
+        taken: Sequence[Taken] | None = None,
+    ) -> Added:
+        """See `TaskWindows.add`.
+
+        Raises:
+            Disordered: a segment is behind the watermark.
+        """
+        mark = self._mark()
+        for each in taken or ():
+            if mark is not None and each.places is not None and _least(each.places) < mark:
+                raise Disordered(self._task)
+        return super().add(segments, groups, now_ms, taken)
+
+
+def _least(places: Axis) -> Number:
+    return places.min().item() if isinstance(places, np.ndarray) else min(places)
+
+
+def _only_shard(group: None) -> int:
+    return 0

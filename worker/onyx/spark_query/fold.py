@@ -1,0 +1,111 @@
+"""The windows of a task over one share of its groups: the code of peers, in memory.
+
+What fires is sent on when the batch, or the page, is through. When all has come every extent fires
+for the last time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onyx.flow.batch import Batch, Segment, Segments
+from onyx.flow.grouping import shard_of
+from onyx.ledger.applied import Mask
+from onyx.seams import Clock
+from onyx.spark_query.failure import TaskFailed
+from onyx.spark_query.kept_states import Contents
+from onyx.spark_query.tree import Tree
+from onyx.task.parts import Program
+from onyx.task.windowed.fire import carry_out
+from onyx.task.windowed.trigger_calls import TriggerCalls
+from onyx.windows.firing import Pages
+from onyx.windows.groups import Shards
+from onyx.windows.records import SetStates
+from onyx.windows.uniqueness import UniqueKeys
+
+
+class Fold:
+    """The windows of one share (`task.windowed.folding.Folding`)."""
+
+    def __init__(self, tree: Tree, program: Program, contents: Contents) -> None:
+        """`contents`: what the windows of the share hold."""
+        its = program.windowed
+        assert its is not None, "only windowed tasks fold"
+        self._tree = tree
+        self._task = program.task
+        self.shard_of = Shards(shard_of if its.group_key is not None else _only_shard)
+        self.windows = contents.windows
+        self.calls = TriggerCalls(program.task, its.functions, program.event)
+        self.clock: Clock = program.clock
+        self.closed: set[int] = set()
+        self._shards = contents.shards
+        self._unique = contents.unique
+        self._emitted: list[tuple[str | None, list[Segment]]] = []
+
+    def add(self, segments: Segments) -> None:
+        """Segments have come."""
+        self._tree.push(self._task, Batch(segments), self)
+        self._send()
+
+    def merge(self, records: Sequence[SetStates]) -> None:
+        """States that were folded before the shuffle have come."""
+        self.windows.merge(records)
+
+    def advance(self, mark: int) -> None:
+        """Event time has come to this."""
+        self._fire(self.windows.advance(mark))
+
+    def tick(self) -> None:
+        """Timers fire that are due."""
+        self._fire(self.windows.tick(self.clock.wall_ms()))
+
+    def end(self) -> None:
+        """Everything has come."""
+        self._fire(self.windows.complete(self._shards, self.clock.wall_ms()))
+
+    def _fire(self, pages: Pages) -> None:
+        try:
+            for page in pages:
+                carry_out(self, page)
+                self._send()
+        except TaskFailed:  # of a task that gets what was emitted
+            raise
+        except Exception as error:
+            raise self._tree.failure(self._task, "assign-windows", error) from error
+
+    def _send(self) -> None:
+        emitted, self._emitted = self._emitted, []
+        for child, segments in emitted:
+            self._tree.emit(self._task, segments, child)
+
+    # What segments and firings do.
+
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+        """All but those that are withdrawn: nothing comes twice."""
+        if not withdrawn:
+            return None
+        news = np.ones(len(batch), np.bool_)
+        news[list(withdrawn)] = False
+        return news
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """See `Folding`."""
+        return [
+            self._unique.setdefault(shard, UniqueKeys()).first_seen([value])[0]
+            for shard, value in zip(shards, values, strict=True)
+        ]
+
+    def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
+        """Send these when the batch, or the page, is through."""
+        if segments:
+            self._emitted.append((child, list(segments)))
+
+    def changed(self, segments: int) -> None:
+        """Nothing is recorded."""
+
+
+def _only_shard(group: None) -> int:
+    return 0

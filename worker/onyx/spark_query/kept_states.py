@@ -1,0 +1,189 @@
+"""State of windows between micro-batches: chunks in the state store, as state logs have them.
+
+    <state>/<job>/places.spark/<task>/<number of the batch>-<place>-<random>
+
+A chunk counts when a committed document names it (`request.PlaceState`), so a try that was not
+committed changes nothing, whoever made it and however late. First the whole state of a place, then
+what each batch has changed; when changes are as large as the whole, or many, it is written anew.
+
+A process of Spark remembers what it has written last, because it often gets the place again. That
+counts only if the document names exactly this.
+
+Rejected: `transformWithState`, whose store would have to be on a volume for all workers, would move
+every state through the JVM, and cannot be committed together with positions and outputs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from onyx.errors import StateError
+from onyx.flow.grouping import SHARDS, shard_of
+from onyx.spark.driver.request import PlaceState
+from onyx.spark_query.programs import Query
+from onyx.state.chunk_codec import ChunkReader, Frame, Kind, all_sections_of, encode_chunk
+from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.names import LogKey, TaskPlace, place_chunk
+from onyx.state.shard_state import ShardState
+from onyx.state.stores.opening import open_store
+from onyx.task.parts import Windowed
+from onyx.windows.task_windows import TaskWindows
+from onyx.windows.uniqueness import UniqueKeys
+
+CHUNKS_MAX = 8
+"""Of one place, before its state is written anew: a process that does not have it reads them all.
+"""
+WARM_BYTES_MAX = 64 * 1024 * 1024
+"""Of chunks whose state a process remembers: in memory it is several times as large."""
+
+
+@dataclass(slots=True)
+class Contents:
+    """The windows of one place of a task, and which keys it has seen."""
+
+    windows: TaskWindows
+    shards: Sequence[int]
+    unique: dict[int, UniqueKeys] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, its: Windowed, place: int, places: int) -> Contents:
+        """Of one of so many places."""
+        windows = TaskWindows(its.compiled, shard_of)
+        shards = [each for each in range(SHARDS) if each % places == place]
+        found = cls(windows, shards if its.group_key is not None else [0])
+        for shard in found.shards:
+            windows.restore(shard, [])
+        return found
+
+    def restore(self, shards: Mapping[int, ShardState]) -> None:
+        """Add what was read."""
+        for shard, state in shards.items():
+            for records in state.records():
+                self.windows.restore(shard, records)
+            if state.keys:
+                self.unique[shard] = UniqueKeys()
+                self.unique[shard].restore(state.keys)
+
+    def changes(self) -> dict[int, ShardChange]:
+        """What has changed since the last time, by shard."""
+        records = self.windows.take_changes()
+        keys = {shard: news for shard, each in self.unique.items() if (news := each.take_news())}
+        return {
+            shard: ShardChange(records.get(shard, ()), keys=keys.get(shard, []))
+            for shard in sorted({*keys, *(each for each, its in records.items() if its)})
+        }
+
+    def whole(self) -> dict[int, ShardChange]:
+        """All there is, by shard."""
+        records = self.windows.snapshots(self.shards)
+        keys = {shard: each.snapshot() for shard, each in self.unique.items()}
+        return {
+            shard: ShardChange(its, keys=keys.get(shard, []))
+            for shard, its in records.items()
+            if its or keys.get(shard)
+        }
+
+
+_store = lru_cache(maxsize=4)(open_store)
+"""One for all stages and micro-batches of a process: that of S3 takes its time to open."""
+_warm: dict[tuple[str, str, int], tuple[PlaceState, Contents]] = {}
+"""By job, task and place: what it was when this process had it last. Oldest first."""
+
+
+class KeptStates:
+    """Of the places that one stage works on. Everything blocks.
+
+    Everything raises Unavailable and UserError as the state store does.
+    """
+
+    def __init__(self, query: Query) -> None:
+        request = query.request
+        self._job, self._places = request.job_id, query.config.places
+        self._store = _store(request.state_place, request.state_group_access)
+
+    def load(self, its: Windowed, state: PlaceState) -> Contents:
+        """The windows of a place as they were behind the last batch.
+
+        Raises:
+            StateError: a chunk is gone or damaged.
+        """
+        known = _warm.pop((self._job, state.task, state.place), None)
+        if known is not None and known[0] == state and state.files:
+            return known[1]
+        contents = Contents.empty(its, state.place, self._places)
+        contents.restore(self._read(state, contents.shards))
+        if state.mark is not None:
+            contents.windows.resume(state.mark)
+        return contents
+
+    def save(
+        self, contents: Contents, state: PlaceState, number: int
+    ) -> tuple[tuple[str, int], ...]:
+        """Write what a batch has changed; what is the state of the place from now on.
+
+        Args:
+            state: before the batch.
+            number: of the batch.
+
+        Raises:
+            SegmentError: a value of a state has no encoding.
+        """
+        changes = contents.changes()
+        if not changes:
+            return state.files
+        if state.files:
+            data = self._encoded(state, number, Kind.CHANGE, changes)
+            (_, whole), *since = state.files
+            if len(state.files) < CHUNKS_MAX and sum(n for _, n in since) + len(data) < whole:
+                return (*state.files, self._written(state, number, data))
+        all_there_is = contents.whole()
+        if not all_there_is:
+            return ()
+        data = self._encoded(state, number, Kind.SNAPSHOT, all_there_is)
+        return (self._written(state, number, data),)
+
+    def remember(self, state: PlaceState, contents: Contents) -> None:
+        """Keep windows in memory, as they are behind a batch."""
+        if state.files:
+            _warm[self._job, state.task, state.place] = state, contents
+        sizes = [(key, sum(size for _, size in its.files)) for key, (its, _) in _warm.items()]
+        total = sum(size for _, size in sizes)
+        for key, size in sizes:
+            if total <= WARM_BYTES_MAX:
+                break
+            del _warm[key]
+            total -= size
+
+    def _read(self, state: PlaceState, shards: Iterable[int]) -> dict[int, ShardState]:
+        found: dict[int, ShardState] = {}
+        place, wanted = TaskPlace(self._job, state.task), set(shards)
+        for name, _ in state.files:
+            path = place_chunk(self._job, state.task, name)
+            data = self._store.read(path)
+            if data is None:
+                raise StateError(
+                    f"state chunk {path} of the job is gone: ONYX_STATE_URL of all workers must be "
+                    "one folder that they share with Spark's executors and that stays, or "
+                    "s3://bucket/prefix; submit the job again under another name"
+                )
+            number, rank, _ = name.split("-")
+            reader = ChunkReader(place, LogKey(int(number), int(rank)), 0, data)
+            for shard, stored in reader.shards(wanted):
+                found.setdefault(shard, ShardState()).extend(stored)
+        return found
+
+    def _encoded(
+        self, state: PlaceState, number: int, kind: Kind, shards: Mapping[int, ShardChange]
+    ) -> bytes:
+        place, key = TaskPlace(self._job, state.task), LogKey(number, state.place)
+        return encode_chunk(place, key, Frame(kind, 0), Chunk(), all_sections_of(shards))
+
+    def _written(self, state: PlaceState, number: int, data: bytes) -> tuple[str, int]:
+        name = f"{number}-{state.place}-{secrets.token_hex(6)}"
+        path = place_chunk(self._job, state.task, name)
+        if not self._store.create(path, data):
+            raise StateError(f"state chunk {path} is there already, with other bytes")
+        return name, len(data)

@@ -1,0 +1,173 @@
+"""Spark stages of the user in the middle of a query: what the driver does between two parts of it.
+
+A stage needs all that comes to it, and its DataFrames need columns, which only the data show. So
+the query is cut there. The part before ends in files: segments for the stage as Parquet parts, and
+rows for later stages of the plan as they are. Then the stage runs, and its result is Parquet too.
+Everything that the next part reads is therefore fixed, and Spark may run any of its tasks again,
+although a stage need not give the same twice. Rejected: the stage as a lazy frame of the same
+query, which Spark would compute anew for each task that it repeats.
+
+The files lie in the `path` of the task, a folder that Spark's processes share or an object store,
+and go with the query.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onyx.errors import FailsAgain, UserFunctionError
+from onyx.objects.urls import ObjectUrl
+from onyx.plugins.options import read_options
+from onyx.spark.child.request import EXACT_TIMES, StageRequest
+from onyx.spark.child.run_stage import Turn, run
+from onyx.spark.compiler.plan import Middle
+from onyx.spark.driver.request import QueryRequest
+from onyx.spark.driver.storage import Place, make, remove
+from onyx.spark.middle.options import MiddleOptions
+from onyx.spark.middle.request import filled, request_of
+from onyx.spark.objects.staged import ObjectTarget, read_list
+from onyx.spark.session.kept import sessions_beside
+from onyx.spark.session.masters import OF_SESSIONS
+from onyx.spark_query.frame_parts import FramePart
+from onyx.spark_query.places import folder_in, parts_of
+from onyx.spark_query.programs import Query
+from onyx.spark_query.rows import Row
+
+PAUSE_S = 2.0
+"""Before a stage that failed is run again."""
+ROWS_OF_SPARK = {"spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
+"""Spark's own: rows of a stage are rows, not batches of segments."""
+RunStage = Callable[[StageRequest], None]
+
+
+class MiddleStages:
+    """The Spark stages of one query. Used by the driver."""
+
+    def __init__(
+        self, query: Query, run_stage: RunStage, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        """`run_stage`: has a stage write its result. Raises like `run_stage.run`."""
+        self._query = query
+        self._run_stage = run_stage
+        self._pause = pause
+
+    def begin(self) -> None:
+        """Check what the job says of the stages, and make their folders.
+
+        Raises:
+            UserError: a stage does not exist, or cannot be called with what comes to it.
+        """
+        query = self._query
+        for middle in query.plan.middles:
+            request_of(query.context(middle.task), self._options(middle))
+            # This run may have begun before, and found that windows cannot be combined.
+            remove(folder_in(query, middle.task))
+            make(parts_of(query, middle.task))
+
+    def rows_folder(self, stage: int) -> Place:
+        """For the rows that are there when a stage of the plan begins, behind a Spark stage."""
+        middle = next(each for each in self._query.plan.middles if each.stage == stage)
+        return folder_in(self._query, middle.task) / "rows"
+
+    def results(self, stage: int, reported: Iterable[Row]) -> list[Row]:
+        """Run the Spark stages whose rows begin a stage of the plan; rows that name their files.
+
+        Args:
+            reported: by all stages of the plan before it.
+
+        Raises:
+            TaskFailed: a stage has failed too often.
+            OnyxError: Spark has failed.
+        """
+        rows, found = list(reported), list[Row]()
+        for middle in self._query.plan.middles:
+            if middle.stage == stage:
+                parts = [
+                    msgspec.json.decode(row.payload, type=FramePart)
+                    for row in rows
+                    if row.kind == "part" and row.task == middle.task
+                ]
+                found += self._result(middle, parts)
+        return found
+
+    def _result(self, middle: Middle, parts: Sequence[FramePart]) -> list[Row]:
+        if not parts:
+            return []
+        task, places = middle.task, self._query.config.places
+        try:
+            files = self._run(middle, parts)
+        except UserFunctionError as error:
+            raise self._query.failure(task, "spark-stage", error) from error
+        return [
+            Row(middle.stage, task, n % places, n, task, "result", None, file.encode())
+            for n, file in enumerate(files)
+        ]
+
+    def _run(self, middle: Middle, parts: Sequence[FramePart]) -> list[str]:
+        """The files of the result."""
+        query, options = self._query, self._options(middle)
+        asked = request_of(query.context(middle.task), options)
+        paths = {
+            task: tuple(sorted(each.path for each in parts if each.upstream == task))
+            for task in middle.upstream
+        }
+        asked = msgspec.structs.replace(
+            asked,
+            frames=filled(asked.frames, paths, "the input"),
+            master=query.request.master,
+            spark_conf={},
+            session_conf=_settings(query.request, options),
+        )
+        most = query.request.stage_attempts_max
+        for attempt in range(1, most + 1):
+            target = folder_in(query, middle.task) / f"result-{attempt}"
+            try:
+                return self._files(asked, target, f"{middle.task}-{attempt}.json")
+            except FailsAgain as error:
+                raise FailsAgain(f"stage {middle.function} failed with: {error}") from error
+            except UserFunctionError as error:
+                if attempt == most:
+                    what = f"stage {middle.function} failed {most} times, last with: {error}"
+                    raise UserFunctionError(what) from error
+                self._pause(PAUSE_S)
+        raise AssertionError("an attempt at least")
+
+    def _files(self, asked: StageRequest, target: Place, names: str) -> list[str]:
+        """Run the stage once; the files of its result.
+
+        Args:
+            names: of a file for the names of objects.
+        """
+        if isinstance(target, ObjectUrl):
+            written = Path(self._query.request.scratch) / names
+            objects = ObjectTarget(str(target), "part")
+            self._run_stage(msgspec.structs.replace(asked, target=str(written), objects=objects))
+            return [str(target / each.name) for each in read_list(written)]
+        self._run_stage(msgspec.structs.replace(asked, target=str(target.resolve())))
+        if not target.is_dir():
+            raise UserFunctionError(
+                f"Spark at {asked.master} has written the result to {target}, which this worker "
+                "does not see: `path` must be on a volume that both share"
+            )
+        return sorted(map(str, target.glob("[!._]*.parquet")))
+
+    def _options(self, middle: Middle) -> MiddleOptions:
+        return read_options(self._query.context(middle.task), MiddleOptions)
+
+
+def run_beside(spark: Any, request: QueryRequest, asked: StageRequest) -> None:
+    """Run a stage in the Spark of a query, in a session of its own. Raises like `run_stage.run`."""
+    scratch = Path(request.scratch)
+    with sessions_beside(spark, request.master, scratch, request.spark_conf) as sessions:
+        run(asked, Turn(sessions, asked.name, scratch))
+
+
+def _settings(request: QueryRequest, options: MiddleOptions) -> dict[str, str]:
+    given = {**request.spark_conf, **options.spark_conf}
+    own = {key: value for key, value in given.items() if key.startswith(OF_SESSIONS)}
+    return {**EXACT_TIMES, **ROWS_OF_SPARK, **own}

@@ -1,0 +1,122 @@
+"""The rows between the stages of a query: batches of segments as they travel, and what a stage has
+to report.
+
+A row is a batch and not a segment: Spark sorts and moves few rows, and segments keep every type
+that they may have between peers. Columns with Spark's own types were rejected where Spark itself
+does not look into segments, because a schema would have to be known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+
+from onyx.codec.records import decode_records
+from onyx.codec.segments import decode, encode
+from onyx.flow.batch import Segments
+from onyx.flow.columns import Columns
+from onyx.windows.records import SetStates
+
+DDL = (
+    "stage int, task string, place int, seq bigint, origin string, kind string, mark bigint, "
+    "payload binary"
+)
+"""The schema for Spark."""
+SCHEMA = pa.schema(
+    [
+        ("stage", pa.int32()),
+        ("task", pa.string()),
+        ("place", pa.int32()),
+        ("seq", pa.int64()),
+        ("origin", pa.string()),
+        ("kind", pa.string()),
+        ("mark", pa.int64()),
+        ("payload", pa.binary()),
+    ]
+)
+ORDER = ("stage", "task", "place", "seq", "origin")
+"""How a stage wants its rows: group by group, and the rows of an origin as it made them."""
+REPORTED = -1
+"""Stage of rows that are for the driver."""
+Kind = Literal[
+    "dicts", "columns", "states", "end", "pause", "idle",
+    "token", "spool", "counts", "position", "held", "part", "result",
+]  # fmt: skip
+"""`states`: records of windows that were folded before the shuffle (`spark_query.combine`).
+`end`: nothing more comes from the origin. `pause`: nothing more in this micro-batch. `idle`: the
+same, and nobody waits for its watermark meanwhile.
+`position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a place
+knows behind it (`request.PlaceState`). Both name their origin, and its *reading*: a random number
+that is in the ending too, of all that its rows were made from (`spark_query.readings`).
+`part`: a file for a Spark stage in the middle. `result`: one that it has made
+(`spark_query.middle`)."""
+Ending = Literal["end", "pause", "idle"]
+ENDINGS = ("end", "pause", "idle")
+
+
+class Row(NamedTuple):
+    """One row."""
+
+    stage: int
+    """In which it is used."""
+    task: str
+    place: int
+    """Number of the partition that it goes to."""
+    seq: int
+    """Rises among the rows of an origin."""
+    origin: str
+    """A partition of an input, or a place of a windowed task: whose event time `mark` is."""
+    kind: Kind
+    mark: int | None
+    """The watermark of the origin behind this row; None: not known. Of `end` and `idle`: none
+    counts."""
+    payload: bytes
+
+
+def segments_row(
+    stage: int, task: str, place: int, seq: int, origin: str, mark: int | None, segments: Segments
+) -> Row:
+    """A row that holds a batch."""
+    if isinstance(segments, Columns):
+        return Row(stage, task, place, seq, origin, "columns", mark, _columns(segments))
+    return Row(stage, task, place, seq, origin, "dicts", mark, encode(segments))
+
+
+def segments_of(row: Row) -> Segments:
+    """The batch of a row; an empty list if it is not about segments."""
+    if row.kind == "columns":
+        with pa.ipc.open_stream(row.payload) as reader:
+            return Columns(reader.read_next_batch())
+    return decode(row.payload) if row.kind == "dicts" else []
+
+
+def states_of(row: Row) -> list[SetStates]:
+    """The states of a row of windows that were folded before the shuffle."""
+    return [each for each in decode_records(row.payload) if isinstance(each, SetStates)]
+
+
+def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Rows as Spark takes them."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([row[number] for row in rows], field.type)
+            for number, field in enumerate(SCHEMA)
+        ],
+        schema=SCHEMA,
+    )
+
+
+def rows_of(batch: pa.RecordBatch) -> list[Row]:
+    """The rows of a batch that Spark gives."""
+    columns = [batch.column(name).to_pylist() for name in SCHEMA.names]
+    return list(map(Row, *columns))
+
+
+def _columns(columns: Columns) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, columns.record_batch.schema) as writer:
+        writer.write_batch(columns.record_batch)
+    payload: bytes = sink.getvalue().to_pybytes()
+    return payload

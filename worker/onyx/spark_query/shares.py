@@ -1,0 +1,120 @@
+"""What a stage does with one share of the groups of a task: one place, row by row.
+
+Over bounded inputs the windows of a place begin empty and fire for the last time behind the last
+row. In a micro-batch they go on from what the last one has left, and what they hold behind it is
+reported, to be committed with the rest. There timers fire before the first row and behind the last.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from onyx.flow.batch import Batch
+from onyx.spark.driver.request import PlaceState
+from onyx.spark_query.arrivals import Arrivals, before, origins
+from onyx.spark_query.fold import Fold
+from onyx.spark_query.kept_states import Contents, KeptStates
+from onyx.spark_query.micro_batches import Reached
+from onyx.spark_query.programs import Query
+from onyx.spark_query.readings import Report, heard, new_reading
+from onyx.spark_query.rows import ENDINGS, REPORTED, Ending, Row, segments_of, states_of
+from onyx.spark_query.tree import Tree
+from onyx.task.phases.table import Phase
+
+
+class Share:
+    """One place of a task, from the first row of a stage to the last."""
+
+    def __init__(
+        self, query: Query, tree: Tree, task: str, place: int, reached: Reached | None
+    ) -> None:
+        """`reached`: what was committed before the micro-batch; None: over bounded inputs.
+
+        Raises:
+            TaskFailed: the state of its windows cannot be read.
+        """
+        self._tree, self._task, self._reached = tree, task, reached
+        self._state = PlaceState(task, place)
+        self.reading = new_reading()
+        self._heard = 0
+        if reached is None:
+            self.arrivals = Arrivals(origins(query, task))
+        else:
+            mine = [each for each in reached.states if (each.task, each.place) == (task, place)]
+            self._state = mine[0] if mine else self._state
+            self.arrivals = Arrivals(origins(query, task), before(query, reached, self._state))
+        self.fold: Fold | None = None
+        program = tree.program(task)
+        if program.windowed is None or self._state.over:
+            return
+        if reached is not None:
+            try:
+                self._kept = KeptStates(query)
+                self._contents = self._kept.load(program.windowed, self._state)
+            except Exception as error:
+                raise self._failure(error) from error
+        else:
+            self._contents = Contents.empty(program.windowed, place, query.config.places)
+        self.fold = Fold(tree, program, self._contents)
+
+    def begin(self) -> None:
+        """Timers fire that were due before the micro-batch."""
+        if self.fold is not None and self._reached is not None:
+            self.fold.tick()
+
+    def take(self, row: Row) -> None:
+        """Work on a row."""
+        fold, segments = self.fold, segments_of(row)
+        if row.kind == "states" and fold is not None:
+            fold.merge(states_of(row))
+        elif len(segments) and fold is not None:
+            fold.add(segments)
+        elif len(segments):
+            self._tree.push(self._task, Batch(segments))
+        if row.kind in ENDINGS:
+            self._heard = heard(self._heard, row)
+        risen = self.arrivals.hear(row)
+        if fold is not None and risen and self.arrivals.mark is not None:
+            fold.advance(self.arrivals.mark)
+
+    def end(self) -> list[Row]:
+        """All rows have come; what there is to report.
+
+        Raises:
+            TaskFailed: the state of its windows cannot be written.
+        """
+        over = self._reached is None or self.arrivals.over
+        if self.fold is not None and over:
+            self.fold.end()
+        elif self.fold is not None:
+            self.fold.tick()
+        if self._reached is None:
+            return []
+        number = self._reached.batches + 1
+        try:
+            report = msgspec.json.encode(Report(self._held(number, over), self._heard))
+        except Exception as error:
+            raise self._failure(error) from error
+        task, origin = self._state.task, f"{self._state.task}:{self._state.place}"
+        return [Row(REPORTED, task, 0, number, origin, "held", self.reading, report)]
+
+    @property
+    def ending(self) -> Ending:
+        """What those below hear behind it."""
+        if self._reached is None or self.arrivals.over:
+            return "end"
+        return "idle" if self.arrivals.idle else "pause"
+
+    def _held(self, number: int, over: bool) -> PlaceState:
+        """What the place knows behind the batch."""
+        arrivals, fold, state = self.arrivals, self.fold, self._state
+        held = PlaceState(state.task, state.place, arrivals.mark, arrivals.idle, over=over)
+        if fold is None or over:
+            return held
+        files = self._kept.save(self._contents, state, number)
+        held = msgspec.structs.replace(held, files=files, due_ms=fold.windows.next_tick_ms)
+        self._kept.remember(held, self._contents)
+        return held
+
+    def _failure(self, error: Exception) -> Exception:
+        return self._tree.failure(self._task, Phase.ASSIGN_WINDOWS.value, error)

@@ -1,0 +1,92 @@
+"""The outputs of one task of Spark.
+
+What is written is staged or spooled, so that a task that Spark runs twice, or whose query fails,
+leaves nothing that anybody sees. Only the rows that Spark takes from a task that succeeded name
+what it has written.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from onyx.flow.batch import Segments, as_dicts
+from onyx.plugins.parts.formats import ParquetFormat
+from onyx.plugins.protocol import StagingOutput, Token
+from onyx.spark.driver.spools import SpoolWriter
+from onyx.spark_query.frame_parts import FrameParts
+from onyx.spark_query.places import parts_of
+from onyx.spark_query.programs import Query
+from onyx.spark_query.rows import REPORTED, Kind, Row
+from onyx.task.sink.sink import Sink
+
+
+class Sinks:
+    """Outputs, each opened with the first segments that it gets."""
+
+    def __init__(self, query: Query, writer: str) -> None:
+        """`writer`: what tells this task of Spark apart from all others of the query."""
+        self._query = query
+        self._writer = f"{query.request.attempt}-{writer}-"
+        self._how = {each.task: each.how for each in query.plan.outputs}
+        self._sinks: dict[str, Sink] = {}
+        self._spools: dict[str, SpoolWriter] = {}
+        self._frames: dict[str, FrameParts] = {}
+        self.busy = ""
+        """The task whose output is worked on."""
+        self._tokens: list[tuple[str, Token]] = []
+
+    def write(self, task: str, segments: Segments) -> None:
+        """Write a batch. Raises like `Output.write`."""
+        if not len(segments) or self._how[task] == "dropped":
+            return
+        if self._how[task] == "spooled":
+            self._spool(task).write(as_dicts(segments))
+            return
+        sink = self._sinks.get(task)
+        if sink is None:
+            sink = self._sinks[task] = self._opened(task)
+        sink.write(segments, None, None)
+
+    def bundle(self, task: str, upstream: str, segments: Segments) -> None:
+        """Write a batch that comes to a Spark stage in the middle from a task upstream. Raises like
+        `FrameParts.write`."""
+        if not len(segments):
+            return
+        if task not in self._frames:
+            form = ParquetFormat(self._query.context(task))
+            self._frames[task] = FrameParts(parts_of(self._query, task), self._writer, form)
+        self._frames[task].write(upstream, segments)
+
+    def finish(self) -> list[Row]:
+        """Make everything durable; rows that name it."""
+        for task, sink in self._sinks.items():
+            self.busy = task
+            sink.flush()
+            sink.close()
+        rows = [_row(task, "token", msgspec.json.encode(token)) for task, token in self._tokens]
+        for task, spool in self._spools.items():
+            spool.close()
+            rows.append(_row(task, "spool", os.fsencode(spool.path)))
+        for task, frames in self._frames.items():
+            self.busy = task
+            rows += (_row(task, "part", msgspec.json.encode(each)) for each in frames.finish())
+        return rows
+
+    def _opened(self, task: str) -> Sink:
+        plugin = self._query.output(task, self._writer)
+        if isinstance(plugin, StagingOutput):
+            plugin.stage(lambda token, segments: self._tokens.append((task, token)))
+        return Sink(plugin, self._query.job.entry(task).plugin or "")
+
+    def _spool(self, task: str) -> SpoolWriter:
+        if task not in self._spools:
+            folder = Path(self._query.request.scratch)
+            self._spools[task] = SpoolWriter(folder / f"{task}.{self._writer}spool")
+        return self._spools[task]
+
+
+def _row(task: str, kind: Kind, payload: bytes) -> Row:
+    return Row(REPORTED, task, 0, 0, "", kind, None, payload)

@@ -1,0 +1,251 @@
+"""Segments pass through the tasks of a stage, depth first, in one process.
+
+Each task does with a batch what it does on a peer, by the same code: its function, its conditions,
+dead letters, windows. Instead of being sent, what comes out is pushed into the next task, or put
+into the outlet where that one is behind a shuffle. A retry that a condition asks for is done here,
+for the segments that failed, because nothing of them has gone anywhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from onyx.codec.refusals import refuse
+from onyx.codec.segments import decode, encode
+from onyx.flow.batch import Batch, Segment, Segments, as_shown
+from onyx.flow.columns import Columns
+from onyx.flow.group_checks import GroupChecks
+from onyx.flow.routed import Outgoing, Routed
+from onyx.ledger.lineage import FINAL, tries_of
+from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.spark.driver.request import TaskCounts
+from onyx.spark_query.combine import Combining
+from onyx.spark_query.failure import TaskFailed
+from onyx.spark_query.outlet import Outlet
+from onyx.spark_query.programs import Query, Tally
+from onyx.spark_query.sinks import Sinks
+from onyx.task.batch_timer import BatchTimer
+from onyx.task.parts import Program, Work
+from onyx.task.phases.apply import apply_fn, shown
+from onyx.task.phases.route import route_emitted, route_leaves
+from onyx.task.phases.table import Kind, Phase
+from onyx.task.windowed.assign import assign, prepare
+from onyx.task.windowed.folding import Folding
+from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED
+
+ATTEMPT = 1 << 40
+"""One attempt, in a root."""
+Sleep = Callable[[float], None]
+
+
+class Tree:
+    """The tasks of a stage in one task of Spark."""
+
+    def __init__(self, query: Query, sinks: Sinks, sleep: Sleep = time.sleep) -> None:
+        self._query = query
+        self._sinks = sinks
+        self._sleep = sleep
+        self._delay: RetryDelay = DEFAULT
+        self._programs: dict[str, Program] = {}
+        self._checks: dict[str, GroupChecks] = {}
+        self._read: Counter[str] = Counter()
+        self._written: Counter[str] = Counter()
+        self.examined: set[str] = set()
+        """Inputs of which every segment can travel."""
+        self._combining: dict[str, Combining] = {}
+        self.outlet: Outlet
+        """Of the origin whose segments are pushed."""
+
+    def program(self, task: str) -> Program:
+        """The program of a task, made when it is needed first."""
+        if task not in self._programs:
+            try:
+                program = self._query.program(task)
+            except Exception as error:
+                raise self.failure(task, Phase.BUILD.value, error) from error
+            shuffled = [each for each in program.groupings if self._is_sent(each)]
+            self._programs[task] = program
+            self._checks[task] = GroupChecks(program.groupings, shuffled)
+        return self._programs[task]
+
+    def failure(self, task: str, phase: str, error: Exception) -> Exception:
+        """What is raised when a task has failed."""
+        return self._query.failure(task, phase, error)
+
+    def counts(self) -> dict[str, TaskCounts]:
+        """By task, what it has done."""
+        return {task: self._counts(task) for task in {**self._programs, **self._read}}
+
+    def push(self, task: str, batch: Batch, folding: Folding | None = None) -> None:
+        """A batch comes to a task, or is of the rows of its Spark stage.
+
+        Args:
+            folding: the windows of the task, if it has any.
+
+        Raises:
+            TaskFailed: a segment has failed, and nothing takes care of it.
+        """
+        program = self.program(task)
+        most = program.entry.batch_size or len(batch)
+        if program.entry.spark_stage is None:  # what came to the stage was counted
+            self._read[task] += len(batch)
+        for first in range(0, len(batch), max(most, 1)):
+            part = batch.slice(first, first + most) if len(batch) > most else batch
+            if not program.retries:
+                self._try(program, part, folding)
+                continue
+            part.roots = np.zeros(len(part), np.uint64)
+            while len(part):
+                part = self._try(program, part, folding)
+
+    def end(self) -> None:
+        """The origin has no more segments: what was folded of them leaves."""
+        for task, combining in self._combining.items():
+            self._leave(task, combining)
+        self._combining.clear()
+
+    def emit(self, task: str, segments: list[Segment], child: str | None) -> None:
+        """Segments that triggers of a task have emitted; late ones are for a child of their own."""
+        program = self.program(task)
+        batch = Batch(segments)
+        try:
+            routed = route_emitted(program, self._checks[task], batch, child)
+        except Exception as error:
+            raise self.failure(task, Phase.SEND.value, error) from error
+        self._pass_on(program, routed)
+
+    def _try(self, program: Program, batch: Batch, folding: Folding | None) -> Batch:
+        """Work on a batch; what is to be tried again, with its attempts as roots."""
+        unchanged = encode(as_shown(batch.segments)) if program.retries else b""
+        phase = Phase.APPLY_FN
+        try:
+            work = self._applied(program, batch)
+            assert work.leaves is not None
+            phase = Phase.ROUTE
+            if folding is not None:
+                work.prepared = prepare(program, work.leaves)
+            routed = work.routed = route_leaves(
+                program, self._checks[program.task], program.own_conditions, batch, work.leaves
+            )
+            if folding is not None:
+                phase = Phase.ASSIGN_WINDOWS
+                assign(program, folding, work)
+            if program.assignment.kind is Kind.OUTPUT:
+                phase = Phase.SEND
+                self._sinks.write(program.task, work.leaves.segments)
+                self._written[program.task] += len(work.leaves.segments)
+        except TaskFailed:
+            raise
+        except Exception as error:
+            raise self.failure(program.task, phase.value, error) from error
+        self._pass_on(program, routed)
+        if not routed.retries:
+            return Batch([])
+        return self._again(Batch(decode(unchanged), batch.roots, bad=batch.bad), routed)
+
+    def _applied(self, program: Program, batch: Batch) -> Work:
+        work = Work(BatchTimer(program.clock))
+        if program.observed:
+            if program.takes == "dicts":
+                batch.segments = as_shown(batch.segments)
+            program.event["batch"] = shown(batch.segments)
+        work.batch = batch
+        apply_fn(program, work)
+        read = program.assignment.kind is Kind.INPUT and program.task not in self.examined
+        read = read and isinstance(batch.segments, list)  # of columns, bad rows are known
+        if read and program.fn is None and work.leaves is not None:
+            work.leaves = refuse(work.leaves)
+        return work
+
+    def _pass_on(self, program: Program, routed: Routed) -> None:
+        shares: list[tuple[str, Outgoing]] = []
+        for child in program.children:
+            for share in routed.shares_of(child):
+                if routed.shared and shares and not isinstance(share.segments, Columns):
+                    share.segments = [dict(each) for each in share.segments]
+                shares.append((child, share))
+        for child, share in shares:
+            self._written[program.task] += len(share)
+            if self._query.plan.middle(child) is not None:
+                self._bundle(child, program.task, share.segments)
+                continue
+            if not self.outlet.leads_to(child):
+                self.push(child, Batch(share.segments))
+                continue
+            if not self._is_sent(child):
+                self._combine(child, share)
+                continue
+            hashes, grouping = share.hashes, program.groupings.get(child)
+            if hashes is None and grouping is not None:
+                hashes = grouping.hashes_of(share.segments)
+            self.outlet.put(child, share.segments, hashes)
+
+    def _bundle(self, child: str, task: str, segments: Segments) -> None:
+        """Write segments for a Spark stage."""
+        self._read[child] += len(segments)
+        try:
+            self._sinks.bundle(child, task, segments)
+        except Exception as error:
+            raise self.failure(child, Phase.SEND.value, error) from error
+
+    def _counts(self, task: str) -> TaskCounts:
+        program = self._programs.get(task)
+        tally = None if program is None else program.metrics
+        if not isinstance(tally, Tally):
+            return TaskCounts(self._read[task], self._written[task])
+        counts, notes = tally.counts, tally.notes
+        return TaskCounts(
+            self._read[task],
+            self._written[task],
+            counts[DEAD_LETTERS],
+            counts[UNMATCHED],
+            counts[LATE_SEGMENTS],
+            notes.get(DEAD_LETTERS, ""),
+            notes.get(UNMATCHED, ""),
+        )
+
+    def _is_sent(self, child: str) -> bool:
+        """Whether segments for a child are shuffled."""
+        exchange = self._query.plan.exchange(child)
+        return exchange is not None and not exchange.combined
+
+    def _combine(self, child: str, share: Outgoing) -> None:
+        """Fold segments for a child that gets states."""
+        combining = self._combining.get(child)
+        if combining is None:
+            combining = Combining(self.program(child), lambda: self.outlet.mark)
+            self._combining[child] = combining
+        self.push(child, Batch(share.segments, keys=share.keys), combining)
+        if combining.full:
+            self._leave(child, combining)
+
+    def _leave(self, task: str, combining: Combining) -> None:
+        for place, payload in combining.take(partial(self.outlet.place_of, task)):
+            self.outlet.put_states(task, place, payload)
+
+    def _again(self, batch: Batch, routed: Routed) -> Batch:
+        """The segments to be tried again, after a rest, each with its next attempt."""
+        again = batch.take(np.array(routed.retries, np.intp))
+        roots = again.roots
+        assert roots is not None
+        tried = [tries_of(int(root)) for root in roots]
+        again.roots = roots + np.uint64(ATTEMPT)
+        for index, (count, most) in enumerate(zip(tried, routed.retries_max, strict=True)):
+            if count >= most:
+                again.roots[index] |= np.uint64(FINAL << 40)
+        self._sleep(max(self._delay.delay_s(count - 1) for count in tried))
+        return again
+
+
+def total(counts: Sequence[dict[str, TaskCounts]]) -> dict[str, TaskCounts]:
+    """The counts of several processes together."""
+    found: dict[str, TaskCounts] = {}
+    for each in counts:
+        for task, its in each.items():
+            found[task] = found.get(task, TaskCounts()).plus(its)
+    return found

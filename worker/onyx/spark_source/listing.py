@@ -1,0 +1,175 @@
+"""The published parts of an output and the files of a stage's result, in a folder or a bucket.
+
+Staged parts lie in folders below and have other names, so a listing never has one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from onyx.errors import UserError
+from onyx.objects.bucket import Bucket
+from onyx.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.plugins.parts.names import PART, whose
+from onyx.spark_source.offsets import Part
+
+MANIFEST = "_onyx.json"
+"""Beside the files of a result, and beside the parts of a job."""
+_SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz")
+_RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A folder, and what is put before the names of its writers."""
+
+    path: str
+    """Absolute, or a URL."""
+    writers: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the rows of an output are."""
+
+    folders: tuple[Folder, ...]
+    content: Literal["result", "parts"]
+    task: str | None
+    """None: all tasks that wrote there."""
+    name: str
+    """In messages."""
+    jobs: tuple[str, ...] = ()
+    """Whose parts; none: of all jobs that wrote there."""
+
+
+class NotThere(UserError):
+    """A folder does not exist, where this process runs."""
+
+
+def published(place: Place) -> list[Part]:
+    """All files of a place, in a stable order.
+
+    Raises:
+        NotThere: a folder does not exist here.
+        UserError: it cannot be listed.
+        Unavailable: the object store does not answer.
+    """
+    of = _result if place.content == "result" else _parts
+    found = (part for folder in place.folders for part in of(place, folder))
+    return sorted(found, key=lambda part: part.path)
+
+
+def document(folder: str, name: str) -> Any:
+    """A JSON document of a folder; None if it is not there.
+
+    Raises:
+        UserError: it is damaged, or may not be read.
+    """
+    try:
+        data = _bytes(folder, name)
+        return None if data is None else msgspec.json.decode(data)
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(f"{folder}/{name} cannot be read: {error}") from error
+
+
+def below(folder: str, name: str) -> str:
+    """What is below a folder."""
+    return str(parse_url(folder) / name) if is_url(folder) else os.path.join(folder, name)
+
+
+def holds(folder: str, name: str) -> bool:
+    """Whether a folder has something of this name."""
+    if not is_url(folder):
+        return os.path.exists(os.path.join(folder, name))
+    url = parse_url(folder) / name
+    return next(Bucket(url.bucket).list(f"{url.key}/"), None) is not None
+
+
+def subfolders(folder: str) -> list[str]:
+    """Names of the folders in a folder; none if it is not there."""
+    try:
+        names = [name for name, _, _ in _entries(folder)]
+    except FileNotFoundError:
+        return []
+    return list(dict.fromkeys(name.removesuffix("/") for name in names if name.endswith("/")))
+
+
+def _parts(place: Place, folder: Folder) -> Iterator[Part]:
+    for name, path, size_bytes in _files(place, folder.path):
+        found = PART.fullmatch(name)
+        if found and found["suffix"] in _SUFFIXES and _is_wanted(place, found["whose"]):
+            writer = folder.writers + found["writer"]
+            yield Part(path, writer, int(found["number"]), size_bytes)
+
+
+def _is_wanted(place: Place, of: str) -> bool:
+    task, jobs = place.task, place.jobs
+    if task is None:
+        return not jobs or any(of.endswith(whose("", job)) for job in jobs)
+    if jobs:
+        return any(of == whose(task, job) for job in jobs)
+    return of.startswith(whose(task, ""))
+
+
+def _result(place: Place, folder: Folder) -> Iterator[Part]:
+    manifest = document(folder.path, MANIFEST)
+    named = manifest.get("files") if isinstance(manifest, dict) else None
+    # What is below a folder counts as that folder, which cannot be read here.
+    valid = named and {head + slash for head, slash, _ in (each.partition("/") for each in named)}
+    files = sorted(_files(place, folder.path))
+    for number, (name, path, size_bytes) in enumerate(files):
+        if name.startswith(("_", ".")) or (valid is not None and name not in valid):
+            continue
+        if _RESULT.fullmatch(name) is None:
+            raise UserError(
+                f"{place.name}: {folder.path} has {name}, and only Parquet and JSON without "
+                f"folders can be read here: spark.read.format(...).load({folder.path!r}) reads it"
+            )
+        yield Part(path, "result", number, size_bytes)
+
+
+def _files(place: Place, folder: str) -> Iterator[tuple[str, str, int]]:
+    """Name, path and size of what is in a folder; folders have a slash at the end."""
+    try:
+        yield from _entries(folder)
+    except FileNotFoundError as error:
+        raise NotThere(
+            f"{place.name}: {folder} is not there: nothing has been written yet, or this machine "
+            "does not see the volume of the workers"
+        ) from error
+    except OSError as error:
+        raise UserError(f"{place.name}: {folder} cannot be read: {error.strerror}") from error
+
+
+def _entries(folder: str) -> Iterator[tuple[str, str, int]]:
+    if is_url(folder):
+        url = parse_url(folder)
+        prefix = f"{url.key}/" if url.key else ""
+        for found in Bucket(url.bucket).list(prefix):
+            name, below, _ = found.key.removeprefix(prefix).partition("/")
+            yield name + below, str(ObjectUrl(url.bucket, prefix + name)), found.size_bytes
+        return
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):  # removed since it was listed
+                name = f"{entry.name}/" if entry.is_dir() else entry.name
+                yield name, entry.path, entry.stat().st_size
+
+
+def _bytes(folder: str, name: str) -> bytes | None:
+    if is_url(folder):
+        url = parse_url(folder) / name
+        found = Bucket(url.bucket).get(url.key)
+        return found.data if found else None
+    try:
+        with open(os.path.join(folder, name), "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None

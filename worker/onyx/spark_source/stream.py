@@ -1,0 +1,134 @@
+"""`readStream`: follows the parts of an output.
+
+The driver lists parts and plans; it reads no rows. (With a limit of rows it counts them: by the
+footers of Parquet files, by reading JSON lines through, each part once.) A batch is known by its
+offsets alone, so Spark may repeat it, in another process too, and gets the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from onyx.spark_source import offsets
+from onyx.spark_source.errors import in_one_line
+from onyx.spark_source.listing import NotThere, Place, published
+from onyx.spark_source.offsets import Limit, Offset, Part
+from onyx.spark_source.options import SourceOptions
+from onyx.spark_source.rows import batches, count
+
+COUNTED_MAX = 10_000
+"""Parts whose numbers of rows are remembered."""
+
+
+class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """A stream of the rows of an output."""
+
+    def __init__(self, place: Place, schema: Any, options: SourceOptions) -> None:
+        self._place = place
+        self._schema = schema
+        self._options = options
+        self._counted: dict[str, int] = {}
+        self._until: list[Part] | None = None
+        """Parts beyond which `availableNow` does not go."""
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """What the options say."""
+        options = self._options
+        if options.max_rows_per_trigger is not None:
+            return ReadMaxRows(options.max_rows_per_trigger)
+        if options.max_files_per_trigger is not None:
+            return ReadMaxFiles(options.max_files_per_trigger)
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        return ReadAllAvailable()
+
+    @in_one_line()
+    def initialOffset(self) -> dict[str, Any]:
+        """Before the first part, or behind those that are there."""
+        if self._options.starting_from == "earliest":
+            return {}
+        return offsets.to_json(offsets.end({}, self._parts({})))
+
+    @in_one_line()
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the next batch.
+
+        Raises:
+            UserError: the checkpoint is another source's, or the folder is gone.
+        """
+        at = offsets.from_json(start)
+        parts = self._parts(at)
+        return offsets.to_json(offsets.advanced(at, parts, _limit(limit), self._rows_of))
+
+    @in_one_line()
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Behind all that is published, for the progress of a query."""
+        return offsets.to_json(offsets.end({}, self._parts({})))
+
+    @in_one_line()
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Go no further than what is published now."""
+        self._until = self._parts({})
+
+    @in_one_line()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The parts of a batch, a partition each.
+
+        Raises:
+            UserError: some are gone.
+        """
+        to = offsets.from_json(end)
+        if not to:
+            return []
+        rows = offsets.between(offsets.from_json(start), to, published(self._place))
+        return [InputPartition(each) for each in rows]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        text = self._options.form == "text"
+        with in_one_line():
+            yield from batches(partition.value, arrow_of(self._schema), text)
+
+    def _parts(self, start: Offset) -> list[Part]:
+        try:
+            parts = offsets.settled(published(self._place), published(self._place))
+        except NotThere:
+            if start:
+                raise
+            return []  # an output makes its folder with its first part
+        return parts if self._until is None else offsets.settled(self._until, parts)
+
+    def _rows_of(self, part: Part) -> int:
+        if part.path not in self._counted:
+            if len(self._counted) >= COUNTED_MAX:
+                self._counted.clear()
+            self._counted[part.path] = count(part.path)
+        return self._counted[part.path]
+
+
+def _limit(limit: ReadLimit) -> Limit:
+    if isinstance(limit, ReadMaxRows):
+        return Limit(rows=limit.max_rows)
+    if isinstance(limit, ReadMaxFiles):
+        return Limit(parts=limit.max_files)
+    if isinstance(limit, ReadMaxBytes):
+        return Limit(size_bytes=limit.max_bytes)
+    return Limit()
+
+
+def arrow_of(schema: Any) -> pa.Schema:
+    """A schema of Spark in the types that it wants batches in."""
+    return to_arrow_schema(schema, timezone="UTC")
