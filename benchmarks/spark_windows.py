@@ -54,7 +54,7 @@ SLIDES = 2
 """Of all rows; an extent has two."""
 SLIDE = 500
 RUNS, RUNS_FEW, FEW_FROM = 4, 2, 50_000_000
-GOAL_STAGE, GOAL_WHOLE = 0.8, 0.5
+GOAL_STAGE, GOAL_WHOLE = 1.25, 2.0
 GOAL_SPOOLING_S, GOAL_MIB = 0.5, 1024.0
 TIMEOUT_S = 7_200.0
 CONTENDER = str(CONTENDERS / "spark_windows.py")
@@ -257,11 +257,10 @@ def measured(shape: Shape, source: Path, folder: Path, options: Any) -> tuple[li
     shutil.rmtree(folder / "job")
     figures = [
         Figure(f"{shape.name}: spooling", spooling_s, "CPU s/M", GOAL_SPOOLING_S, note=note[:-5]),
-        Figure(f"{shape.name}: throughput of the stage / by hand", hand_s / stage_s, "x",
-               GOAL_STAGE, at_least=True,
+        Figure(f"{shape.name}: CPU of the stage / by hand", stage_s / hand_s, "x", GOAL_STAGE,
                note=f"{note} {stage_s:.2f} CPU s, by hand {hand_s:.2f}"),
-        Figure(f"{shape.name}: throughput of the whole job / by hand", by_hand.cpu_s / job.cpu_s,
-               "x", GOAL_WHOLE, at_least=True,
+        Figure(f"{shape.name}: CPU of the whole job / by hand", job.cpu_s / by_hand.cpu_s, "x",
+               GOAL_WHOLE,
                note=f"{job.cpu_s:.0f} CPU s in {job.wall_s:.0f} s, by hand {by_hand.cpu_s:.0f} in "
                     f"{by_hand.wall_s:.0f} s; {wanted[0]:,} groups"),
         Figure(f"{shape.name}: memory of the worker without JVM", memory.peak_mib, "MiB", GOAL_MIB),

@@ -18,8 +18,8 @@ WAYS = {
     "onyx-3": Way("b.yaml", "3 processes, shuffle, exactly-once", 3, "exactly-once", {"count": 3}),
 }
 GOALS = (
-    Goal("bytewax", "onyx-1", 2.0, "stateful_map, 1 process each", at_least=True),
-    Goal("bytewax-2", "onyx-3", 1.0, "stateful_map on 2 processes, Onyx on 3", at_least=True),
+    Goal("onyx-1", "bytewax", 0.5, "stateful_map, 1 process each"),
+    Goal("onyx-3", "bytewax-2", 1.0, "stateful_map on 2 processes, Onyx on 3"),
 )
 COLUMNS_WAYS = {
     "onyx-1": Way("b-columns.yaml", "1 process, exactly-once, Parquet", 1, "exactly-once",
@@ -28,8 +28,8 @@ COLUMNS_WAYS = {
                   "exactly-once", {"count": 3}, parquet=True),
 }  # fmt: skip
 COLUMNS_GOALS = (
-    Goal("bytewax", "onyx-1", 6.0, "stateful_map, 1 process each", at_least=True),
-    Goal("bytewax-2", "onyx-3", 8.0, "stateful_map on 2 processes, Onyx on 3", at_least=True),
+    Goal("onyx-1", "bytewax", 0.17, "stateful_map, 1 process each"),
+    Goal("onyx-3", "bytewax-2", 0.125, "stateful_map on 2 processes, Onyx on 3"),
 )
 COLUMNS_RECORDS = 10_000_000
 
