@@ -14,8 +14,8 @@ from onyx_operator.application import run
 from onyx_operator.settings import operator_settings
 
 COLLECTOR_THRESHOLDS = (20_000, 20, 50)
-"""Of the garbage collector: at Python's own 700 each burst of events walks all objects many times,
-though they are freed by reference counts."""
+"""Thresholds of the garbage collector: at Python's own 700 each burst of events walks all objects
+many times, though they are freed by reference counts."""
 
 
 def main() -> int:

@@ -36,12 +36,12 @@ class Series:
     message: str
     count: int = 0
     name: str = ""
-    """Of the object in the API server; empty until that has answered."""
+    """Name of the object in the API server; empty until that has answered."""
     posted_s: float = 0.0
 
 
 class EventSeries:
-    """Of everything that one operator reports. Belongs to one event loop."""
+    """The series of everything that one operator reports. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._series: OrderedDict[Hashable, Series] = OrderedDict()

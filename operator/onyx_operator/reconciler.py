@@ -63,7 +63,7 @@ class Kind(Generic[SeenT, PlanT]):
 
 
 class Reconciler(Generic[SeenT, PlanT]):
-    """See the module. Belongs to one event loop."""
+    """Runs the reconciliation of objects of one kind. Belongs to one event loop."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ def place_of(tenancy: str, address: str, namespace: str) -> Place:
 
 
 class Tenancies:
-    """Of all clusters that one operator sees. Belongs to one event loop."""
+    """The tenancies of all clusters that one operator sees. Belongs to one event loop."""
 
     def __init__(self, engine: Settings, clusters: Callable[[], Iterable[Object]]) -> None:
         """`engine`: the defaults of clusters; `clusters`: all that are known."""

@@ -30,7 +30,9 @@ FILE_LINES_MEDIAN_MAX = 150
 FUNCTION_LINES_MAX = 50
 FOLDER_MODULES_MAX = 28
 UNDOCUMENTED_MAX = 0.05
-"""Of the public classes and functions; what overrides a documented method needs no text."""
+"""The share of public classes and functions without text; what overrides a documented method needs
+no text."""
+WITHOUT_A_NOUN = re.compile(r"(Of|The same|Those|As|See)\b")
 VAGUE_WORDS = re.compile(r"\b(told|tells)\b", re.IGNORECASE)
 """Things are logged, reported, proposed or raised: the word that says which is the better one."""
 VAGUE_WORDS_MAX = 60
@@ -104,6 +106,21 @@ def test_packages_import_each_other_in_no_circle() -> None:
 def package_of(module: str) -> str:
     """`onyx.log` of `onyx.log.zookeeper.session`; what lies in no package is one by itself."""
     return ".".join(module.split(".")[:2])
+
+
+def test_docstrings_begin_with_what_they_are_about() -> None:
+    """`Of a task`, `The same`, `See Other` say nothing to who reads only this one."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.value.value.splitlines()[0]}"
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+        and WITHOUT_A_NOUN.match(node.value.value)
+    ]
+
+    assert found == []
 
 
 def public_names(node: ast.Module | ast.ClassDef, at: str = "") -> Iterator[tuple[str, bool]]:

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 DIGITS = 8
 FILES_MAX = 2_000
 BYTES_MAX = 67_108_864
-"""Of all files together."""
+"""The size of all files together."""
 LOOKED_THROUGH_MAX = 256
 """Files that are looked through for what they import."""
 _SUFFIX = ".py"

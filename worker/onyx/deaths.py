@@ -51,7 +51,7 @@ class Death:
     inside: str = ""
     """Which user code was running, in words."""
     jobs: tuple[JobId, ...] = ()
-    """Those whose user code it has run; empty when that is not known."""
+    """The jobs whose user code it has run; empty when that is not known."""
 
 
 def is_recent(death: Death, now_ms: int) -> bool:

@@ -56,7 +56,7 @@ __all__ = [
 """Public names; the functions below are for Onyx itself."""
 
 DESCRIPTION_CHARACTERS_MAX = 2_000
-"""Of what an exception of the user's says of itself, and of a problem."""
+"""The length of what an exception of the user's says of itself, and of a problem."""
 WORD_CHARACTERS_MAX = 200
 _LONG_WORD = re.compile(rf"\S{{{WORD_CHARACTERS_MAX + 1},}}")
 
@@ -141,8 +141,8 @@ class Unavailable(OnyxError):
 
 
 class Blocked(Unavailable):
-    """The same call succeeds as soon as somebody frees space, or restores what was moved away.
-    Callers wait for that without a limit."""
+    """Nothing can be done until somebody frees space, or restores what was moved away. Callers wait
+    for that without a limit."""
 
 
 class WorkLost(OnyxError):

@@ -44,7 +44,7 @@ def is_path_name(text: object) -> bool:
 
 
 def path_name(text: str, what: str) -> str:
-    """The same text.
+    """The text, which is text.
 
     Args:
         what: what it names, for the message: `the id of a job`.

@@ -64,7 +64,7 @@ assert _NAMES + 3 * NAME_BYTES_MAX <= _ROOTS
 
 
 class Slot(Protocol):
-    """Of one task."""
+    """The slot of one task."""
 
     def begin(self, phase: str, roots: Any, id: int, alone: bool) -> bool:
         """User code is about to run; False when it must wait, because somebody is or wants to be
@@ -96,7 +96,7 @@ class Recording(Protocol):
 
 
 class NoRecorder:
-    """Of a process that nobody looks after."""
+    """The recorder of a process that nobody looks after."""
 
     def slot(self, job: JobId, task: TaskName) -> Slot:
         """A slot that records nothing."""
@@ -114,7 +114,7 @@ class Inside:
     roots: tuple[int, ...]
     """Empty if they have none."""
     id: int
-    """Of the segment, if it was one; otherwise 0."""
+    """The id of the segment, if it was one; otherwise 0."""
 
 
 def create() -> int:
@@ -329,7 +329,7 @@ class _Slot:
 
 
 class _NotRecorded:
-    """Of a process with too many tasks, or that nobody looks after."""
+    """The slot of a process with too many tasks, or that nobody looks after."""
 
     def begin(self, phase: str, roots: Any, id: int, alone: bool) -> bool:
         return True

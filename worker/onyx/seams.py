@@ -28,14 +28,15 @@ class SystemClock:
     """The clock of the operating system; it goes on while a process is stopped by SIGSTOP."""
 
     monotonic_s = staticmethod(time.monotonic)
-    """See `Clock`. Not a method around it, which would take as long again: a batch asks often."""
+    """Seconds from some moment on; never goes back. Not a method around it, which would take as
+    long again: a batch asks often."""
 
     def thread_cpu_s(self) -> float:
-        """See `Clock`."""
+        """Seconds that a processor has worked for the calling thread; some 0.5 us to ask."""
         return time.thread_time()
 
     def wall_ms(self) -> int:
-        """See `Clock`."""
+        """Milliseconds since the epoch; may jump."""
         return time.time_ns() // 1_000_000
 
 

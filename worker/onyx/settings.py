@@ -140,8 +140,8 @@ class HistorySettings:
     entries_max: Annotated[int, Meta(ge=2)] = 10_000
     """Entries of the log above which the older half goes, however new."""
     remembered_max: Annotated[int, Meta(ge=0, le=1_000_000)] = 10_000
-    """Of how many collected jobs, the newest ones, it stays known that they completed or were
-    killed; a job that is submitted again under such an id does not run again."""
+    """The number of collected jobs, the newest ones, of which it stays known that they completed or
+    were killed; a job that is submitted again under such an id does not run again."""
     chunk_age_s: Seconds = 3_600.0
     """How long a document that nothing in the log names any more is kept (a job, a list of
     partitions)."""

@@ -24,9 +24,9 @@ class Reason(StrEnum):
     FUNCTION = "function-running"
     """The user's function has not come back."""
     WINDOWS = "windows-running"
-    """The same of an aggregation, a trigger, or what it calls."""
+    """The stall of an aggregation, a trigger, or what it calls."""
     CONDITION = "condition-running"
-    """The same of a flow condition or what groups segments."""
+    """The stall of a flow condition or what groups segments."""
     LIFECYCLE = "lifecycle-running"
     PLUGIN = "plugin-running"
     """The plugin of an input or output has not come back."""
@@ -96,12 +96,13 @@ class Stall:
     alone: bool = False
     """It holds up the whole job: nothing of it is in its loop yet, or nothing any more."""
     segments: int = 0
-    """Of an input, those that are read and not complete; else those that wait here."""
+    """The segments of an input, those that are read and not complete; else those that wait here."""
     oldest_ms: int = 0
-    """Of an input: when the oldest of them was read; 0 when that is not known."""
+    """The time of an input: when the oldest of them was read; 0 when that is not known."""
     is_input: bool = False
     overdue_ms: int = 0
-    """Of an input that waits for segments for longer than its `pendingTimeout`: that; else 0."""
+    """The time-out of an input that waits for segments for longer than its `pendingTimeout`: that;
+    else 0."""
     in_time: bool = False
     """The job itself has it rest for so long (`batchTimeout`, `rollSeconds`)."""
     stack: tuple[Frame, ...] = ()
@@ -143,8 +144,8 @@ def sentence(found: Stall, stalls: Sequence[Stall], now_ms: int) -> str:
 
 
 def status_sentence(found: Stall, stalls: Sequence[Stall]) -> str:
-    """As `sentence`, but since when and not for how long: for a status that is written only when
-    it changes."""
+    """The sentence as `sentence`, but since when and not for how long: for a status that is written
+    only when it changes."""
     same = {each.peer for each in stalls if (each.task, each.reason) == (found.task, found.reason)}
     more = f" and {len(same) - 1} more" if len(same) > 1 else ""
     since = instant(found.since_ms)

@@ -36,7 +36,7 @@ class Review:
     """The object, if there is a spec to be judged, with its name and namespace."""
 
     def and_also(self, further: Verdict) -> Review:
-        """The same with more that was found."""
+        """This review with more that was found."""
         verdict = Verdict(
             (*self.verdict.problems, *further.problems), (*self.verdict.warnings, *further.warnings)
         )

@@ -25,8 +25,8 @@ from onyx_operator.work_queue import Key
 
 
 class Clusters:
-    """See the module. Belongs to one event loop. What no watch shows (drift of other objects, a
-    ConfigMap of code) is found because each list touches every cluster."""
+    """The controller of all OnyxClusters. Belongs to one event loop. What no watch shows (drift of
+    other objects, a ConfigMap of code) is found because each list touches every cluster."""
 
     def __init__(
         self, operator: Operator, deaths: Callable[[Settings], Sequence[Death]] = lambda _: ()

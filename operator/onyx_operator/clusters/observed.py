@@ -52,6 +52,6 @@ class Observed:
     pods: Sequence[Mapping[str, Any]] = ()
     """The pods; read only when not all workers are ready."""
     spark_pods: Sequence[Mapping[str, Any]] = ()
-    """Those of the Spark server and its executors."""
+    """The pods of the Spark server and its executors."""
     deaths: Sequence[Death] = ()
     """Worker processes that have died in the last minutes, as their supervisors report."""

@@ -30,7 +30,8 @@ POD_SECURITY: Mapping[str, Any] = {
     "fsGroupChangePolicy": "OnRootMismatch",
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-"""Of every pod of a cluster, with that of its containers: Pod Security `restricted`."""
+"""Security settings of every pod of a cluster, with that of its containers: Pod Security
+`restricted`."""
 CONTAINER_SECURITY: Mapping[str, Any] = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,

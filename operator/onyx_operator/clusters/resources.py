@@ -94,7 +94,7 @@ def trials(pool: Pool) -> tuple[Child, ...]:
 
 
 def kinds(pool: Pool) -> tuple[Resource, ...]:
-    """Of objects that a pool may have or have had."""
+    """The kinds of objects that a pool may have or have had."""
     return WORKER_KINDS + SPARK_KINDS if pool.spark_role else WORKER_KINDS
 
 

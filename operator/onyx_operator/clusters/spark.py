@@ -185,7 +185,8 @@ def _files(pool: Pool, spark: SparkServer) -> dict[str, str]:
 
 
 def _escaped(value: str) -> str:
-    """As a file of Java's properties has it: there a line break would begin another setting."""
+    """The text as a file of Java's properties has it: there a line break would begin another
+    setting."""
     text = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
     return f"\\{text}" if text.startswith((" ", "\t", "\f", "=", ":")) else text
 
@@ -279,8 +280,8 @@ def _container(pool: Pool, mounts: tuple[Mount, ...]) -> Body:
 
 
 def _variables(pool: Pool, given: Mapping[str, str] = EMPTY) -> list[Body]:
-    """Of both: Spark's Python workers must find the code of the user, and need what that reads and
-    the credentials of object stores.
+    """Variables of both: Spark's Python workers must find the code of the user, and need what that
+    reads and the credentials of object stores.
 
     Args:
         given: what its owner cannot change.

@@ -11,7 +11,7 @@ _OUT_OF_MEMORY = "OOMKilled"
 _USUAL = ("ContainerCreating", "PodInitializing")
 _LAST_LINES_MAX = 3
 _LAST_CHARACTERS_MAX = 400
-"""Of what a container printed before it failed: its end."""
+"""The length of what a container printed before it failed: its end."""
 
 
 def is_ready(pod: Object) -> bool:

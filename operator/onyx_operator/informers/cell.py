@@ -50,7 +50,7 @@ logging.getLogger("kopf").setLevel(logging.CRITICAL)
 
 
 class Cell:
-    """See the module. Belongs to the event loop on which it is made.
+    """A kopf of its own for one scope. Belongs to the event loop on which it is made.
 
     Args:
         scope: a namespace, or `ALL`.

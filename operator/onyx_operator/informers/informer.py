@@ -24,7 +24,7 @@ Listener = Callable[[Key, Object, bool], None]
 
 
 class Informer:
-    """See the module. Belongs to one event loop.
+    """What the API server holds of some kinds. Belongs to one event loop.
 
     Args:
         interval_s: period at which all objects are listed, and thereby looked at again.

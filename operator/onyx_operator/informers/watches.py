@@ -33,7 +33,7 @@ Relay = Callable[[Object], None]
 
 
 class Watches:
-    """See the module. Belongs to one event loop.
+    """The watches of all scopes. Belongs to one event loop.
 
     Args:
         informers: in the order in which a namespace is listed.

@@ -41,7 +41,7 @@ COUNT_INTERVAL_S = 5.0
 
 
 class Jobs:
-    """See the module. Belongs to one event loop."""
+    """The controller of all OnyxJobs. Belongs to one event loop."""
 
     def __init__(self, operator: Operator, now_s: Callable[[], float] = time.time) -> None:
         settings, kube, metrics = operator.settings.jobs, operator.kube, operator.metrics

@@ -43,7 +43,7 @@ class _Departed:
 
 
 class Departures:
-    """See the module. Belongs to one event loop."""
+    """The OnyxJobs that are being deleted. Belongs to one event loop."""
 
     def __init__(
         self, operator: Operator, views: LogViews, actor: Actor, now_s: Callable[[], float]

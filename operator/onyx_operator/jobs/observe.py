@@ -32,7 +32,7 @@ from onyx_operator.work_queue import Key
 
 
 class Observer:
-    """See the module. Belongs to one event loop."""
+    """Looks at an OnyxJob and at all that it depends on. Belongs to one event loop."""
 
     def __init__(self, operator: Operator, views: LogViews, now_s: Callable[[], float]) -> None:
         self._operator, self._views, self._now_s = operator, views, now_s

@@ -37,7 +37,7 @@ class Spec:
     problem: str = ""
     """Why there is no job."""
     problem_reason: str = ""
-    """The same in one word."""
+    """The problem in one word."""
     deleted_at: str = ""
     """When the object was deleted by its user; empty while it is wanted."""
 

@@ -165,7 +165,7 @@ def _steps(
 
 
 def _advancing(job: LogJob) -> Verdict:
-    """Of a job whose peers are ready."""
+    """The status of a job whose peers are ready."""
     if job.stalled:
         return "False", "Stalled", job.stalled
     if job.halted:

@@ -110,7 +110,7 @@ def _wanted(spec: Spec, record: Record, log: Log) -> Record:
 
 
 def _next_attempt(spec: Spec, record: Record) -> Record:
-    """The same job once more, under another id."""
+    """This job once more, under another id."""
     attempt = record.attempt + 1
     return Record(spec.job_id(attempt), *spec.version, attempt, record.first_attempt)
 

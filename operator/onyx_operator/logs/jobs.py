@@ -113,5 +113,5 @@ def _shown(replica: Replica, job: JobId) -> tuple[object, ...]:
 
 
 def jobs_that_wait(replica: Replica) -> Iterable[JobId]:
-    """Those without peers: why may be different whenever members or other jobs change."""
+    """Jobs without peers: why may be different whenever members or other jobs change."""
     return (job for job in replica.jobs if not replica.run(job).allocation)

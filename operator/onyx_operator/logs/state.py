@@ -34,7 +34,7 @@ class LogJob:
     deaths: str = ""
     """How worker processes have died lately, of those that may have to do with it."""
     deaths_reason: str = ""
-    """The same in one word."""
+    """The deaths in one word."""
     halted: bool = False
     """It completes nothing because of these deaths."""
     failure: str = ""
@@ -72,7 +72,7 @@ class Log:
 
     position: int
     jobs: Mapping[JobId, LogJob]
-    """Those asked for; others are unknown."""
+    """The jobs asked for; others are unknown."""
     orphans: tuple[JobId, ...] = ()
     """Jobs that have not ended of objects that had the name before."""
     heir: str = ""

@@ -67,7 +67,7 @@ logger = logging.getLogger(__name__)
 
 
 class LogView:
-    """See the module. `connect` opens a log; `changed` is called on the event loop."""
+    """A log as controllers see it. `connect` opens a log; `changed` is called on the event loop."""
 
     def __init__(
         self,

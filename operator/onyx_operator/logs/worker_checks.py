@@ -33,7 +33,8 @@ class _Question:
 
 
 class Checks:
-    """Of one cluster. `hear` may be called from another thread than the rest, which is one."""
+    """The checks of one cluster. `hear` may be called from another thread than the rest, which is
+    one."""
 
     def __init__(self) -> None:
         self._questions: dict[str, _Question] = {}
@@ -45,7 +46,7 @@ class Checks:
         return entry if known == job else None
 
     def remember(self, old: JobId, job: Job, entry: SubmitJob) -> None:
-        """See `prepared`."""
+        """Keep the answer to a check, for whoever asks again."""
         while len(self._prepared) >= CHECKS_MAX:
             del self._prepared[next(iter(self._prepared))]
         self._prepared[old] = job, entry

@@ -18,9 +18,10 @@ class ExitCode(IntEnum):
     LOG_REPLACED = 3
     """ZooKeeper was wiped: a worker started again would join an empty cluster as a new member."""
     OUT_OF_MEMORY = 137
-    """As shells count SIGKILL: the kernel has killed too many processes for want of memory."""
+    """128 and the number, as shells count SIGKILL: the kernel has killed too many processes for
+    want of memory."""
     INTERRUPTED = 130
-    """As shells count: 128 and the number of SIGINT."""
+    """The code as shells count: 128 and the number of SIGINT."""
 
 
 FINAL = (ExitCode.INVALID, ExitCode.LOG_REPLACED)

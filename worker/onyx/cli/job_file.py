@@ -68,7 +68,7 @@ def read_job(path: Path, upgrades: str | None = None, engine: Engine | None = No
 def checked_job(
     path: Path, upgrades: str | None = None, engine: Engine | None = None
 ) -> tuple[Job, list[Problem]]:
-    """The same, with the warnings."""
+    """The job,, with the warnings."""
     text, source = read_file(path), str(path)
     job, declared = parse_file(text, source, upgrades, engine)
     refuse(wrong_options(job), path)

@@ -22,7 +22,7 @@ AT_ONCE = 8
 
 @prepared
 class _Frontier(msgspec.Struct):
-    """As much of `task.source.frontier.Frontier` as is asked for here."""
+    """The keys of `task.source.frontier.Frontier` that are asked for here."""
 
     position: int = 0
 

@@ -219,7 +219,7 @@ def why_stalled(replica: Replica, job: JobId, found: Sequence[Stall]) -> str:
 
 
 def _state_of(replica: Replica, job: JobId, peers: int) -> JobState:
-    """Of a job that has not ended."""
+    """The state of a job that has not ended."""
     if replica.run(job).suspended:
         return "suspended"
     if replica.run(job).draining:

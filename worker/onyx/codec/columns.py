@@ -27,9 +27,9 @@ from onyx.flow.column_types import usual_schema
 from onyx.flow.columns import Columns
 
 SCHEMA_BYTES_MAX = 262_144
-"""Of one schema, encoded: some 5,000 columns."""
+"""The size of one schema, encoded: some 5,000 columns."""
 ROWS_MAX = 1_000_000
-"""Of one encoded batch, so that values that occupy no bytes are bounded too."""
+"""The rows of one encoded batch, so that values that occupy no bytes are bounded too."""
 
 _WRONG = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
 """What pyarrow raises for bytes that make no sense; UnicodeDecodeError is a ValueError."""

@@ -111,7 +111,7 @@ def is_native(level: Level) -> bool:
 
 
 def packed(value: Any) -> Any:
-    """The same value of types that msgpack has. Of types that no segment may hold it stays as it
+    """The value of types that msgpack has. Of types that no segment may hold it stays as it
     is; the encoder refuses most of them."""
     kind = type(value)
     if kind in PLAIN:

@@ -27,7 +27,7 @@ from onyx.flow.columns import Columns
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""
 SAMPLED_SEGMENTS = 8
-"""Of a batch, by which its size is estimated."""
+"""Segments of a batch, by which its size is estimated."""
 STEP_MAX = 255
 """Largest difference of two neighbours that is one byte in a column of steps."""
 
@@ -69,7 +69,7 @@ def _is_native(segments: Sequence[Segment]) -> bool:
 
 
 def size_bytes(segments: Sequence[Segment]) -> int:
-    """Of all segments, encoded, about.
+    """The size of all segments, encoded, about.
 
     Raises:
         SegmentError: as `encode`.

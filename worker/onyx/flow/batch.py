@@ -28,7 +28,7 @@ class FoundKeys(Protocol):
     """The group keys of segments."""
 
     def take(self, chosen: Indices) -> Self:
-        """Those of the segments at these indices."""
+        """The keys of the segments at these indices."""
         ...
 
     def joined(self, others: Sequence[FoundKeys]) -> Self | None:
@@ -44,8 +44,8 @@ class Batch:
     roots: U64 | None = None
     ids: U64 | None = None
     keys: FoundKeys | None = None
-    """As the receiver groups the segments, if the sender has had to find them and is in the same
-    process; None: they are to be found."""
+    """The keys as the receiver groups the segments, if the sender has had to find them and is in
+    the same process; None: they are to be found."""
     bad: list[tuple[int, Exception]] = field(default_factory=list)
     """What an input has read and is no segment of the job: index, increasing, and why."""
 
@@ -105,12 +105,13 @@ def segment_at(segments: Segments, index: int) -> Segment:
 
 
 def as_dicts(segments: Segments) -> list[Segment]:
-    """The same segments as dicts."""
+    """The segments as dicts."""
     return to_dicts(segments) if isinstance(segments, Columns) else segments
 
 
 def as_shown(segments: Segments) -> list[Segment]:
-    """The same where some may be no segments, as an input reads them (`Columns.row`)."""
+    """The segments as dicts where some may be no segments, as an input reads them
+    (`Columns.row`)."""
     return shown_dicts(segments) if isinstance(segments, Columns) else segments
 
 
@@ -129,9 +130,9 @@ def joined(parts: Sequence[Segments]) -> Segments:
 
 
 def by_form(batches: Sequence[Batch]) -> list[Batch]:
-    """As few batches as possible of several: small ones waiting in a queue are joined before
-    bookkeeping. Columns stay columns: those of types that nothing holds both of stay apart, and so
-    do dicts, which a few bad rows would otherwise make of all."""
+    """Batches joined into as few batches as possible of several: small ones waiting in a queue are
+    joined before bookkeeping. Columns stay columns: those of types that nothing holds both of stay
+    apart, and so do dicts, which a few bad rows would otherwise make of all."""
     if len(batches) <= 1:
         return list(batches)
     columns = [each for each in batches if isinstance(each.segments, Columns)]

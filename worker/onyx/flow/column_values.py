@@ -62,7 +62,7 @@ def to_array(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array
 
 
 def cast_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same values as a column of another type.
+    """The values as a column of another type.
 
     Raises:
         MISMATCH: it does not hold them.
@@ -74,7 +74,7 @@ def cast_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _require_alike(values: Sequence[Any], kind: pa.DataType) -> None:
-    """Of values that pyarrow has taken as `kind`, all the way down."""
+    """Checks the kinds of values that pyarrow has taken as `kind`, all the way down."""
     found = set(map(type, values))
     if len(found) > 1 and any(apart <= found for apart in _APART):
         names = " and ".join(sorted(each.__name__ for each in found))

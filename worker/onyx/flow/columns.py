@@ -33,7 +33,7 @@ _DAY_MS = 86_400_000
 _NO_VALUE = (ValueError, OverflowError)
 """What is raised for a value that Python does not have."""
 _UNITS_US = {"s": 1_000_000, "ms": 1_000}
-"""Those that are coarser than microseconds."""
+"""The units that are coarser than microseconds."""
 
 
 class Columns:
@@ -60,7 +60,7 @@ class Columns:
 
     @property
     def size_bytes(self) -> int:
-        """Of the values, about."""
+        """The size of the values, about."""
         return int(self.record_batch.nbytes)
 
     def has(self, key: str) -> bool:
@@ -142,7 +142,7 @@ def of_table(table: pa.Table) -> Columns:
 
 
 def to_dicts(columns: Columns) -> list[Row]:
-    """The same segments as dicts: this is the only place that makes them."""
+    """The segments as dicts: this is the only place that makes them."""
     batch = columns.record_batch
     names = batch.schema.names
     if not names:
@@ -152,7 +152,8 @@ def to_dicts(columns: Columns) -> list[Row]:
 
 
 def shown_dicts(columns: Columns) -> list[Row]:
-    """As `to_dicts`, of rows that may be no segments: text where Python lacks the value."""
+    """The segments as `to_dicts`, of rows that may be no segments: text where Python lacks the
+    value."""
     try:
         return to_dicts(columns)
     except _NO_VALUE:

@@ -39,7 +39,8 @@ _HASHED = frozenset({*NUMBERS, str, bytes})
 
 _OR_NONE: frozenset[type] = frozenset({NoneType})
 Answer = Callable[[Any], Any]
-"""Of the value of a segment's key, None if it is not there: whether the comparison holds."""
+"""An answer about the value of the value of a segment's key, None if it is not there: whether the
+comparison holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from onyx.model.job import FlowCondition, Job, Targets
 
 PostTransform = Callable[[Any, Any, Exception], Any]
 MESSAGE_CHARACTERS_MAX = 4_096
-"""Of an error, in the segment that describes it."""
+"""The length of an error, in the segment that describes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Conditions:
         return route
 
     def of_exceptions(self, default: frozenset[str] = frozenset()) -> Conditions:
-        """The same about exceptions; all other segments go to `default`."""
+        """The conditions about exceptions; all other segments go to `default`."""
         return replace(self, ordinary=(), default=default)
 
 
@@ -225,7 +225,7 @@ def described(event: Any, cause: Any, error: Exception) -> Segment:
 
 
 def without_keys(segment: Segment, keys: frozenset[str]) -> Segment:
-    """The same object when there is nothing to leave out."""
+    """The segment; it is object when there is nothing to leave out."""
     if keys.isdisjoint(segment):
         return segment
     return {key: value for key, value in segment.items() if key not in keys}

@@ -30,7 +30,7 @@ class Rows:
         self._known: dict[int, Segment] = {}
 
     def at(self, places: Indices | None) -> list[Segment]:
-        """Those at these indices; None: all."""
+        """The rows at these indices; None: all."""
         if isinstance(self._segments, list):
             if places is None:
                 return self._segments

@@ -76,7 +76,7 @@ class Grouping:
 
 
 class _Memo(dict[Any, int]):
-    """Of keys of one exact type: `True` would find what `1` has left."""
+    """The hashes of keys of one exact type: `True` would find what `1` has left."""
 
     def __missing__(self, key: Any) -> int:
         if len(self) >= MEMO_KEYS_MAX:

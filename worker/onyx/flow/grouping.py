@@ -29,8 +29,8 @@ SHARDS = 128
 state moves from peer to peer; so at most so many peers of a grouped task have anything to do."""
 DEPTH_MAX = 16
 EXPONENT_MAX = 400
-"""Of a Decimal: farther out its fraction would take more memory than it is worth. Floats end before
-that."""
+"""The exponent of a Decimal: farther out its fraction would take more memory than it is worth.
+Floats end before that."""
 _INFINITY = float("inf")
 _INT_MIN = -(2**63)
 

@@ -12,8 +12,8 @@ from onyx.flow.segment_failure import SegmentFailure
 Letter = Callable[[int, Exception], Segment]
 """The dead letter about a segment of the batch, by its index."""
 Refused = Callable[[Mapping[str, Outgoing]], list[SegmentFailure]]
-"""Of what is to be sent to each child, the parents of segments that the child cannot be sent; each
-parent once, in order."""
+"""The parents of segments that a child cannot be sent, for each child; each parent once, in
+order."""
 Travels = Callable[[Segment], Exception | None]
 """Why a segment that a condition has made cannot be sent to anybody; None: it can."""
 

@@ -42,10 +42,10 @@ class KeyCodes:
     names: tuple[str, ...] | None = None
     """For a key that is a part of a segment: the keys of that part."""
     kind: Hashable = None
-    """Of two batches of the same kind, equal `raws` are the same key; None: they are not hashable,
-    and may repeat."""
+    """The kind of two batches of the same kind, equal `raws` are the same key; None: they are not
+    hashable, and may repeat."""
     column: pa.Array | None = None
-    """The same as `raws`, of ints or text: who needs no more makes no Python values."""
+    """The values as `raws`, of ints or text: who needs no more makes no Python values."""
 
     @property
     def raws(self) -> list[Any]:
@@ -61,7 +61,7 @@ class KeyCodes:
 
     @staticmethod
     def of_values(values: list[Any]) -> KeyCodes:
-        """Of one key a row, of any type."""
+        """The codes of one key a row, of any type."""
         return KeyCodes(np.arange(len(values)), values)
 
     @staticmethod
@@ -98,7 +98,8 @@ class KeyCodes:
         return KeyCodes(codes, raws, self.names, self.kind)
 
     def joined(self, others: Sequence[FoundKeys]) -> None:
-        """See `FoundKeys`: Arrow finds those of all faster than Python joins them."""
+        """These and those of others behind them; None: that takes longer than to find them anew.
+        Arrow finds those of all faster than Python joins them."""
 
     def values(self) -> list[Any]:
         """Each different key as it is in a segment of dicts."""
@@ -122,7 +123,7 @@ class KeyList:
         return KeyList([raws[index] for index in chosen.tolist()])
 
     def joined(self, others: Sequence[FoundKeys]) -> KeyList | None:
-        """See `FoundKeys`."""
+        """These and those of others behind them; None: that takes longer than to find them anew."""
         raws = list(self.raws)
         for each in others:
             if not isinstance(each, KeyList):

@@ -32,7 +32,7 @@ class KeyGetter(Protocol):
         ...
 
     def of_columns(self, columns: Columns) -> KeyCodes:
-        """The same for columns: what a dict has None for is a null."""
+        """The keys for columns: what a dict has None for is a null."""
         ...
 
 
@@ -80,14 +80,14 @@ class ByFunction:
         self._where = where
 
     def of_all(self, segments: Sequence[Segment]) -> list[Any]:
-        """See `KeyGetter.of_all`."""
+        """The key of each segment."""
         try:
             return list(map(self._function, segments))
         except BaseException as error:
             raise Refusal(f"{self._where} raised {describe(error)}") from error
 
     def of_columns(self, columns: Columns) -> KeyCodes:
-        """See `KeyGetter.of_columns`."""
+        """The groups of the rows of columns."""
         return KeyCodes.of_values(self.of_all(to_dicts(columns)))
 
 
@@ -101,7 +101,7 @@ class ByKey:
         self._optional = optional
 
     def of_all(self, segments: Sequence[Segment]) -> list[Any]:
-        """See `KeyGetter.of_all`."""
+        """The key of each segment."""
         key = self._key
         if self._optional:
             return [segment.get(key) for segment in segments]
@@ -111,7 +111,7 @@ class ByKey:
             raise missing(self._task, key) from None
 
     def of_columns(self, columns: Columns) -> KeyCodes:
-        """See `KeyGetter.of_columns`."""
+        """The groups of the rows of columns."""
         if columns.has(self._key):
             return KeyCodes.of_column(columns, self._key)
         if self._optional:
@@ -129,7 +129,7 @@ class ByKeys:
         self._optional = optional
 
     def of_all(self, segments: Sequence[Segment]) -> list[Any]:
-        """See `KeyGetter.of_all`."""
+        """The key of each segment."""
         keys = self._keys
         if self._optional:
             return [{key: each[key] for key in keys if key in each} for each in segments]
@@ -139,7 +139,7 @@ class ByKeys:
             raise missing(self._task, error.args[0]) from None
 
     def of_columns(self, columns: Columns) -> KeyCodes:
-        """See `KeyGetter.of_columns`."""
+        """The groups of the rows of columns."""
         present = [key for key in self._keys if columns.has(key)]
         if not self._optional and len(present) < len(self._keys):
             raise missing(self._task, next(key for key in self._keys if key not in present))

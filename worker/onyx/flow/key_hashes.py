@@ -21,23 +21,23 @@ TEXT_BYTES_MAX = 64
 """Longer text is hashed by `bytes_hash`."""
 _MASK: Final = 2**64 - 1
 _INT, _BEYOND, _TEXT = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0x8CB92BA72F3D8DD7
-"""Of ints below and from 2**63, and of text."""
+"""Factors of ints below and from 2**63, and of text."""
 _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _WORD = 8
 
 
 def bytes_hash(data: bytes) -> int:
-    """Of anything else."""
+    """The hash of anything else."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
 def int_hash(key: int) -> int:
-    """Of an int of 64 bits, with a sign or without."""
+    """The hash of an int of 64 bits, with a sign or without."""
     return _mix(key & _MASK ^ (_INT if key < 2**63 else _BEYOND))
 
 
 def text_hash(data: bytes) -> int:
-    """Of text in UTF-8."""
+    """The hash of text in UTF-8."""
     if len(data) > TEXT_BYTES_MAX:
         return bytes_hash(data)
     found = len(data) ^ _TEXT
@@ -48,7 +48,8 @@ def text_hash(data: bytes) -> int:
 
 
 def column_hashes(column: pa.Array) -> U64 | None:
-    """Of each value of a column; None: it has values that are hashed otherwise, or null."""
+    """The hashes of each value of a column; None: it has values that are hashed otherwise, or
+    null."""
     if column.null_count:
         return None
     if kinds.is_integer(column.type):

@@ -39,7 +39,7 @@ class Rows(Protocol):
     """The segments of a batch as dicts."""
 
     def __call__(self, places: Indices | None) -> Asked:
-        """Those at these indices; None: all."""
+        """The rows at these indices; None: all."""
 
 
 class Question:
@@ -85,7 +85,7 @@ def ask_of(node: Node, of_columns: bool) -> Ask:
 
 
 def one_by_one(ask: Ask) -> Test:
-    """The same about one segment. Raises what the predicate does."""
+    """The predicate about one segment. Raises what the predicate does."""
 
     def test(event: Any, old: Any, new: Any, all_new: Any) -> bool:
         columns, _, misfits = from_dicts([new])

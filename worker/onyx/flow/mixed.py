@@ -74,7 +74,7 @@ def pieces_of(read: Read) -> tuple[Piece, ...]:
 
 
 def runs_of(read: Read) -> Iterator[Segments]:
-    """The same in order."""
+    """The runs of a read in order."""
     if isinstance(read, Mixed):
         yield from read.runs()
     else:

@@ -23,7 +23,8 @@ class Outgoing:
     child_index: Indices | None = None
     """Index among the leaves of the parent, for `child_ids`; None: 0 for all."""
     hashes: U64 | None = None
-    """Of the group keys of the segments, where the child is grouped and has several peers."""
+    """Hashes of the group keys of the segments, where the child is grouped and has several
+    peers."""
     keys: FoundKeys | None = None
     """The group keys, where the child is grouped and has one peer."""
 

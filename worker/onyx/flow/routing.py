@@ -71,8 +71,8 @@ def route_batch(
 def route_whole(
     conditions: Conditions | None, children: Sequence[str], leaves: Leaves, refused: Refused
 ) -> Routed | None:
-    """As `route_batch`, where each child gets all of the leaves or none: most batches of most
-    jobs. None: something has failed, or a condition is to be asked."""
+    """The routes as `route_batch`, where each child gets all of the leaves or none: most batches of
+    most jobs. None: something has failed, or a condition is to be asked."""
     if leaves.failures or leaves.refusals or (conditions is not None and conditions.ordinary):
         return None
     if conditions is None:

@@ -36,7 +36,7 @@ _SIMPLE: Mapping[str, pa.DataType] = {
 
 
 def arrow_schema(entry: CatalogEntry) -> pa.Schema | None:
-    """Of a task, in the order of the manifest; None if it has none."""
+    """The Arrow schema of a task, in the order of the manifest; None if it has none."""
     if entry.schema is None:
         return None
     return pa.schema([(name, _arrow(parse_type(text))) for name, text in entry.schema.items()])

@@ -53,7 +53,8 @@ def one_by_one(
 def _by_halves(
     check: Callable[[Any], object], columns: Columns, first: int
 ) -> list[SegmentFailure]:
-    """The same for rows of columns: few are bad, and a part costs hardly more than one row."""
+    """The bad rows by halves, found for rows of columns: few are bad, and a part costs hardly more
+    than one row."""
     try:
         check(columns)
     except BaseException as error:

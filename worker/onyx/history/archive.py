@@ -61,7 +61,7 @@ class Segment(NamedTuple):
 
 
 class Archive:
-    """Of one log. Blocks; raises what a `ChunkStore` does.
+    """The archive of one log. Blocks; raises what a `ChunkStore` does.
 
     Args:
         store: where it is.

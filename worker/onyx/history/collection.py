@@ -55,7 +55,7 @@ class Collected:
     """What a collection of garbage came to."""
 
     jobs: tuple[JobId, ...]
-    """Those that are forgotten."""
+    """The jobs that are forgotten."""
     position: Position
     """The log starts after this one."""
 

@@ -16,12 +16,12 @@ from onyx.structs import prepared
 
 @prepared
 class LeftFiles(msgspec.Struct, frozen=True):
-    """Of one task."""
+    """The files of one task."""
 
     path: str
-    """As the job says it."""
+    """The path as the job says it."""
     name: str
-    """Of the folder below."""
+    """Name of the folder below."""
 
 
 def left_by(job_id: JobId, job: Job) -> list[LeftFiles]:

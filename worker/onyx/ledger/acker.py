@@ -206,7 +206,7 @@ class Acker:
 
 
 def _roots(key: int, offsets: Indices) -> U64:
-    """Of the positions with these offsets in a range, in order."""
+    """The roots of the positions with these offsets in a range, in order."""
     return offsets.view(np.uint64) + np.uint64(key << RANGE_SHIFT)
 
 

@@ -38,7 +38,7 @@ Mask = NDArray[np.bool_]
 BLOCK_IDS = 4_096
 """From this size on, what is kept is not joined with more before it is looked at."""
 _ID_BITS = 8
-"""As many as roots have for attempts, which do not count here."""
+"""The bits, as many as roots have for attempts, which do not count here."""
 _ID_MASK = np.uint64((1 << _ID_BITS) - 1)
 _POSITION_SHIFT = np.uint64(_ID_BITS)
 _POSITION_MASK = np.uint64(POSITIONS_MAX - 1)
@@ -204,7 +204,7 @@ def _joined(batches: list[_Batch]) -> _Batch:
 
 
 def _blocks(batches: list[_Batch]) -> Iterator[_Batch]:
-    """The same in larger parts, if they are small: one of all would not fit the cache."""
+    """The batches in larger parts, if they are small: one of all would not fit the cache."""
     waiting: list[_Batch] = []
     size = 0
     for each in batches:
@@ -224,7 +224,7 @@ def _from(first_roots: U64, batch: _Batch) -> _Batch:
 
 
 def _above(frontiers: Mapping[int, int], run: _Run) -> _Run:
-    """The same, by the order of a run."""
+    """The ids above the frontiers, found, by the order of a run."""
     keep = np.ones(len(run.keys), dtype=np.bool_)
     for partition, position in frontiers.items():
         first = partition << PARTITION_SHIFT

@@ -19,7 +19,7 @@ WAITING_MAX = 256
 
 
 class Holds:
-    """Of one input, windowed task or acker on one peer."""
+    """The holds of one input, windowed task or acker on one peer."""
 
     def __init__(self) -> None:
         self._waiting: deque[U64] = deque(maxlen=WAITING_MAX)

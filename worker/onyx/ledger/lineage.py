@@ -47,7 +47,7 @@ _POSITION_MASK = np.uint64(POSITIONS_MAX - 1)
 _ATTEMPT_MASK = np.uint64(0xFF)
 _ATTEMPT_BITS = np.uint64(0xFF << 40)
 FINAL = 0x80
-"""Of an attempt: the last one that a flow condition may ask for."""
+"""The number of an attempt: the last one that a flow condition may ask for."""
 _FINAL_BIT = np.uint64(FINAL << 40)
 _COUNT_MASK = FINAL - 1
 
@@ -133,7 +133,7 @@ def any_retried(roots: U64) -> bool:
 
 
 def without_attempts(roots: U64) -> U64:
-    """The same roots as if each were the first attempt: partition and position."""
+    """The roots as if each were the first attempt: partition and position."""
     return roots & ~_ATTEMPT_BITS
 
 

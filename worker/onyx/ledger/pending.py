@@ -188,7 +188,7 @@ class PendingWindow:
         return count
 
     def incomplete(self, roots: U64) -> U64:
-        """Those of the roots that `complete` would make complete, one for each position."""
+        """The roots that `complete` would make complete, one for each position."""
         positions, index = np.unique(positions_of(roots), return_index=True)
         signed = positions.view(np.int64)
         meant = self._mine(roots[index], signed) & (self._state[signed & self._mask] != _DONE)
@@ -386,7 +386,7 @@ def _is_increasing(roots: U64) -> bool:
 
 
 def _increasing(roots: U64) -> U64:
-    """The same roots in order, each once: as they mostly come."""
+    """The roots in order, each once: as they mostly come."""
     return roots if _is_increasing(roots) else np.unique(roots)
 
 

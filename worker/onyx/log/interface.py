@@ -156,7 +156,7 @@ class GroupLog(LogReader, Protocol):
 
     group: GroupId
     session_timeout_s: float
-    """As negotiated with the server."""
+    """The time-out as negotiated with the server."""
 
     def register_pulse(self) -> None:
         """Create the ephemeral node that says this incarnation lives."""

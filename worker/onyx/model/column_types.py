@@ -34,7 +34,7 @@ class ColumnType:
     numbers: tuple[int, ...] = ()
     """Precision and scale of a decimal."""
     fields: tuple[tuple[str, ColumnType], ...] = ()
-    """Of a struct; of a list its only item, without a name."""
+    """The fields of a struct; of a list its only item, without a name."""
 
 
 def parse_type(text: str) -> ColumnType:

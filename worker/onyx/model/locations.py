@@ -27,5 +27,5 @@ def carries_credentials(path: str) -> bool:
 
 
 def without_secrets(text: str) -> str:
-    """The same text, with users, passwords and signatures in URLs hidden."""
+    """The text, with users, passwords and signatures in URLs hidden."""
     return _SECRET.sub(rf"\1{HIDDEN}", _USER.sub(rf"\1{HIDDEN}@", text))

@@ -12,11 +12,11 @@ import re
 from functools import cache
 
 NAME = r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
-"""Of tasks, windows and triggers: at most 63 characters."""
+"""The name of tasks, windows and triggers: at most 63 characters."""
 JOB_NAME = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
-"""Of a job: a DNS label, because a Kubernetes object is called so."""
+"""The name of a job: a DNS label, because a Kubernetes object is called so."""
 CLUSTER_NAME = r"[a-z]([a-z0-9-]{0,43}[a-z0-9])?"
-"""Of a cluster: short enough for the labels of the pods that are called after it."""
+"""The name of a cluster: short enough for the labels of the pods that are called after it."""
 MODULE = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*"
 FUNCTION = r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z][A-Za-z0-9_]*"
 """`package.module:name`, ASCII identifiers; the name has no dot and no leading underscore."""

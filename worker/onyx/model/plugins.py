@@ -137,13 +137,13 @@ def runs_spark(kind: str | None, plugin: str | None) -> bool:
 
 
 def makes_one_result(kind: str, plugin: str | None) -> bool:
-    """See `BuiltIn.one_result`."""
+    """True for an output that makes one result, at `path`, of what all versions of a job wrote."""
     row = built_in(kind, plugin)
     return row is not None and row.one_result
 
 
 def keeps_parts(kind: str, plugin: str | None) -> bool:
-    """See `BuiltIn.keeps_parts`."""
+    """Whether an output leaves files at `path`; executors may write them, Spark programs read."""
     row = built_in(kind, plugin)
     return row is not None and row.keeps_parts
 

@@ -31,7 +31,7 @@ class Piece:
 
     data: bytes
     size_bytes: int
-    """Of the whole object."""
+    """The size of the whole object."""
     version: str
 
 

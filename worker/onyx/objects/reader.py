@@ -19,7 +19,7 @@ from onyx.objects.connection import ConditionFailed, ObjectMissing, RangeMissing
 from onyx.objects.urls import ObjectUrl
 
 AHEAD_BYTES_MAX = 67_108_864
-"""Of all objects that one task has open."""
+"""Bytes read ahead of all objects that one task has open."""
 BLOCK_BYTES_MAX = 8_388_608
 BLOCK_BYTES_MIN = 65_536
 FIRST_BLOCK_BYTES = 262_144
@@ -115,7 +115,7 @@ class ObjectFile(io.RawIOBase):
         return b"".join(pieces)
 
     def readinto(self, buffer: Any, /) -> int:
-        """As `read`, into a buffer."""
+        """The bytes as `read`, into a buffer."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

@@ -44,7 +44,7 @@ logger = logging.getLogger("onyx.peer")
 
 
 class ActionRunner:
-    """Of one incarnation."""
+    """The actions of one incarnation."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ Background = Callable[[Callable[[], None]], Future[None]]
 
 
 class CodeWatch:
-    """Of one incarnation. Used by the group's thread.
+    """The code watch of one incarnation. Used by the group's thread.
 
     Args:
         code: hash of this worker's code; empty: it has no modules, and nothing is noted.

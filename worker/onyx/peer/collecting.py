@@ -23,7 +23,7 @@ logger = logging.getLogger("onyx.peer")
 
 
 class Collecting:
-    """Of one incarnation. Used by the group's thread."""
+    """The collection of garbage of one incarnation. Used by the group's thread."""
 
     def __init__(self, services: TaskServices, group: GroupId) -> None:
         self._services = services

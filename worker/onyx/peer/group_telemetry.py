@@ -37,7 +37,7 @@ REFUSAL_CHARACTERS_MAX = 300
 
 
 class GroupTelemetry:
-    """Of one incarnation; close it with it."""
+    """The telemetry of one incarnation; close it with it."""
 
     def __init__(self, group: GroupId, metrics: GroupMetrics) -> None:
         self._group = group

@@ -54,17 +54,17 @@ class Running(Protocol):
 
     @property
     def runners(self) -> Sequence[TaskRunner]:
-        """Of the tasks that run now."""
+        """The runners of the tasks that run now."""
         ...
 
     @property
     def ackers(self) -> Mapping[AckerKey, AckerTask]:
-        """Those that run now."""
+        """The ackers that run now."""
         ...
 
 
 class Holding:
-    """Of one incarnation."""
+    """The holds of one incarnation."""
 
     def __init__(
         self,

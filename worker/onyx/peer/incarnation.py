@@ -68,7 +68,7 @@ BACKGROUND_PATIENCE_S = 2.0
 
 
 class Incarnation:
-    """See the module. Create, `run` once, drop."""
+    """One life of a group, from its session to its end. Create, `run` once, drop."""
 
     def __init__(self, context: Context, log: GroupLog, transport: Transport) -> None:
         """`log` and `transport` are of this incarnation alone, which closes both."""
@@ -129,7 +129,7 @@ class Incarnation:
         return self._state
 
     def silent_s(self) -> float | None:
-        """See `Lease.silent_s`."""
+        """Seconds for which ZooKeeper has not answered, once time has run out; else None."""
         return self._lease.silent_s()
 
     def add_peers(self, peers: Sequence[PeerId]) -> None:

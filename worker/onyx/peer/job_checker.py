@@ -30,7 +30,7 @@ logger = logging.getLogger("onyx.peer")
 
 
 class JobChecker:
-    """Of one incarnation."""
+    """The checks of one incarnation."""
 
     def __init__(
         self, services: Services, group: GroupId, answer: Callable[[Command], None]

@@ -43,7 +43,7 @@ class ConfirmedSession(Protocol):
 
     @property
     def session_timeout_s(self) -> float:
-        """As negotiated with the server."""
+        """The time-out as negotiated with the server."""
         ...
 
     def confirmed_s(self) -> float:

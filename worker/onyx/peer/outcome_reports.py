@@ -34,7 +34,7 @@ _Report = dict[TaskName, TaskTotals]
 
 
 class OutcomeReports:
-    """Of one incarnation. Used by the group's thread.
+    """The reports of one incarnation. Used by the group's thread.
 
     Args:
         counts: of this process; None: nobody counts, and nothing is reported.
@@ -49,7 +49,7 @@ class OutcomeReports:
         self._background = background
         self._counts = counts
         self._before: dict[Key, TaskTotals] = {}
-        """Of the incarnations before this one."""
+        """The totals of the incarnations before this one."""
         self._written: dict[JobId, tuple[_Report, float]] = {}
         self._writing: Future[None] | None = None
         self._next_s = 0.0

@@ -41,7 +41,7 @@ AckerKey = tuple[JobId, AllocationVersion, PeerId]
 
 
 class RunningTasks:
-    """See the module. Implements the transport's `Handlers`."""
+    """The tasks and ackers that run in this incarnation. Implements the transport's `Handlers`."""
 
     def __init__(self, group: GroupId, services: Services, threads: TaskThreads) -> None:
         self._group = group
@@ -80,18 +80,19 @@ class RunningTasks:
 
     @property
     def runners(self) -> tuple[TaskRunner, ...]:
-        """Of the tasks that run now."""
+        """The runners of the tasks that run now."""
         return tuple(self._running.values())
 
     @property
     def ackers(self) -> Mapping[AckerKey, AckerTask]:
-        """Those that run now."""
+        """The ackers that run now."""
         return dict(self._ackers)
 
     def on_acks(
         self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
     ) -> None:
-        """See `Handlers`. Acks for an acker that is not here are dropped: replay covers them."""
+        """Acks for an acker of this group: columns of roots and of the values to XOR into them.
+        Acks for an acker that is not here are dropped: replay covers them."""
         found = self._ackers.get((job, version, acker))
         if found is not None:
             found.post(roots, values)
@@ -99,13 +100,14 @@ class RunningTasks:
     def on_completions(
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
     ) -> None:
-        """See `Handlers`."""
+        """Trees that are complete (`retries_max` 0), or that a flow condition asks to be read
+        again, at most so many times."""
         runner = self._running.get(target)
         if runner is not None and runner.task.job_id == job:
             runner.task.post(Completions(version, roots, retries_max))
 
     def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
-        """See `Handlers`."""
+        """Somebody works on these trees, for the input that began them or their acker."""
         acker = self._ackers.get((job, version, target))
         if acker is not None:
             acker.holds.add(roots)
@@ -114,7 +116,7 @@ class RunningTasks:
             holds_for(runner.task, version, roots)
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
-        """See `Handlers`."""
+        """A client asks for the state of a window."""
         answer: Future[StateAnswer] = Future()
         runner = self._running.get(query.peer)
         if runner is None or runner.task.job_id != query.job:

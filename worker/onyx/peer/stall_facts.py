@@ -34,8 +34,8 @@ def facts_of(
     permitted: bool,
     thread_taken_by: TaskName | None,
 ) -> Facts:
-    """See `Facts`. `signalled` are peers of this group that are ready: the group may still wait
-    for others before it writes that to the log."""
+    """What is seen of one task on one peer at a moment. `signalled` are peers of this group that
+    are ready: the group may still wait for others before it writes that to the log."""
     entry = task.program.entry if task.loaded else None
     live = task.allocation if task.wired else None
     source = task.program.source if entry is not None else None
@@ -122,7 +122,7 @@ def _next_try(source: Source | None, clock: Clock, now_s: float) -> str:
 
 
 def _suspects(work: Work) -> int:
-    """Those that are still to be tried, the present one included."""
+    """The suspects that are still to be tried, the present one included."""
     return int(work.alone) + min(len(work.parts.waiting), work.parts.suspects)
 
 

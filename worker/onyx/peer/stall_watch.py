@@ -60,7 +60,7 @@ class _Watched:
 
 
 class StallWatch:
-    """Of one incarnation. Used by the group's thread."""
+    """The stall watch of one incarnation. Used by the group's thread."""
 
     def __init__(
         self,

@@ -83,18 +83,20 @@ class TaskServices:
         self._store_lock = threading.Lock()
 
     def propose(self, peer: PeerId, command: Command) -> None:
-        """See `Services`. The size is checked here, where the error is the task's: raised on the
-        group's thread it would end all tasks."""
+        """Write to the log on behalf of a peer of this group, while it belongs to the cluster. The
+        size is checked here, where the error is the task's: raised on the group's thread it would
+        end all tasks."""
         payload = encode_entry(command, self.log.group, SEQUENCE_MAX)
         check_size(command, payload, self.settings.log.entry_bytes_max)
         self._post(Propose(peer, command))
 
     def start_query(self, request: QueryRequest, wake: Callable[[], None]) -> RunningQuery:
-        """See `Services`."""
+        """Start the process that runs a job on Spark."""
         return QueryProcess(request, wake)
 
     def state_store(self, durable: bool) -> ChunkStore:
-        """See `Services`."""
+        """Where the state of windowed tasks is kept: to be found by other processes, or only in
+        this one."""
         if not durable:
             return self._memory_store
         with self._store_lock:
@@ -105,19 +107,19 @@ class TaskServices:
             return self._store
 
     def build_input(self, plugin: str, context: PluginContext) -> Input:
-        """See `Services`."""
+        """A new instance of an input plugin."""
         return build_input(plugin, context)
 
     def build_output(self, plugin: str, context: PluginContext) -> Output:
-        """See `Services`."""
+        """A new instance of an output plugin."""
         return build_output(plugin, context)
 
     def fn_params(self, task: str) -> Sequence[Any]:
-        """See `Services`."""
+        """Leading arguments of the task's function that the worker was started with."""
         return self.settings.fn_params.get(task, ())
 
     def metrics(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
-        """See `Services`."""
+        """Where a peer that begins to work on a task reports what it does."""
         self._telemetry.job_started(job_id, job.name, job.guarantee)
         metrics, recorder = self._context.metrics.task(job.name, task), self._context.recorder
         return metrics if recorder is None else recorder.counts.metrics(job_id, task, metrics)

@@ -23,7 +23,7 @@ BLOCKED_RETRY_S = 5.0
 
 @dataclass(slots=True)
 class Attempts:
-    """Of one thing. One that succeeds has a new value afterwards."""
+    """The attempts of one thing. One that succeeds has a new value afterwards."""
 
     failed: int = 0
     _first_s: float = 0.0

@@ -66,7 +66,7 @@ class Channel:
         self._put(segments, timeout_s)
 
     def put_columns(self, columns: pa.RecordBatch, timeout_s: float = 10.0) -> None:
-        """The same for the rows of a record batch."""
+        """Puts what `put` does, for the rows of a record batch."""
         self._put(Columns.of(columns), timeout_s)
 
     def _put(self, segments: Sequence[Segment] | Columns, timeout_s: float) -> None:
@@ -85,7 +85,7 @@ class Channel:
     def take_columns(
         self, segments_max: int = SEGMENTS_MAX, timeout_s: float = 0.0
     ) -> pa.RecordBatch:
-        """The same as a record batch.
+        """Takes what `take` does, as a record batch.
 
         Raises:
             UserError: a key has values that no type of column holds.
@@ -241,7 +241,7 @@ class ChannelOutput:
         self._offer()
 
     def write_columns(self, columns: pa.RecordBatch) -> None:
-        """The same for the rows of a record batch."""
+        """Writes what `write` does, for the rows of a record batch."""
         self._waiting.append(Columns(columns))
         self._offer()
 

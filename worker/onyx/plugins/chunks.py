@@ -28,7 +28,7 @@ class Chunks(SegmentRuns):
 
 
 def first_alike(runs: Iterable[Segments]) -> Segments:
-    """Those at the start that are dicts, or columns of the same types."""
+    """The runs at the start that are dicts, or columns of the same types."""
     found: list[Segments] = []
     for run in runs:
         if found and not _alike(found[0], run):
@@ -38,7 +38,7 @@ def first_alike(runs: Iterable[Segments]) -> Segments:
 
 
 def unwrapped(segments: Segments) -> pa.RecordBatch | list[Segment]:
-    """As `ColumnsReader.read_columns` gives them."""
+    """The segments as `ColumnsReader.read_columns` gives them."""
     return segments.record_batch if isinstance(segments, Columns) else segments
 
 

@@ -45,7 +45,7 @@ class ColumnsTransactionWriter(TransactionWriter):
         self._columns_store = store
 
     def write_columns(self, columns: pa.RecordBatch) -> None:
-        """As `write`. The rows of one call stay together, as the segments of one call do."""
+        """Writes as `write`. The rows of one call stay together, as the segments of one call do."""
         if columns.num_rows:
             self._take(columns.num_rows, lambda: self._packed_columns(Columns(columns)))
 

@@ -40,7 +40,8 @@ class FunctionOutput(ImmediateColumnsOutput):
         self._call([segments] if self._options.batch else segments)
 
     def deliver_columns(self, columns: pa.RecordBatch) -> None:
-        """The same: with the record batch itself if the function takes record batches."""
+        """Delivers what `deliver` does,: with the record batch itself if the function takes record
+        batches."""
         if self._options.batch and self._context.batch_format == "arrow":
             self._call([columns])
         else:

@@ -123,7 +123,7 @@ class Rate:
         self._counted_s = clock.monotonic_s()
 
     def allow(self, first: int, wanted: int) -> int:
-        """Of `wanted` positions from `first` on, how many may be read now."""
+        """How many of `wanted` positions from `first` on may be read now."""
         now_s = self._clock.monotonic_s()
         earned = (now_s - self._counted_s) * self._per_second
         self._tokens = min(self._tokens + earned, max(1.0, BURST_S * self._per_second))

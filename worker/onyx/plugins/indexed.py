@@ -15,7 +15,7 @@ Fetch = Callable[[int, int], list[Segment]]
 """`fetch(position, segments_max)`: the segments from a position on; fewer or none if there are no
 more now."""
 FetchColumns = Callable[[int, int], "pa.RecordBatch | list[Segment]"]
-"""The same as columns, or as dicts where columns do not hold them."""
+"""What a fetch gives, as columns, or as dicts where columns do not hold them."""
 
 
 class IndexedReader:
@@ -61,7 +61,7 @@ class IndexedReader:
 
 
 class IndexedColumnsReader(IndexedReader):
-    """The same for a source that fetches columns (`protocol.ColumnsReader`)."""
+    """A reader for a source that fetches columns (`protocol.ColumnsReader`)."""
 
     def __init__(
         self,

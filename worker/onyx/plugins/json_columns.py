@@ -65,7 +65,7 @@ class JsonColumns:
             return None
 
     def of_values(self, values: Sequence[bytes]) -> Columns | None:
-        """The same of values, one object each."""
+        """Columns of values, one object each."""
         typed = self._typed
         if typed is None:
             return None
@@ -76,7 +76,7 @@ class JsonColumns:
 
     @property
     def types(self) -> Mapping[str, pa.DataType]:
-        """Of the columns, as far as they were learned."""
+        """The types of the columns, as far as they were learned."""
         return {} if self._fixed else self._types
 
     def of_some(self, values: Sequence[bytes], decode: Decode) -> Read:
@@ -116,7 +116,7 @@ class JsonColumns:
         return self._typed.of_some(values)
 
     def _fitting(self, dicts: Mapping[int, Segment], objects: Sequence[int]) -> Piece:
-        """Those of these objects that the schema holds although the decoder refuses them."""
+        """The objects of these objects that the schema holds although the decoder refuses them."""
         decimals = [key for key, kind in self._types.items() if kinds.is_decimal(kind)]
         segments = [
             each | {key: _decimal(each[key]) for key in decimals if key in each}
@@ -268,7 +268,7 @@ def _converter(kind: pa.DataType) -> Callable[[Sequence[Any]], pa.Array]:
 
 
 def _decimal(value: Any) -> Any:
-    """As the typed decoder makes it, as far as a dict still has all digits."""
+    """The number as the typed decoder makes it, as far as a dict still has all digits."""
     if type(value) not in (float, str):
         return value
     try:

@@ -37,7 +37,7 @@ _encoder = msgspec.json.Encoder()
 Nan = Literal["error", "null", "text"]
 """What is written for NaN and the infinities."""
 _ROWS = 8_192
-"""Of columns that are objects at a time, to bound memory."""
+"""Rows of columns that are objects at a time, to bound memory."""
 _WRONG = (TypeError, ValueError, OverflowError, RecursionError)
 _TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -60,7 +60,7 @@ class JsonLines:
         return self._encoded(_encoder.encode_lines, segments)
 
     def encode_each(self, segments: Sequence[Segment]) -> list[bytes]:
-        """The same, each without a newline."""
+        """The lines,, each without a newline."""
         return self._encoded(_encode_each, segments)
 
     def encode_columns(self, columns: Columns) -> Iterator[bytes]:
@@ -68,7 +68,7 @@ class JsonLines:
         return map(_encoder.encode_lines, self._objects(columns))
 
     def encode_each_of(self, columns: Columns) -> list[bytes]:
-        """The same, each without a newline."""
+        """The lines of columns,, each without a newline."""
         return [each for objects in self._objects(columns) for each in _encode_each(objects)]
 
     def _objects(self, columns: Columns) -> Iterator[list[Any]]:

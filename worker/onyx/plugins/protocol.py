@@ -77,14 +77,14 @@ class PluginContext:
     options: Mapping[str, Any]
     """`options` of the catalog entry."""
     batch_size: int | None
-    """Of the catalog entry; None: the worker finds it, and it changes."""
+    """The batch size of the catalog entry; None: the worker finds it, and it changes."""
     clock: Clock
     resolve: Callable[[str], Callable[..., Any]]
     """`package.module:name` to a registered function; raises NameNotRegistered."""
     batch_format: Literal["dicts", "arrow"] = "dicts"
-    """Of the catalog entry. A reader is asked for columns only with `arrow`."""
+    """The batch format of the catalog entry. A reader is asked for columns only with `arrow`."""
     schema: pa.Schema | None = None
-    """Of the catalog entry, if it has one: names and types of the columns."""
+    """The schema of the catalog entry, if it has one: names and types of the columns."""
     permitted: Callable[[], bool] = lambda: True
     """False while this incarnation may have been declared dead. Publish nothing then."""
     wanted: Callable[[], bool] = lambda: True
@@ -103,7 +103,7 @@ class PluginContext:
     upstream: tuple[str, ...] = ()
     """Tasks that send to this one, sorted."""
     spark_stage: str | None = None
-    """Of the catalog entry."""
+    """The Spark stage of the catalog entry."""
     attempts_max: int = 3
     """How often a stage that fails is run."""
     stage_ended: Callable[[float, bool], None] = lambda seconds, ended_well: None
@@ -158,10 +158,10 @@ class ColumnsReader(Protocol):
     """The method that a reader has in addition if it can read columns."""
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
-        """As `Reader.read`, but as a record batch, row i being the i-th of these segments. A list
-        of dicts is for segments that columns cannot hold, such as one in place of a bad record, and
-        for none now. What does not fit the entry's schema may be left to the engine in such a list.
-        `read` and `read_columns` are never both called on one reader.
+        """The segments as `Reader.read`, but as a record batch, row i being the i-th of these
+        segments. A list of dicts is for segments that columns cannot hold, such as one in place of
+        a bad record, and for none now. What does not fit the entry's schema may be left to the
+        engine in such a list. `read` and `read_columns` are never both called on one reader.
         """
         ...
 
@@ -243,7 +243,7 @@ class ColumnsOutput(Protocol):
     `write`: a task may get batches of both kinds."""
 
     def write_columns(self, columns: pa.RecordBatch) -> None:
-        """As `Output.write`, for the rows of a record batch; each counts as a segment."""
+        """Writes as `Output.write`, for the rows of a record batch; each counts as a segment."""
         ...
 
 

@@ -18,12 +18,12 @@ from onyx.flow.mixed import Read
 from onyx.flow.segment import Segment
 
 BOM = b"\xef\xbb\xbf"
-"""Of UTF-8, at the start of some files; not part of the first record."""
+"""The byte order mark of UTF-8, at the start of some files; not part of the first record."""
 RAW_CHARACTERS_MAX = 65_536
-"""Of a bad record, kept in its segment."""
+"""The length of a bad record, kept in its segment."""
 RECORD = "record {} (counted from 0)"
 QUOTED_CHARACTERS_MAX = 200
-"""Of a bad record, shown in an error."""
+"""The length of a bad record, shown in an error."""
 
 
 class Records(Protocol):

@@ -18,14 +18,14 @@ class RollLimits:
 
 
 ROLL_LIMITS = RollLimits()
-"""Of outputs that name none."""
+"""The limits of outputs that name none."""
 
 BUNDLE_LIMITS = RollLimits(age_s=5.0)
-"""Of parts that a Spark stage in the middle of a job waits for."""
+"""The limits of parts that a Spark stage in the middle of a job waits for."""
 
 TRANSACTION_LIMITS = RollLimits(4_194_304, 10_000, 1.0)
-"""Of outputs whose parts are transactions: these are in memory and, to be written exactly once, in
-the state log."""
+"""The limits of outputs whose parts are transactions: these are in memory and, to be written
+exactly once, in the state log."""
 TRANSACTION_BYTES_MAX = 16_777_216
 """The state log is written and read in pieces of this size."""
 

@@ -41,7 +41,7 @@ from onyx.plugins.rolling import RollingWriter
 Packed = list[bytes]
 """The segments of one `write`, encoded: JSON data, as it is part of a token."""
 _numbers = itertools.count()
-"""Of writers within this process: with the incarnation, it makes their names unique."""
+"""Numbers of writers within this process: with the incarnation, it makes their names unique."""
 
 
 class TransactionStore(Protocol):

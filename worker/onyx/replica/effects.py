@@ -99,7 +99,7 @@ class AnswerCheck:
 
     check: str
     digest: str
-    """Of the job."""
+    """Digest of the job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,11 +15,11 @@ from onyx.ids import JobId, TaskName
 from onyx.replica.state import JobRun, Replica, Run
 
 SUSPECT_RUNS_MAX = 256
-"""Of one task; the newest stay."""
+"""Runs of suspects of one task; the newest stay."""
 COUNTED_MAX = 1_000
-"""Of one job; those beyond are not counted any more."""
+"""Losses counted of one job; those beyond are not counted any more."""
 REPORTS_KEPT_MAX = 64
-"""Of one job, to know one that comes again."""
+"""Reports kept of one job, to know one that comes again."""
 
 
 def key_of(task: TaskName, partition: int, position: int, id: str) -> str:

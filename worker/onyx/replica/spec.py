@@ -26,7 +26,7 @@ _WORD_CHARACTERS_MAX = 256
 Job = Annotated[JobId, Meta(max_length=CHARACTERS_MAX, pattern=rf"\A({PATH_NAME})\Z")]
 Task = Annotated[TaskName, Meta(max_length=63, pattern=rf"\A({NAME})\Z")]
 Digest = Annotated[str, Meta(max_length=CHARACTERS_MAX, pattern=rf"\A({PATH_NAME})?\Z")]
-"""Of a document in the chunk store; empty when there is none."""
+"""Digest of a document in the chunk store; empty when there is none."""
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 _Word = Annotated[str, Meta(max_length=_WORD_CHARACTERS_MAX)]
@@ -50,8 +50,9 @@ class TaskSpec(Struct, frozen=True, rename="kebab", omit_defaults=True):
     required_tags: Annotated[tuple[_Word, ...], Meta(max_length=1_000)] = ()
     acker_exempt: bool = False
     fed_by: Annotated[tuple[Task, ...], Meta(max_length=TASKS_MAX)] = ()
-    """Of a task that is input and output at once, in the middle of a job: the sources upstream of
-    it. When they have ended it is sealed, and ends as a source when all it gave is complete."""
+    """The sources of a task that is input and output at once, in the middle of a job: the sources
+    upstream of it. When they have ended it is sealed, and ends as a source when all it gave is
+    complete."""
 
 
 @prepared
@@ -66,7 +67,7 @@ class JobSpec(Struct, frozen=True, rename="kebab", omit_defaults=True, dict=True
     """Parents before children."""
     task_scheduler: _Word
     max_peers: Count | None = None
-    """Of the whole job; None for no limit."""
+    """Most peers of the whole job; None for no limit."""
     percentage: Percent | None = None
     """Share of the cluster's peers; read by the job scheduler `percentage`."""
     acker_percentage: Percent | None = None

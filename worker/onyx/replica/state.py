@@ -86,7 +86,8 @@ class JobRecord:
     upgrades: JobId | None = None
     """The old job whose state this one carries over. None also when that job was complete."""
     partitions: Map[TaskName, Partitions] = NOTHING
-    """Of jobs that run, and of those that were killed: others may go on where they stopped."""
+    """The partitions of jobs that run, and of those that were killed: others may go on where they
+    stopped."""
     run: JobRun | None = None
     """None once the job has ended."""
     ended: Position = NO_POSITION
@@ -123,7 +124,7 @@ class Replica:
     peer_tags: Map[PeerId, tuple[str, ...]] = NOTHING
 
     jobs: tuple[JobId, ...] = ()
-    """Those that run, in the order of submission, which scheduling follows."""
+    """The jobs that run, in the order of submission, which scheduling follows."""
     completed_jobs: tuple[JobId, ...] = ()
     killed_jobs: tuple[JobId, ...] = ()
     """Also ids that were killed before anybody submitted them, which have no record."""
@@ -131,9 +132,9 @@ class Replica:
     """Jobs that had completed and were collected, each with the entry that collected it: the newest
     ones. Nothing else is known of them, and their ids stay taken."""
     killed_before: Map[JobId, Position] = NOTHING
-    """The same of jobs that were killed."""
+    """The ends of jobs that were killed."""
     records: Map[JobId, JobRecord] = NOTHING
-    """Of each job from its submission until it is collected."""
+    """The record of each job from its submission until it is collected."""
     rejected: int = 0
     """Entries that were refused: unknown command, bad arguments, repeats not counted."""
 

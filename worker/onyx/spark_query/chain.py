@@ -22,7 +22,7 @@ from onyx.spark_query.tree import total
 TASKS_MAX = 256
 """Tasks of Spark in stage 0; more partitions than that share them."""
 PLACES_MAX = 128
-"""As many as there are key groups."""
+"""The number of places: as many as there are key groups."""
 PARTITIONS = "spark.sql.shuffle.partitions"
 STREAMED_PLACES_MIN = 8
 STREAMED_PLACES_A_CORE = 2
@@ -36,7 +36,7 @@ def places_of(spark: Any) -> int:
 
 
 def streamed_places(spark: Any, request: QueryRequest) -> int:
-    """The same for micro-batches; as the job says, if it does."""
+    """The number of places for micro-batches; as the job says, if it does."""
     if PARTITIONS in request.spark_conf:
         return places_of(spark)
     cores = STREAMED_PLACES_A_CORE * _cores(spark, request.master)
@@ -79,7 +79,7 @@ def chain(frame: Any, config: str, places: int, stages: int, reached: str = "") 
 def chain_with_middles(
     spark: Any, frame: Any, config: str, query: Query, middles: MiddleStages
 ) -> list[Row]:
-    """The same of a query with Spark stages of the user: what is between two of them is an action.
+    """The chain of a query with Spark stages of the user: what is between two of them is an action.
 
     Raises:
         TaskFailed: as text within an exception of Spark, or of a stage.

@@ -116,7 +116,7 @@ class _Ordered(TaskWindows):
         now_ms: int,
         taken: Sequence[Taken] | None = None,
     ) -> Added:
-        """See `TaskWindows.add`.
+        """Take a batch.
 
         Raises:
             Disordered: a segment is behind the watermark.

@@ -92,7 +92,7 @@ class Fold:
         return news
 
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
-        """See `Folding`."""
+        """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
         return [
             self._unique.setdefault(shard, UniqueKeys()).first_seen([value])[0]
             for shard, value in zip(shards, values, strict=True)

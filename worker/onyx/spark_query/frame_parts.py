@@ -31,7 +31,7 @@ class FramePart(msgspec.Struct, frozen=True):
 
 
 class FrameParts:
-    """Of one task with a stage."""
+    """The parts of one task with a stage."""
 
     def __init__(self, folder: Place, writer: str, form: ColumnsFormat) -> None:
         """`folder`: exists. `writer`: what no other task of Spark is named."""

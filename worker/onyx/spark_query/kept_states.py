@@ -34,10 +34,11 @@ from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
 
 CHUNKS_MAX = 8
-"""Of one place, before its state is written anew: a process that does not have it reads them all.
+"""The chunks of one place, before its state is written anew: a process that does not have it reads
+them all.
 """
 WARM_BYTES_MAX = 64 * 1024 * 1024
-"""Of chunks whose state a process remembers: in memory it is several times as large."""
+"""The size of chunks whose state a process remembers: in memory it is several times as large."""
 
 
 @dataclass(slots=True)
@@ -50,7 +51,7 @@ class Contents:
 
     @classmethod
     def empty(cls, its: Windowed, place: int, places: int) -> Contents:
-        """Of one of so many places."""
+        """The contents of one of so many places."""
         windows = TaskWindows(its.compiled, shard_of)
         shards = [each for each in range(SHARDS) if each % places == place]
         found = cls(windows, shards if its.group_key is not None else [0])
@@ -94,7 +95,7 @@ _warm: dict[tuple[str, str, int], tuple[PlaceState, Contents]] = {}
 
 
 class KeptStates:
-    """Of the places that one stage works on. Everything blocks.
+    """The states of the places that one stage works on. Everything blocks.
 
     Everything raises Unavailable and UserError as the state store does.
     """

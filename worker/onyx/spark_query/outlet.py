@@ -22,7 +22,7 @@ COUNTS_SHIFT = 24
 
 
 class Outlet:
-    """Of one origin: a partition of an input, or one place of a windowed task."""
+    """The outlet of one origin: a partition of an input, or one place of a windowed task."""
 
     def __init__(self, plan: Plan, origin: str, places: int) -> None:
         self._exchanges = {each.task: each for each in plan.exchanges}

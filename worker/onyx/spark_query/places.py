@@ -10,7 +10,7 @@ from onyx.spark_query.programs import Query
 
 
 def folder_in(query: Query, task: str) -> Place:
-    """Of a task with a Spark stage, in this run."""
+    """The folder of a task with a Spark stage, in this run."""
     request = query.request
     return place_of(query.context(task)) / request.incarnation / request.attempt
 

@@ -61,24 +61,24 @@ class Tally(TaskMetrics):
         self.notes: dict[Metric, str] = {}
 
     def add(self, metric: Metric, amount: float = 1) -> None:
-        """See `TaskMetrics`."""
+        """Add to a counter."""
         if metric in self.counts:
             self.counts[metric] += int(amount)
 
     def note(self, metric: Metric, text: Callable[[], str]) -> None:
-        """See `TaskMetrics`."""
+        """What the first of those is that a counter counts; made only if nothing is known yet."""
         if metric not in self.notes:
             self.notes[metric] = text()
 
 
 @dataclass(frozen=True)
 class _Process:
-    """As much of `Services` as a program asks for."""
+    """A process: as much of `Services` as a program asks for."""
 
     clock: Clock
 
     def replica(self) -> Replica:
-        """Of no cluster."""
+        """The replica of no cluster."""
         return Replica()
 
 
@@ -145,7 +145,8 @@ class Query:
         return build_input(plugin, self.context(task))
 
     def kept_input(self, task: str) -> Input:
-        """The same instance for all micro-batches in this process: it may limit its rate."""
+        """The input: it is instance for all micro-batches in this process: it may limit its
+        rate."""
         if task not in self._inputs:
             self._inputs[task] = self.input(task)
         return self._inputs[task]

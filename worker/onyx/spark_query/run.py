@@ -134,7 +134,7 @@ def run(
 
 
 def _partitions(query: Query) -> tuple[tuple[str, str], ...]:
-    """Of all inputs, with their tasks."""
+    """The partitions of all inputs, with their tasks."""
     found: list[tuple[str, str]] = []
     for entry in query.job.catalog:
         if entry.type == "input":

@@ -28,13 +28,13 @@ COLUMNS_MAX = 65_536
 REST_S = 0.02
 """Before a source is asked again that has nothing now."""
 BATCH_SEGMENTS_MAX = 200_000
-"""Of a partition, in one micro-batch."""
+"""The segments of a partition, in one micro-batch."""
 BATCH_S = 5.0
 """Longest time that a partition is read for one micro-batch."""
 NEWS_S = 0.3
 """How long a micro-batch waits for the first segments of a partition."""
 TRIES_MAX = 5
-"""Of a read that cannot be done now."""
+"""The tries of a read that cannot be done now."""
 
 
 class Partition:

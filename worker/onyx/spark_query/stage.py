@@ -31,7 +31,7 @@ from onyx.spark_query.tree import Tree
 from onyx.task.phases.table import Phase
 
 _numbers = itertools.count()
-"""Of writers outside of Spark."""
+"""Numbers of writers outside of Spark."""
 
 
 def run_stage(

@@ -69,7 +69,8 @@ class Stream:
         self._request: QueryRequest = query.config.request
         known = {(each.task, each.name): each for each in self._request.positions}
         self._away = tuple(each for key, each in known.items() if key not in partitions)
-        """Of partitions that are not there now. They go on from here when they come back."""
+        """The state of partitions that are not there now. They go on from here when they come
+        back."""
         now_ms = query.clock.wall_ms()
         self._positions = [
             known.get(each) or Position(*each, seen_ms=now_ms) for each in partitions
@@ -151,7 +152,7 @@ class Stream:
 
 
 def _number_of(row: Row) -> int:
-    """Of the partition that a row is about."""
+    """The number of the partition that a row is about."""
     return int(row.origin.rpartition(":")[2])
 
 

@@ -59,7 +59,7 @@ class Tree:
         """Inputs of which every segment can travel."""
         self._combining: dict[str, Combining] = {}
         self.outlet: Outlet
-        """Of the origin whose segments are pushed."""
+        """The outlet of the origin whose segments are pushed."""
 
     def program(self, task: str) -> Program:
         """The program of a task, made when it is needed first."""

@@ -52,7 +52,7 @@ def find(options: SourceOptions) -> Found:
 
 
 def settings(options: SourceOptions) -> Settings:
-    """Those of ONYX_* variables, with what the options say."""
+    """The settings: those of ONYX_* variables, with what the options say."""
     found = from_environment(os.environ)
     if options.zookeeper is not None:
         address = dataclasses.replace(found.zookeeper, address=options.zookeeper)
@@ -69,7 +69,7 @@ def connect(options: SourceOptions) -> Client:
 
 
 def state_schema(options: SourceOptions) -> pa.Schema:
-    """Of the rows of a window. Places are times where the window's are; else numbers."""
+    """The schema of the rows of a window. Places are times where the window's are; else numbers."""
     assert options.job is not None, "checked with the options"
     with connect(options) as client:
         job = _job(client, options.job)

@@ -33,27 +33,30 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     task: str | None = None
     """Name of the output task."""
     frame: str | None = None
-    """Of an output `spark` whose stage has several frames: the one whose parts are read."""
+    """The frame of an output `spark` whose stage has several frames: the one whose parts are
+    read."""
     window: str | None = None
     """Id of a window of a running job, whose state is read."""
     key: str | None = None
-    """Of a window: only this group. Read as JSON if it is JSON, else as text."""
+    """The group of a window: only this group. Read as JSON if it is JSON, else as text."""
     extents_max: Annotated[int, msgspec.Meta(ge=1, le=EXTENTS_MAX)] = EXTENTS_DEFAULT
-    """Of a window: the first so many extents."""
+    """The extents of a window: the first so many extents."""
     content: Literal["result", "parts"] = "result"
-    """Of an output `spark`: the result of its stage, or the parts that the stage reads."""
+    """The content of an output `spark`: the result of its stage, or the parts that the stage
+    reads."""
     form: Literal["columns", "text"] = msgspec.field(default="columns", name="as")
-    """Of an output: the columns of its rows, or each row as JSON in one column of text."""
+    """The form of an output: the columns of its rows, or each row as JSON in one column of text."""
     zookeeper: str | None = None
     """Address, `host:port[,host:port]`; without it `ONYX_ZOOKEEPER_ADDRESS`."""
     tenancy: str | None = None
     """Without it `ONYX_TENANCY_ID`."""
     starting_from: Literal["earliest", "latest"] = "earliest"
-    """Of a stream that begins: all that was published, or only what comes."""
+    """The position of a stream that begins: all that was published, or only what comes."""
     max_rows_per_trigger: _AtLeastOne | None = None
     max_files_per_trigger: _AtLeastOne | None = None
     max_bytes_per_trigger: _AtLeastOne | None = None
-    """Of a stream: a batch has at most so many rows, parts or bytes (but at least one part)."""
+    """The rows of a stream: a batch has at most so many rows, parts or bytes (but at least one
+    part)."""
 
     def wrong(self) -> Iterator[str]:
         """What is wrong beyond the types of the options."""

@@ -34,7 +34,7 @@ class Found:
 
     place: Place
     schema: pa.Schema | None
-    """Of its catalog entry."""
+    """The schema of its catalog entry."""
 
 
 def place_at(

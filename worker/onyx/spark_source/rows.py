@@ -33,11 +33,11 @@ from onyx.spark_source.offsets import Rows
 
 BATCH_ROWS = 65_536
 TEXT = pa.schema([("value", pa.string())])
-"""Of rows that are read as text."""
+"""The schema of rows that are read as text."""
 _PARQUET = ".parquet"
 _READ = CatalogEntry("onyx", "input", plugin="files", batch_format="arrow")
 _JOB = Job("spark", ((_READ.name, "spark"),), (_READ,))
-"""As whose input a part is read."""
+"""The job as whose input a part is read."""
 
 
 def batches(rows: Rows, schema: pa.Schema, text: bool = False) -> Iterator[pa.RecordBatch]:

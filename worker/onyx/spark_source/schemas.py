@@ -23,7 +23,7 @@ PARTS_MAX = 1_000
 LINES_ROWS = 100_000
 """Rows of JSON lines that are looked at, of all parts together."""
 LINES_ROWS_LEAST = 1_024
-"""Of each part."""
+"""The rows of each part."""
 _GIVE = 'give the schema, spark.read.schema("...").format("onyx")'
 _WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _decoder = msgspec.json.Decoder(dict[str, Any])

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 FIELDS_MAX = 1_000
-"""Of an object. One that has more is a map by its use, and read as text."""
+"""The fields of an object. One that has more is a map by its use, and read as text."""
 DEPTH_MAX = 32
 """Levels of objects and lists; what is deeper is read as text."""
 _INT64, _UINT64, _FLOAT64 = 2**63, 2**64, 2**53
@@ -33,11 +33,11 @@ class Shape:
 
     def __init__(self) -> None:
         self._kinds: set[type] = set()
-        """Of JSON: bool, int, float, str."""
+        """The kinds of JSON: bool, int, float, str."""
         self._types: set[pa.DataType] = set()
-        """Of Parquet, without structs and lists."""
+        """The types of Parquet, without structs and lists."""
         self._least = self._most = 0
-        """Of integers."""
+        """The least of integers."""
         self._fields: dict[str, Shape] = {}
         self._is_object = False
         self._items: Shape | None = None
@@ -68,7 +68,7 @@ class Shape:
             self._types.add(kind)
 
     def schema(self) -> pa.Schema:
-        """As the shape of rows."""
+        """The schema: it is used as the shape of rows."""
         return pa.schema([(name, each.arrow(1)) for name, each in self._fields.items()])
 
     def arrow(self, depth: int = 0) -> pa.DataType:

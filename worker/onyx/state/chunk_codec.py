@@ -165,7 +165,7 @@ def sections_of(shards: Iterable[tuple[int, ShardChange]]) -> Iterator[Section]:
 
 
 def all_sections_of(shards: Mapping[int, ShardChange]) -> list[Section]:
-    """The same of all at once, which takes less time. Raises like `sections_of`."""
+    """The sections of all at once, which takes less time. Raises like `sections_of`."""
     with_records = [number for number, change in shards.items() if change.records]
     found = encode_all([shards[number].records for number in with_records])
     records = dict(zip(with_records, found, strict=True))
@@ -242,7 +242,7 @@ class ChunkReader:
         return tuple(empty if each is None else each for each in found)  # type: ignore[return-value]
 
     def shards(self, wanted: set[int]) -> Iterator[tuple[int, StoredShard]]:
-        """Those of the shards that the chunk has something of, in its order."""
+        """The shards that the chunk has something of, in its order."""
         unpacked, block = -1, memoryview(b"")
         for each in self._header.shards:
             if each.number not in wanted:

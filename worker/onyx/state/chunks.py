@@ -28,7 +28,8 @@ class ShardChange:
     """What became of one shard since the chunk before; in a snapshot, all of it."""
 
     records: Sequence[Record] = ()
-    """Of `TaskWindows.take_changes()` or `snapshot()`, in order; of an output, `StagedOutput`."""
+    """The changes of `TaskWindows.take_changes()` or `snapshot()`, in order; of an output,
+    `StagedOutput`."""
     emitted: list[tuple[int, Segment]] = field(default_factory=list)
     """What its triggers emitted, each with its position, which increase; in a snapshot, what is
     not settled."""
@@ -46,10 +47,10 @@ class Chunk:
 
     shards: Mapping[int, ShardChange] = field(default_factory=dict)
     roots: U64 = field(default_factory=_no_column)
-    """Of the segments applied, attempt bits cleared (`lineage.without_attempts`)."""
+    """The roots of the segments applied, attempt bits cleared (`lineage.without_attempts`)."""
     ids: U64 = field(default_factory=_no_column)
     """One a root."""
     forgotten: Mapping[int, int] = field(default_factory=dict)
     """Frontiers by partition, below which nothing is ever replayed and no id is kept."""
     watermark: Watermark | None = None
-    """Of the task; None says nothing."""
+    """The watermark of the task; None says nothing."""

@@ -48,7 +48,7 @@ class Gathered:
     size: Size = field(default_factory=Size)
     _columns: list[tuple[U64, U64]] = field(default_factory=list)
     _parts: Gathered | None = None
-    """Of a snapshot that is not complete yet; it may never be."""
+    """The parts of a snapshot that is not complete yet; it may never be."""
 
     @classmethod
     def of(cls, shards: Iterable[int]) -> Gathered:

@@ -155,7 +155,7 @@ def _parts(chunk: Chunk) -> Iterator[tuple[list[Section], bool]]:
 
 
 def _slices(change: ShardChange) -> Iterator[ShardChange]:
-    """The same change, its records in slices."""
+    """The change, its records in slices."""
     yield replace(change, records=change.records[:_SLICE_RECORDS])
     for first in range(_SLICE_RECORDS, len(change.records), _SLICE_RECORDS):
         records = change.records[first : first + _SLICE_RECORDS]

@@ -71,7 +71,8 @@ class Recovered:
     shards: Mapping[int, ShardState]
     """Every shard that was asked for, new ones empty."""
     roots: U64
-    """Of the segments applied, attempt bits cleared; also some that other peers' shards have."""
+    """The roots of the segments applied, attempt bits cleared; also some that other peers' shards
+    have."""
     ids: U64
     watermark: Watermark | None
     """Lowest of the logs that the shards come from; None if one of them had none."""

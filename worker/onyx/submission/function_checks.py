@@ -56,7 +56,7 @@ class _Use:
     name: str
     arguments: tuple[str, ...]
     returns: Mapping[str, str] | None = None
-    """Of a function that stands for others: their arguments, by name."""
+    """The functions of a function that stands for others: their arguments, by name."""
 
 
 def wrong_functions(

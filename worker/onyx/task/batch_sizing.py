@@ -42,16 +42,17 @@ FIRST_EXPONENT = 7
 LARGEST_EXPONENT = ROOTS_MAX.bit_length() - 1
 """Larger batches are taken apart for the flight recorder."""
 SEGMENTS_MAX = 4_096
-"""As dicts they take some 300 bytes each."""
+"""The number of segments. As dicts they take some 300 bytes each."""
 BATCH_BYTES_MAX = 2_097_152
-"""Of the segments of a batch, encoded; about. As dicts they take some ten times as much memory."""
+"""The size of the segments of a batch, encoded; about. As dicts they take some ten times as much
+memory."""
 CPU_ENOUGH_S = 0.005
 TIME_MAX_S = 0.1
 """For as long a batch holds up the other tasks of its thread, and its own first segment."""
 TIME_MARGIN = 2.5
 """Twice the size, and the noise."""
 COSTLY_MAX_S = 1.0
-"""The same for batches that take so long mostly because of what each costs."""
+"""The time for batches that take so long mostly because of what each costs."""
 COST_SHARE_MAX = 0.25
 SAMPLED_EVERY_BATCHES = 8
 """Sizes are looked at so rarely while the size of the batch stays, because to look is to encode."""
@@ -62,7 +63,7 @@ PENDING_BATCHES = 8
 
 
 class BatchSizing:
-    """Of one task on one peer. Not thread-safe."""
+    """The batch size of one task on one peer. Not thread-safe."""
 
     def __init__(self, entry: CatalogEntry) -> None:
         self.fixed = entry.batch_size is not None
@@ -70,7 +71,7 @@ class BatchSizing:
         self._fixed_pending = entry.max_pending
         self._exponent = FIRST_EXPONENT
         self._times_s: dict[int, float] = {}
-        """Of batches by the exponent of their size."""
+        """The times of batches by the exponent of their size."""
         self._bytes_each = 0.0
         self._made_of_each = 1.0
         """How many segments a task makes of one, at least 1."""

@@ -12,7 +12,8 @@ from onyx.telemetry.interface import TaskMetrics
 
 
 class BatchTimer:
-    """Of one task. `begin`, `read`, `applied`, `written` in this order; `report` at the end."""
+    """The times of batches of one task. `begin`, `read`, `applied`, `written` in this order;
+    `report` at the end."""
 
     __slots__ = (
         "_apply_s",

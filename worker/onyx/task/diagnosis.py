@@ -47,10 +47,10 @@ class Facts:
     in_flight: int = 0
     """Segments of a source, or emitted by windows, that are not complete."""
     overdue: int = 0
-    """Of these, segments that were read longer than `pending_timeout_ms` ago."""
+    """The segments of these that were read longer than `pending_timeout_ms` ago."""
     pending_timeout_ms: int = 0
     resting: int = 0
-    """Of these, segments that wait for a retry."""
+    """The segments of these that wait for a retry."""
     next_try: str = ""
     """When the first of them is read again."""
     held_back: bool = False
@@ -65,7 +65,7 @@ class Facts:
     query: str = ""
     """What the query of a driver does."""
     progress: str = ""
-    """Of the stage that runs, in words."""
+    """The progress of the stage that runs, in words."""
     aggregating: str = ""
     """Which window Spark aggregates, in words."""
     stage: str = ""

@@ -235,7 +235,7 @@ def _receive(task: Task, message: Message) -> None:
         case Completions() if task.wired and task.allocation.wiring.version == message.version:
             _complete(task, message)
         case _:
-            """Of another version, or before the first wiring: it means nothing here."""
+            pass  # of another version, or before the first wiring: it means nothing here
 
 
 def _complete(task: Task, message: Completions) -> None:

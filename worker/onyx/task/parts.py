@@ -74,7 +74,7 @@ class LatestRun:
         self._run: JobRun
 
     def __call__(self) -> JobRun:
-        """As of now; an empty one when the job does not run."""
+        """The run as of now; an empty one when the job does not run."""
         replica = self._newest()
         if replica is not self._replica:
             self._replica, self._run = replica, replica.run(self._job_id)
@@ -99,7 +99,7 @@ class Assignment:
 
     @property
     def clock(self) -> Clock:
-        """Of the process."""
+        """The clock of the process."""
         return self.services.clock
 
     def propose(self, command: Command) -> None:
@@ -115,16 +115,16 @@ class Assignment:
 
 @dataclass(slots=True)
 class Registration:
-    """Of the partitions of the task, by the log; once a job."""
+    """The registration of the partitions of the task, by the log; once a job."""
 
     proposed: bool = False
     names: list[str] | None = None
-    """Of all partitions of an input, once they are known."""
+    """The names of all partitions of an input, once they are known."""
 
 
 @dataclass(slots=True)
 class LatestProgress:
-    """Of a seal that runs."""
+    """The progress of a seal that runs."""
 
     value: SealProgress | None = None
 
@@ -143,9 +143,9 @@ class Windowed:
     fed_by: frozenset[str]
     """Inputs and windowed tasks upstream: when they have ended, this one ends."""
     functions: Mapping[str, Callable[..., Any]]
-    """Those that triggers name."""
+    """The functions that triggers name."""
     group_keys: GroupKeys = field(default_factory=GroupKeys)
-    """Of columns."""
+    """The group keys of columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +166,17 @@ class Program:
     takes: Literal["dicts", "arrow"] | None = None
     """What its own code gets; None: it has none, and takes batches as they come."""
     schema: pa.Schema | None = None
-    """Of the columns that it takes."""
+    """The schema of the columns that it takes."""
     conditions: Conditions | None = None
     """About what is sent on."""
     own_conditions: Conditions | None = None
     """About the segments of a task that sends none of them on: exceptions only."""
     groupings: Mapping[str, Grouping] = field(default_factory=dict)
-    """Of the children that group."""
+    """The groupings of the children that group."""
     source: Source | None = None
     sink: Sink | None = None
     driver: Driver | None = None
-    """Of a job that Spark runs."""
+    """The driver of a job that Spark runs."""
     sends_to: tuple[str, ...] = ()
     """Children that get what the task makes. Others get only what is late, or dead letters."""
     children: tuple[str, ...] = ()
@@ -189,12 +189,12 @@ class Program:
 
     @property
     def job_id(self) -> JobId:
-        """Of the assignment."""
+        """The job of the assignment."""
         return self.assignment.job_id
 
     @property
     def task(self) -> TaskName:
-        """Of the assignment."""
+        """The task of the assignment."""
         return self.assignment.task
 
     @property
@@ -204,7 +204,7 @@ class Program:
 
     @property
     def clock(self) -> Clock:
-        """Of the process."""
+        """The clock of the process."""
         return self.services.clock
 
     @property
@@ -229,7 +229,7 @@ class Allocation:
     acks: AckSender
     inbox: Inbox
     filling: Filling
-    """Of batches from the inbox."""
+    """The filling of batches from the inbox."""
     ends: EndOfInput
     group_checks: GroupChecks
     """What children cannot be sent."""
@@ -238,12 +238,12 @@ class Allocation:
     ready: bool = False
     """All peers of the job are ready for this version."""
     owners: Owners | None = None
-    """Of partitions; known when the job is ready."""
+    """The owners of partitions; known when the job is ready."""
     exhaust_proposed: bool = False
     flush_wanted: bool = False
     """The plugin of an output is to make durable what it holds."""
     committing: Committing | None = None
-    """Of an exactly-once output."""
+    """The commits of an exactly-once output."""
     windowing: Windowing | None = None
     """The state of a windowed task, once it is recovered."""
     retries: list[tuple[Site, U64, int]] = field(default_factory=list)
@@ -252,8 +252,8 @@ class Allocation:
 
 @dataclass(slots=True)
 class Parts:
-    """Of what was read at once and is worked on in parts: because it has suspects, is too large, or
-    has segments of several forms."""
+    """The parts of what was read at once and is worked on in parts: because it has suspects, is too
+    large, or has segments of several forms."""
 
     waiting: deque[Batch] = field(default_factory=deque)
     suspects: int = 0
@@ -275,7 +275,7 @@ class Work:
     groups: Keyed | None = None
     """Group keys of the batch's segments, for windows."""
     prepared: Prepared | None = None
-    """Of the leaves, for windows."""
+    """What windows need of the leaves."""
     routed: Routed | None = None
     """Where everything goes, and what has failed."""
     controls: list[tuple[PeerId, Control]] = field(default_factory=list)
@@ -283,11 +283,11 @@ class Work:
     parts: Parts = field(default_factory=Parts)
     """Parts of the batch that was read which are still to come."""
     own: bool = False
-    """Of a stage: whether the batch was read from its own result, and not from the inbox."""
+    """In a stage, whether the batch was read from its own result, and not from the inbox."""
     upstream: TaskName | None = None
-    """Of a stage: the task whose segments these are."""
+    """In a stage, the task whose segments these are."""
     others: deque[tuple[TaskName, Batch]] = field(default_factory=deque)
-    """Of a stage: what came together with them from other tasks."""
+    """In a stage, what came together with them from other tasks."""
     behind: list[tuple[PeerId, Control]] = field(default_factory=list)
     """Control items behind all of these."""
     alone: bool = False
@@ -346,7 +346,7 @@ class Status:
 
 @dataclass(slots=True)
 class Sealing:
-    """Of an output whose peer was elected to seal it."""
+    """The sealing of an output whose peer was elected to seal it."""
 
     wanted: bool = False
     attempts: Attempts = field(default_factory=Attempts)

@@ -29,7 +29,7 @@ NO_BATCH = frozenset({Phase.RESUME, Phase.READ_BATCH})
 
 
 class UserCode:
-    """Of one task: its slot in the recorder, and the phases that are recorded."""
+    """The user code of one task: its slot in the recorder, and the phases that are recorded."""
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot

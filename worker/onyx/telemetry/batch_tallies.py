@@ -59,7 +59,7 @@ class Tally:
 
 
 class BatchTally:
-    """Of one peer on one task, or of several added up."""
+    """The tallies of one peer on one task, or of several added up."""
 
     __slots__ = ("apply_s", "read_s", "size", "write_s", "written")
 
@@ -69,7 +69,7 @@ class BatchTally:
         self.written = 0
 
     def batch(self, read: int, written: int, read_s: float, apply_s: float, write_s: float) -> None:
-        """See `TaskMetrics.batch`."""
+        """A batch is done: segments taken and emitted, and the seconds spent on each stage."""
         self.written += written
         if read:
             self.size.observe(read)
@@ -96,7 +96,8 @@ class BatchTally:
 
 
 class TaskTallies:
-    """Of all peers of this process on one task, those that have left included. From any thread."""
+    """The tallies of all peers of this process on one task, those that have left included. From any
+    thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -140,7 +141,7 @@ class BatchCollector(Collector):
         self._tasks.pop((job, task), None)
 
     def describe(self) -> Iterator[Family]:
-        """The same without series: a scrape of only some names finds its collectors by it."""
+        """The metrics without series: a scrape of only some names finds its collectors by it."""
         return BatchCollector().collect()
 
     def collect(self) -> Iterator[Family]:

@@ -45,7 +45,7 @@ class PeerState(StrEnum):
 
 
 class Direction(StrEnum):
-    """Of frames, as this process sees it."""
+    """The direction of frames, as this process sees it."""
 
     IN = "in"
     OUT = "out"
@@ -96,7 +96,7 @@ class Metric:
     meaning: str
     buckets: tuple[float, ...] = ()
     merge: Merge = "sum"
-    """Of a gauge with the labels of a task: how the values of its peers make one."""
+    """The merging of a gauge with the labels of a task: how the values of its peers make one."""
 
 
 SEGMENTS_IN = Metric(

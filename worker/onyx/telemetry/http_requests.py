@@ -25,7 +25,7 @@ CONNECTIONS_MAX = 64
 REQUEST_BYTES_MAX = 8_192
 REQUEST_TIMEOUT_S = 5.0
 NAMES = "name[]"
-"""As Prometheus' clients of other languages have it."""
+"""The name as Prometheus' clients of other languages have it."""
 _POLL_S = 0.2
 _END = b"\r\n\r\n"
 
@@ -39,7 +39,7 @@ class Request:
     accept: str
     """The types that the client takes."""
     names: tuple[str, ...]
-    """Of the series that the client wants (`?name[]=`); empty: all."""
+    """The names of the series that the client wants (`?name[]=`); empty: all."""
 
 
 @dataclass(slots=True)

@@ -91,7 +91,8 @@ class KeptCounts:
         return _Counted(self._row(row), inner, lambda: self._leave(digest, row))
 
     def totals(self, keys: Iterable[Key]) -> dict[Key, TaskTotals]:
-        """Of these tasks of jobs, in the order given. From any process that has the memory."""
+        """The totals of these tasks of jobs, in the order given. From any process that has the
+        memory."""
         found = dict.fromkeys(keys, NOTHING)
         wanted = {_digest(key): key for key in found}
         for row, digest in enumerate(self._keys()):
@@ -143,7 +144,7 @@ class _Row:
 
 
 class _Counted(TaskMetrics):
-    """See `TaskMetrics`."""
+    """Metrics with the labels (job, task), of one virtual peer."""
 
     __slots__ = ("_cells", "_inner", "_leave", "_row", "_values")
 
@@ -162,20 +163,20 @@ class _Counted(TaskMetrics):
         apply_s: float = 0.0,
         write_s: float = 0.0,
     ) -> None:
-        """See `TaskMetrics`."""
+        """A batch is done: segments taken and emitted, and the seconds spent on each stage."""
         self._cells[0] += read
         self._cells[1] += written
         self._inner.batch(read, written, read_s, apply_s, write_s)
 
     def add(self, metric: Metric, amount: float = 1) -> None:
-        """See `TaskMetrics`."""
+        """Add to a counter."""
         cell = _CELLS.get(metric)
         if cell is not None:
             self._cells[cell] += int(amount)
         self._inner.add(metric, amount)
 
     def set(self, metric: Metric, value: float) -> None:
-        """See `TaskMetrics`."""
+        """Set the value of this peer in a gauge; `Metric.merge` says what becomes of it."""
         cell = _CELLS.get(metric)
         if cell is not None:
             before, now = self._values.get(metric, 0), int(value)
@@ -184,17 +185,17 @@ class _Counted(TaskMetrics):
         self._inner.set(metric, value)
 
     def observe(self, metric: Metric, value: float) -> None:
-        """See `TaskMetrics`."""
+        """Add a value to a histogram."""
         self._inner.observe(metric, value)
 
     def note(self, metric: Metric, text: Callable[[], str]) -> None:
-        """See `TaskMetrics`."""
+        """What the first of those is that a counter counts; made only if nothing is known yet."""
         number = _NOTES[metric]
         if not self._row.note(number):
             self._row.set_note(number, text())
 
     def close(self) -> None:
-        """See `TaskMetrics`."""
+        """The peer leaves the task."""
         self._inner.close()
         leave, self._leave = self._leave, None
         if leave is not None:

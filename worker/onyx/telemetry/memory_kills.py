@@ -25,7 +25,7 @@ _NO_LIMIT_BYTES = 1 << 60
 
 
 class MemoryKills:
-    """Of the cgroup in which this process is.
+    """The kills for want of memory in the cgroup in which this process is.
 
     Args:
         root: of the file system.
@@ -46,7 +46,7 @@ class MemoryKills:
 
     @property
     def folder(self) -> Path | None:
-        """Of the cgroup, where it is mounted; None outside of containers."""
+        """The folder of the cgroup, where it is mounted; None outside of containers."""
         return self._files[0][0].parent if self._files else None
 
     def count(self) -> int | None:

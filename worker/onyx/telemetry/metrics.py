@@ -33,7 +33,7 @@ OTHER = "other"
 
 
 class PrometheusGroupMetrics(GroupMetrics):
-    """See `GroupMetrics`.
+    """Metrics of a worker process.
 
     Arguments:
         commands: names of the log commands that exist; others count as `other`.
@@ -72,7 +72,7 @@ class PrometheusGroupMetrics(GroupMetrics):
         self.set(BUILD_INFO, 1, version, platform.python_version())
 
     def task(self, job: str, task: str) -> TaskMetrics:
-        """See `GroupMetrics`."""
+        """For one virtual peer on one task; `job` and `task` are names."""
         key = (job, task)
         with self._lock:
             series = self._series.get(key)
@@ -86,24 +86,24 @@ class PrometheusGroupMetrics(GroupMetrics):
         return PrometheusTaskMetrics(series, partial(self._left, series))
 
     def add(self, metric: Metric, amount: float = 1, *labels: str) -> None:
-        """See `GroupMetrics`."""
+        """Add to a counter."""
         self._child(metric, labels).inc(amount)
 
     def set(self, metric: Metric, value: float, *labels: str) -> None:
-        """See `GroupMetrics`."""
+        """Set a gauge."""
         self._child(metric, labels).set(value)
 
     def observe(self, metric: Metric, value: float, *labels: str) -> None:
-        """See `GroupMetrics`."""
+        """Add a value to a histogram."""
         self._child(metric, labels).observe(value)
 
     def remove(self, metric: Metric, *labels: str) -> None:
-        """See `GroupMetrics`."""
+        """End a series that was set."""
         self._children.pop((metric, labels), None)
         self._families[metric.name].remove(*labels)
 
     def replace(self, metric: Metric, series: Mapping[tuple[str, ...], float]) -> None:
-        """See `GroupMetrics`."""
+        """Set a gauge to exactly these series, by their labels: all others of it end."""
         for labels in self._replaced.get(metric, frozenset()) - series.keys():
             self._families[metric.name].remove(*labels)
         for labels, value in series.items():

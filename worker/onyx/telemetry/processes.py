@@ -79,7 +79,7 @@ class Series:
         self._path = metrics_path(names)
 
     def restricted_registry(self, names: Iterable[str]) -> Series:
-        """Those of these names: the processes are asked for no others."""
+        """A registry of these names: the processes are asked for no others."""
         return Series(self._ports, names, self._own)
 
     def collect(self) -> Iterable[Metric]:

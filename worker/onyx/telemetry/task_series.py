@@ -73,7 +73,7 @@ class TaskSeries:
 
 
 class PrometheusTaskMetrics(TaskMetrics):
-    """See `TaskMetrics`."""
+    """Metrics with the labels (job, task), of one virtual peer."""
 
     __slots__ = ("_gauges", "_leave", "_series", "_tally")
 
@@ -92,15 +92,16 @@ class PrometheusTaskMetrics(TaskMetrics):
         apply_s: float = 0.0,
         write_s: float = 0.0,
     ) -> None:
-        """See `TaskMetrics`."""
+        """A batch is done: segments taken and emitted, and the seconds spent on each stage."""
         self._tally.batch(read, written, read_s, apply_s, write_s)
 
     def add(self, metric: Metric, amount: float = 1) -> None:
-        """See `TaskMetrics`."""
+        """Add to a counter."""
         self._series.children[metric].inc(amount)
 
     def set(self, metric: Metric, value: float) -> None:
-        """See `TaskMetrics`. Costs one lookup while the value stays the same."""
+        """Set the value of this peer in a gauge; `Metric.merge` says what becomes of it. Costs one
+        lookup while the value stays the same."""
         before = self._gauges.get(metric)
         if value == before:
             return
@@ -111,14 +112,15 @@ class PrometheusTaskMetrics(TaskMetrics):
             self._series.children[metric].inc(value - (before or 0))
 
     def observe(self, metric: Metric, value: float) -> None:
-        """See `TaskMetrics`."""
+        """Add a value to a histogram."""
         self._series.children[metric].observe(value)
 
     def note(self, metric: Metric, text: Callable[[], str]) -> None:
-        """See `TaskMetrics`. Prometheus has no place for text."""
+        """What the first of those is that a counter counts; made only if nothing is known yet.
+        Prometheus has no place for text."""
 
     def close(self) -> None:
-        """See `TaskMetrics`."""
+        """The peer leaves the task."""
         for metric, value in self._gauges.items():
             if metric.merge == "least":
                 self._series.least(metric, self, None)

@@ -93,7 +93,7 @@ def plain(parts: Iterable[pa.RecordBatch | list[Any]]) -> list[Any]:
 
 
 def without_nulls(value: Any) -> Any:
-    """The same without keys whose value is None, at any depth."""
+    """The value without keys whose value is None, at any depth."""
     if isinstance(value, dict):
         return {key: without_nulls(each) for key, each in value.items() if each is not None}
     return [without_nulls(each) for each in value] if isinstance(value, list) else value

@@ -78,7 +78,7 @@ class CertificateFiles:
     def named_by(
         cls, settings: TlsSettings, variable: str, serves: bool
     ) -> CertificateFiles | None:
-        """As the constructor, or None when the settings say nothing of TLS."""
+        """The certificates as the constructor, or None when the settings say nothing of TLS."""
         return None if settings == TlsSettings() else cls(settings, variable, serves)
 
     def current(self) -> Certificates:

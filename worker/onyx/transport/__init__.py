@@ -9,6 +9,6 @@ a frame and not 20, and take 0.8 of the CPU. What the user has set holds.
 import os
 
 EXPERIMENTS = "-event_engine_client,-event_engine_listener"
-"""Of gRPC, which warns of names that it does not know."""
+"""Experiments of gRPC, which warns of names that it does not know."""
 
 os.environ.setdefault("GRPC_EXPERIMENTS", EXPERIMENTS)

@@ -27,7 +27,7 @@ class Counters:
     connects: int = 0
     """Streams that passed the handshake."""
     reconnects: int = 0
-    """Those of them that took up an earlier session of the same two groups."""
+    """The connections of them that took up an earlier session of the same two groups."""
     broken_streams: int = 0
     """Streams that ended by silence, an error of the network or a bad frame."""
     bad_frames: int = 0

@@ -68,7 +68,8 @@ class InChannel:
     arrived: int = 0
     taken: int = 0
     schema: pa.Schema | None = None
-    """Of the batches of columns that come; the channel keeps it while no inbox is open."""
+    """The schema of the batches of columns that come; the channel keeps it while no inbox is
+    open."""
     announced: int = -1
     """`taken` as last reported to the sender; -1 before the first report."""
     granted: int = 0

@@ -28,10 +28,10 @@ class Encoded:
     columnar: bool = False
     """The payload is a batch of columns."""
     schema: pa.Schema | None = None
-    """Of columns; None while it is not known, as in a frame that has just come."""
+    """The schema of columns; None while it is not known, as in a frame that has just come."""
 
     def of_schema(self, schema: pa.Schema) -> Encoded:
-        """The same batch of columns, with their schema."""
+        """Encoded: batch of columns, with their schema."""
         return replace(self, schema=schema)
 
     def decode(self) -> Batch:

@@ -71,12 +71,12 @@ class GrpcTransport:
 
     @property
     def address(self) -> str:
-        """See `Transport`."""
+        """`host:port` that other groups dial."""
         host = self._settings.advertise_host or self._settings.bind_host
         return f"{host}:{self._server.port}"
 
     def start(self, group: GroupId, handlers: Handlers) -> None:
-        """See `Transport`."""
+        """Take part as this group; `handlers` are called from now on."""
         self._local.start(group, handlers)
         self._group = group
         self._around = Surroundings(
@@ -92,7 +92,8 @@ class GrpcTransport:
         self._monitor.start()
 
     def connect(self, groups: Mapping[GroupId, str]) -> None:
-        """See `Transport`."""
+        """The groups (and their addresses) with which this one shares a job now: links to others
+        are closed, new ones opened."""
         if self._around is None or self._group is None:
             raise InvariantViolated("connect was called before start")
         opened: list[_Connection] = []
@@ -129,13 +130,13 @@ class GrpcTransport:
         segments_max: int,
         wake: Callable[[], None],
     ) -> BoundedInbox:
-        """See `Transport`."""
+        """`wake` is called (on any thread) whenever something arrives in an empty inbox."""
         return self._local.open_inbox(job, version, target, segments_max, wake)
 
     def send(
         self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
     ) -> bool:
-        """See `Transport`. One thread at a time for each channel.
+        """Queue a batch or control item. One thread at a time for each channel.
 
         Raises:
             SegmentError: a segment cannot be encoded, or one alone does not fit in a frame.
@@ -159,7 +160,7 @@ class GrpcTransport:
         values: U64,
         urgent: bool = False,
     ) -> bool:
-        """See `Transport`."""
+        """`urgent`: not to wait for company on the wire."""
         if group == self._group:
             return self._local.send_acks(group, job, version, acker, roots, values)
         connection = self._connections.get(group)
@@ -182,7 +183,7 @@ class GrpcTransport:
         roots: U64,
         retries_max: int,
     ) -> bool:
-        """See `Transport`."""
+        """Queue completions for an input."""
         if group == self._group:
             return self._local.send_completions(group, job, version, target, roots, retries_max)
         connection = self._connections.get(group)
@@ -206,7 +207,7 @@ class GrpcTransport:
         target: PeerId,
         roots: U64,
     ) -> bool:
-        """See `Transport`."""
+        """Say that somebody works on these trees."""
         if group == self._group:
             return self._local.send_held(group, job, version, target, roots)
         connection = self._connections.get(group)
@@ -221,11 +222,11 @@ class GrpcTransport:
         )
 
     def on_room(self, wake: Callable[[], None]) -> None:
-        """See `Transport`."""
+        """Call `wake` when a send that was refused may succeed now."""
         self._local.on_room(wake)
 
     def counters(self) -> Counters:
-        """See `Transport`."""
+        """Totals since `start`."""
         total = self._local.counters()
         with self._lock:
             total.add(self._past)

@@ -51,7 +51,7 @@ class _Waiting:
 
 
 class BoundedInbox:
-    """See the module. Implements `Inbox`."""
+    """The inbox of one task on one peer, bounded by segments and bytes. Implements `Inbox`."""
 
     def __init__(
         self,
@@ -128,7 +128,8 @@ class BoundedInbox:
         return was_empty
 
     def take(self, segments_max: int) -> list[Delivery]:
-        """See `Inbox`."""
+        """Deliveries in order per channel, at most about `segments_max` segments in all (always at
+        least one delivery if any waits)."""
         taken: list[_Waiting] = []
         total = 0
         with self._lock:
@@ -170,11 +171,11 @@ class BoundedInbox:
             return []
 
     def waiting_segments(self) -> int:
-        """See `Inbox`."""
+        """Segments that wait; a control item counts as one."""
         return self._waiting
 
     def waiting_roots(self) -> list[U64]:
-        """See `Inbox`."""
+        """The roots of the batches that wait, as far as they have any; from any thread."""
         with self._lock:
             items = [waiting.item for waiting in self._queue]
         columns = [each.roots_column() for each in items if isinstance(each, Encoded)]
@@ -183,15 +184,15 @@ class BoundedInbox:
 
     @property
     def hurried(self) -> bool:
-        """See `Inbox`."""
+        """Whether a FLUSH or END waits: nobody should wait for more before them."""
         return self._hurrying > 0
 
     def drain(self) -> list[Delivery]:
-        """See `Inbox`."""
+        """Close, and give what waited; later frames for it are dropped and counted."""
         return self._decoded(self._shut(dropped=False))
 
     def close(self) -> None:
-        """See `Inbox`."""
+        """Drop what waits; later frames for it are dropped and counted."""
         self._shut(dropped=True)
 
     def _shut(self, dropped: bool) -> list[_Waiting]:

@@ -56,11 +56,14 @@ class Control:
     id: int = 0
     """Lineage of an END, so that the ledger can tell when all of them have arrived."""
     time_ms: int | None = None
-    """Of a WATERMARK: 64 bits, signed. None: idle, this channel does not hold event time back."""
+    """The event time of a WATERMARK: 64 bits, signed. None: idle, this channel does not hold event
+    time back."""
     epoch: int = 0
-    """Of an EPOCH: its number, from 1; never lower than the one before on the same channel."""
+    """The epoch of an EPOCH: its number, from 1; never lower than the one before on the same
+    channel."""
     frontiers: tuple[tuple[int, int], ...] = ()
-    """Of an EPOCH: partitions, each with the lowest position that may still be sent again."""
+    """The frontiers of an EPOCH: partitions, each with the lowest position that may still be sent
+    again."""
 
 
 FLUSH = Control(ControlKind.FLUSH)
@@ -87,7 +90,7 @@ class Inbox(Protocol):
         ...
 
     def waiting_roots(self) -> list[U64]:
-        """Of the batches that wait, as far as they have any; from any thread."""
+        """The roots of the batches that wait, as far as they have any; from any thread."""
         ...
 
     @property

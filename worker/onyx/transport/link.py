@@ -96,7 +96,7 @@ class Surroundings:
 
 
 class Link:
-    """See the module."""
+    """The streams of this group to one other group."""
 
     def __init__(self, ends: Ends, around: Surroundings) -> None:
         self.ends = ends

@@ -40,7 +40,7 @@ class LocalTransport:
         return "local:0"
 
     def start(self, group: GroupId, handlers: Handlers) -> None:
-        """See `Transport`."""
+        """Take part as this group; `handlers` are called from now on."""
         if self._group is not None:
             raise InvariantViolated(f"the transport of {self._group} is started already")
         self._group, self._handlers = group, handlers
@@ -56,7 +56,7 @@ class LocalTransport:
         segments_max: int,
         wake: Callable[[], None],
     ) -> BoundedInbox:
-        """See `Transport`."""
+        """`wake` is called (on any thread) whenever something arrives in an empty inbox."""
         inbox = self.inboxes.open((job, version, target), segments_max, wake, self.room)
         self.room()
         return inbox
@@ -64,7 +64,8 @@ class LocalTransport:
     def send(
         self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
     ) -> bool:
-        """See `Transport`; False for another group, and while the peer has no inbox."""
+        """Queue a batch or control item. False for another group, and while the peer has no
+        inbox."""
         if group != self._group:
             return False
         inbox = self.inboxes.find((channel.job, channel.version, channel.target))
@@ -90,7 +91,7 @@ class LocalTransport:
         values: U64,
         urgent: bool = False,
     ) -> bool:
-        """See `Transport`."""
+        """`urgent`: not to wait for company on the wire."""
         if group != self._group or self._handlers is None:
             return False
         self._handlers.on_acks(job, version, acker, roots, values)
@@ -105,7 +106,7 @@ class LocalTransport:
         roots: U64,
         retries_max: int,
     ) -> bool:
-        """See `Transport`."""
+        """Queue completions for an input."""
         if group != self._group or self._handlers is None:
             return False
         self._handlers.on_completions(job, version, target, roots, retries_max)
@@ -119,14 +120,14 @@ class LocalTransport:
         target: PeerId,
         roots: U64,
     ) -> bool:
-        """See `Transport`."""
+        """Say that somebody works on these trees."""
         if group != self._group or self._handlers is None:
             return False
         self._handlers.on_held(job, version, target, roots)
         return True
 
     def on_room(self, wake: Callable[[], None]) -> None:
-        """See `Transport`."""
+        """Call `wake` when a send that was refused may succeed now."""
         self._wakes = (*self._wakes, wake)
 
     def room(self) -> None:
@@ -135,11 +136,11 @@ class LocalTransport:
             wake()
 
     def counters(self) -> Counters:
-        """See `Transport`."""
+        """Totals since `start`."""
         total = self.inboxes.counters()
         total.add(self._unroutable)
         return total
 
     def stop(self) -> None:
-        """See `Transport`."""
+        """Close all links and inboxes."""
         self.inboxes.close_all()

@@ -45,7 +45,7 @@ class Urgency(enum.IntEnum):
 
 
 class Pace:
-    """Of the frames of one stream after the other. Times are monotonic seconds."""
+    """The pace of the frames of one stream after the other. Times are monotonic seconds."""
 
     def __init__(self, frame_bytes_target: int, heartbeat_interval_s: float) -> None:
         self._full_bytes = frame_bytes_target

@@ -24,10 +24,10 @@ class PacketQueue:
         self.session = session
         self.acknowledged = 0
         self.bytes = 0
-        """Of all packets held."""
+        """The bytes of all packets held."""
         self.waiting_bytes = 0
         self.urgency = Urgency.PATIENT
-        """Of the most urgent of the packets that wait, or one that has just gone."""
+        """The urgency of the most urgent of the packets that wait, or one that has just gone."""
         self._waiting: deque[bytes] = deque()
         self._unacknowledged: deque[bytes] = deque()
 

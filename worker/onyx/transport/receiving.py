@@ -20,7 +20,7 @@ from onyx.transport.sending import CHANNELS_MAX
 
 
 class Receiving:
-    """See the module."""
+    """What the frames of one stream are for those who receive them."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ CHANNELS_MAX = 4_096
 
 
 class Sending:
-    """See the module."""
+    """What goes to one other group, frame by frame."""
 
     def __init__(
         self,

@@ -59,13 +59,13 @@ class Plan:
 
 
 def upgrading(job: Job, old: str) -> Job:
-    """The same job, which upgrades the job with the id `old`."""
+    """The job, job, which upgrades the job with the id `old`."""
     section = Upgrade() if job.upgrade is None else job.upgrade
     return replace(job, upgrade=replace(section, from_job=old))
 
 
 def drop_unused_upgrade(job: Job) -> Job:
-    """The same job, without a `spec.upgrade` that names no old job: it upgrades none."""
+    """The job, job, without a `spec.upgrade` that names no old job: it upgrades none."""
     unused = job.upgrade is not None and job.upgrade.from_job is None
     return replace(job, upgrade=None) if unused else job
 

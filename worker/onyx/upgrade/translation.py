@@ -11,7 +11,7 @@ from onyx.windows.records import FiringProgress, Record, TriggerRecord, WindowRe
 
 
 class Translation:
-    """Of records of one task."""
+    """The translation of records of one task."""
 
     def __init__(self, old: Job, new: Job, task: str, plan: Plan) -> None:
         self._triggers = {
@@ -21,7 +21,7 @@ class Translation:
         }
 
     def records(self, records: Iterable[Record]) -> list[Record]:
-        """Those of windows and triggers that are carried over."""
+        """The records of windows and triggers that are carried over."""
         return [each for each in records if self._is_kept(each)]
 
     def _is_kept(self, record: Record) -> bool:

@@ -138,7 +138,7 @@ class InMemory:
         """There is room."""
 
     def freeze(self) -> Frozen:
-        """See `Holder.freeze`."""
+        """All buckets as they are now; if not `in_memory`, for any thread, at any later time."""
         return _AtHand()
 
 

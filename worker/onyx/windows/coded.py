@@ -36,7 +36,7 @@ class Groups:
     """For each row the index of its group in `keys`."""
     _keys: list[Any] | None
     column: pa.Array | None = None
-    """The same as `keys`, of ints or text: who needs no more makes no Python values."""
+    """The values as `keys`, of ints or text: who needs no more makes no Python values."""
 
     @property
     def keys(self) -> list[Any]:
@@ -53,7 +53,7 @@ class Groups:
 
     @staticmethod
     def of_rows(keys: Sequence[Any]) -> Groups:
-        """Of one group a row."""
+        """Groups of which each row has its own."""
         found: dict[Any, int] = {}
         codes = [found.setdefault(key, len(found)) for key in keys]
         return Groups(np.array(codes, np.intp), list(found))
@@ -126,7 +126,7 @@ class GroupKeys:
 
 
 def chosen(values: Any, indices: Indices | None) -> Any:
-    """Of one item or group a segment, or of the segments, those of some; None: of all."""
+    """The items, groups or segments at some indices; None: all."""
     if indices is None or values is None:
         return values
     if isinstance(values, Groups | Columns):

@@ -24,7 +24,7 @@ from onyx.flow.key_hashes import column_hashes
 _PLAIN = frozenset({str, int, bytes, type(None)})
 """Exact types of which no two values of different groups are equal."""
 _INTS = range(-(2**63), 2**64)
-"""Those that a segment may have."""
+"""The ints that a segment may have."""
 SHARDS_REMEMBERED_MAX = 262_144
 """Groups whose shard is remembered; beyond it all are forgotten and computed again."""
 
@@ -88,7 +88,7 @@ def hashable_keys(values: list[Any]) -> list[Any]:
 
 
 def hashable_key(value: Any) -> Any:
-    """The same for one value."""
+    """The hashable key for one value."""
     if type(value) in _PLAIN:
         return value
     key = GroupKey(value)
@@ -106,7 +106,7 @@ def dump_key(key: Any) -> Any:
 
 
 def dump_keys(keys: list[Any]) -> list[Any]:
-    """The same for many."""
+    """The dump for many."""
     return keys if is_plain(keys) else [dump_key(key) for key in keys]
 
 
@@ -116,7 +116,7 @@ def load_key(data: Any) -> Any:
 
 
 def load_keys(data: Sequence[Any]) -> Sequence[Any]:
-    """The same for many."""
+    """The load for many."""
     return data if is_plain(data) else [load_key(each) for each in data]
 
 

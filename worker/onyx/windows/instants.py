@@ -9,7 +9,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def milliseconds(moment: date | str) -> int:
-    """Of a datetime, of a date (its midnight), or of either as ISO 8601 text.
+    """The milliseconds of a datetime, of a date (its midnight), or of either as ISO 8601 text.
 
     Raises:
         ValueError: the text is neither.

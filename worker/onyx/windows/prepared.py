@@ -39,7 +39,7 @@ class Taken:
     """None where sessions are not kept apart by a key."""
 
     def chosen(self, indices: Indices) -> Taken:
-        """Of some segments."""
+        """The taken rows of some segments."""
         return Taken(
             chosen(self.extracted, indices),
             chosen(self.places, indices),
@@ -48,7 +48,7 @@ class Taken:
         )
 
     def by_row(self) -> Taken:
-        """The same in lists, for who looks at single segments."""
+        """The taken segments in lists, for who looks at single segments."""
         return Taken(
             rows(self.extracted),
             None if self.places is None else rows(self.places),
@@ -84,7 +84,7 @@ def prepare(
 
 
 def take(window: CompiledWindow, segments: Sequence[Segment] | Columns) -> Taken:
-    """The same for one window."""
+    """What is taken for one window."""
     places: Axis | None = None
     ints = True
     if window.places is not None:

@@ -146,7 +146,7 @@ class SpooledPart(WindowRecord, frozen=True, tag="spooled"):
     name: str
     extents: Sequence[int]
     columns: Sequence[str]
-    """Those that it has of the columns that may be missing."""
+    """The columns that it has of the columns that may be missing."""
     rows: int
     seq: int
     """Rows that come later have higher numbers."""
@@ -159,7 +159,7 @@ class SpooledPart(WindowRecord, frozen=True, tag="spooled"):
     unfired: bool
     """Whether only those sessions of a result count that have not fired."""
     due: Number | None
-    """Of sessions, a watermark before which none of them fires; None: none waits for one."""
+    """The watermark before which no session fires; None: none waits for one."""
 
 
 class SpooledFired(TriggerRecord, frozen=True, tag="spooled-fired"):

@@ -97,10 +97,10 @@ class AllInRecords:
     """A window of which nothing is elsewhere."""
 
     stage = ""
-    """See `RunningWindow.stage`."""
+    """What is being computed elsewhere, in words; empty if nothing is."""
 
     def take_files(self) -> tuple[()]:
-        """See `RunningWindow.take_files`."""
+        """Files that belong to the changes taken last."""
         return ()
 
 

@@ -56,7 +56,7 @@ class ShardWatermarks:
         return own if self._of_segments else max(own, self.task)
 
     def known(self, shard: int) -> Number | None:
-        """The same for users' functions: None if nothing has been seen."""
+        """The watermark for users' functions: None if nothing has been seen."""
         watermark = self.of(shard)
         return None if watermark == NOTHING_SEEN else watermark
 

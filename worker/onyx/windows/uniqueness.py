@@ -15,11 +15,11 @@ from onyx.windows.groups import group_value, hashable_keys
 
 BUCKETS = 10
 BUCKET_KEYS_MAX = 10_000
-"""Of one shard: a grouped task remembers up to 128 times 10 times as many keys."""
+"""The keys of one shard: a grouped task remembers up to 128 times 10 times as many keys."""
 
 
 class UniqueKeys:
-    """Of one shard. Not thread-safe."""
+    """The unique keys of one shard. Not thread-safe."""
 
     def __init__(self, bucket_keys_max: int = BUCKET_KEYS_MAX) -> None:
         self._bucket_keys_max = bucket_keys_max

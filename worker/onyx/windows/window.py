@@ -312,7 +312,7 @@ class Window(AllInRecords):
         return self._extents.find(key)
 
     def held(self, key: Any, extents: Sequence[Any]) -> Sequence[Any]:
-        """Those of the extents that no trigger before has removed from a group."""
+        """The extents that no trigger before has removed from a group."""
         if len(self._triggers) == 1:
             return extents
         return [extent for extent in extents if self._extents.get(key, extent) is not GONE]
@@ -382,7 +382,7 @@ class Window(AllInRecords):
                 self._extents.restore(shard, record)
 
     def resume(self, watermark: Number) -> None:
-        """See `TaskWindows.resume`."""
+        """The watermark was here when the restored state was recorded: what it passed has fired."""
         self._watermarks.task = watermark
 
     def merge(self, record: SetStates) -> None:

@@ -33,7 +33,7 @@ LimitOption = Annotated[
     int, typer.Option("--limit", help="Show the first so many extents.", min=1, max=EXTENTS_MAX)
 ]
 STATE_CHARS_MAX = 1_000
-"""Of a state in the table; JSON has all of it."""
+"""Length of a state in the table; JSON has all of it."""
 
 
 def state(
@@ -137,7 +137,7 @@ def _json(value: Any) -> str:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """The same with keys of dicts that JSON can have."""
+    """The value with keys of dicts that JSON can have."""
     if isinstance(value, dict):
         return {_text(key): _with_text_keys(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

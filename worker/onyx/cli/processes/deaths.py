@@ -26,7 +26,7 @@ OTHERS_AFTER_S = 10.0
 
 
 class DeathWatch:
-    """Of all processes of one supervisor. Used by its thread alone.
+    """The deaths of all processes of one supervisor. Used by its thread alone.
 
     Args:
         kills: what the kernel counts.

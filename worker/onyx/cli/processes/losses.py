@@ -21,7 +21,7 @@ from onyx.recorder import LOSSES_BYTES_MAX, Inside, Recorder, runs
 from onyx.replica.commands.report_loss import ReportLoss
 
 RUNS_MAX = 64
-"""Of positions, of one batch: those that are close are joined."""
+"""Runs of positions, of one batch: those that are close are joined."""
 BY_ITSELF = frozenset(
     {
         signal.SIGABRT,

@@ -15,7 +15,7 @@ import ctypes
 import os
 
 KEPT_BYTES_MAX = 16_777_216
-"""Of free memory at the end of a heap; several threads share one."""
+"""The bytes of free memory at the end of a heap; several threads share one."""
 SYSTEM_FROM_BYTES = 8_388_608
 """Larger blocks are asked from the system one by one, and returned when they are freed."""
 _OPTIONS = (

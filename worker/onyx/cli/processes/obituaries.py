@@ -32,7 +32,8 @@ WAITING_MAX = 1_000
 
 
 class Obituaries:
-    """Of one supervisor: reports are written on a thread, which is there once there are any."""
+    """The obituaries of one supervisor: reports are written on a thread, which is there once there
+    are any."""
 
     def __init__(self, settings: Settings) -> None:
         """`settings`: where ZooKeeper is."""

@@ -19,8 +19,8 @@ from onyx.telemetry.memory_kills import MemoryKillsCollector
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 
 COLLECTOR_THRESHOLDS = (50_000, 20, 100)
-"""Of the garbage collector: at Python's own 700 each batch is walked several times while it is
-young, though segments are trees and freed by reference counts (about a tenth of all CPU)."""
+"""Thresholds of the garbage collector: at Python's own 700 each batch is walked several times while
+it is young, though segments are trees and freed by reference counts (about a tenth of all CPU)."""
 
 
 def tune_collector() -> None:

@@ -40,7 +40,7 @@ class Holding(Enum):
     ALONE = auto()
     """All the data of a server that stood alone."""
     FOUNDING = auto()
-    """The same; an ensemble is being formed around it."""
+    """A server; an ensemble is being formed around it."""
     SHARED = auto()
     """Data of an ensemble that has served."""
 

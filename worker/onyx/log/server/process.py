@@ -129,7 +129,7 @@ class ZooKeeperServer:
 
     @property
     def exit_code(self) -> int | None:
-        """Of a server that has ended by itself; None while it runs."""
+        """The exit code of a server that has ended by itself; None while it runs."""
         return self._process.poll() if self._process else None
 
     def serves(self) -> bool:
@@ -147,7 +147,7 @@ class ZooKeeperServer:
 
     @property
     def certificates(self) -> CertificateFiles | None:
-        """Of all its ports; None without TLS."""
+        """The certificates of all its ports; None without TLS."""
         return self._tls.files if self._tls else None
 
     def claim(self) -> Path:

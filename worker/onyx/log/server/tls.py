@@ -46,7 +46,7 @@ class ServerTls:
 
     @classmethod
     def of(cls, settings: TlsSettings) -> ServerTls | None:
-        """As the constructor, or None when the settings say nothing of TLS."""
+        """The settings as the constructor, or None when the settings say nothing of TLS."""
         return None if settings == TlsSettings() else cls(settings)
 
     @property

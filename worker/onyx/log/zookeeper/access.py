@@ -37,11 +37,11 @@ class Access:
 
     auth_data: tuple[tuple[str, Password], ...] = ()
     own: tuple[Any, ...] | None = None
-    """Of all nodes of a tenancy; None means that everybody may do everything."""
+    """The access list of all nodes of a tenancy; None means that everybody may do everything."""
 
     @property
     def shared(self) -> tuple[Any, ...] | None:
-        """Of nodes above a tenancy."""
+        """The access list of nodes above a tenancy."""
         return None if self.own is None else (*self.own, EVERYBODY)
 
 

@@ -32,7 +32,7 @@ from onyx.log.zookeeper.all_of import AllOf
 from onyx.log.zookeeper.session import ZooKeeperSession
 
 PIECES_MAX = 1_000
-"""Of one document; they are checked in one transaction."""
+"""Pieces of one document; they are checked in one transaction."""
 ATTEMPTS_MAX = 10
 AT_ONCE = 100
 """Nodes looked at in one round trip."""

@@ -105,7 +105,7 @@ class ZooKeeperLog:
         return subscription.stop
 
     def origin(self, above: Position = NO_POSITION) -> Origin:
-        """See `LogReader`."""
+        """The origin, if its position is greater than `above`; else an empty one at -1."""
         return self._origins.read(above) or Origin(NO_POSITION, b"")
 
     def collect(self, origin: Origin) -> bool:
@@ -113,43 +113,43 @@ class ZooKeeperLog:
         return self._origins.collect(origin)
 
     def put_chunk(self, data: bytes) -> str:
-        """See `LogReader`."""
+        """Store a document under its content address (SHA-256, hex)."""
         return self._chunks.put(data)
 
     def get_chunk(self, digest: str) -> bytes:
-        """See `LogReader`."""
+        """Raises Unavailable when it is missing, InvariantViolated when it is not what it says."""
         return self._chunks.get(digest)
 
     def sweep_chunks(self, named: Callable[[], Collection[str]], age_s: float) -> int:
-        """See `LogReader`."""
+        """Delete the chunks that nothing names and nobody has put or named for a time; how many."""
         return self._chunks.sweep(
             lambda: {*named(), self._origins.named()}, int((time.time() - age_s) * 1000)
         )
 
     def get_document(self, path: str) -> Document | None:
-        """See `LogReader`."""
+        """The document at `folder/name`; None if there is none."""
         return self._documents.get(path)
 
     def put_document(
         self, path: str, data: bytes, version: int | None, names: Sequence[str] = ()
     ) -> int | None:
-        """See `LogReader`."""
+        """Create (`version` None) or replace a document if its version is still `version`."""
         return self._documents.put(path, data, version, names)
 
     def list_documents(self, folder: str) -> Sequence[str]:
-        """See `LogReader`."""
+        """Sorted names of the documents directly in a folder; empty when there is none."""
         return self._documents.names(folder)
 
     def list_folders(self, folder: str) -> Sequence[str]:
-        """See `LogReader`."""
+        """Sorted names of the folders directly in a folder; empty when there is none."""
         return self._documents.folders(folder)
 
     def delete_documents(self, path: str) -> None:
-        """See `LogReader`."""
+        """Delete the document and those directly in the folder of this name."""
         self._documents.delete(path)
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
-        """See `LogReader`."""
+        """Write the cluster's parameters if nobody has; return those that hold."""
         path = self._paths.parameters
         data = msgspec.json.encode(dict(parameters))
         try:
@@ -159,7 +159,7 @@ class ZooKeeperLog:
         return msgspec.json.decode(data, type=dict[str, str])
 
     def close(self) -> None:
-        """See `LogReader`."""
+        """End the session and the threads."""
         self._session.close()
 
     def _fetch(self, positions: Sequence[Position]) -> list[Entry]:
@@ -230,33 +230,33 @@ class ZooKeeperGroupLog(ZooKeeperLog):
         self._pulses.register(self.group)
 
     def append(self, commands: Sequence[Command], parent: Position | None = None) -> None:
-        """See `GroupLog`."""
+        """Enqueue for writing, in order, each exactly once in effect."""
         self._session.check()
         with self._queue_lock:
             self._transmit(self._queue.enqueue(commands, parent))
 
     def pulse_exists(self, group: GroupId) -> bool:
-        """See `GroupLog`."""
+        """Whether the group's pulse is there now."""
         return self._pulses.exists(group)
 
     def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
-        """See `GroupLog`."""
+        """Call `gone` once when the pulse is deleted, or at once if it is not there."""
         self._pulses.watch(group, gone)
 
     def unwatch_pulse(self, group: GroupId) -> None:
-        """See `GroupLog`."""
+        """Do not call `gone` any more."""
         self._pulses.unwatch(group)
 
     def on_session(self, listener: Callable[[Session], None]) -> None:
-        """See `GroupLog`."""
+        """Call this at every change of the session, on the log's thread."""
         self._session.loop.call(lambda: self._listeners.append(listener))
 
     def call(self, function: Callable[[], None]) -> None:
-        """See `GroupLog`."""
+        """Run this on the log's thread: proves that the thread moves."""
         self._session.loop.call(function)
 
     def confirmed_s(self) -> float:
-        """See `GroupLog`."""
+        """Monotonic time at which the server last confirmed the session (for the lease)."""
         return self._session.confirmed_s()
 
     def close(self) -> None:

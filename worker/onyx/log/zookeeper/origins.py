@@ -118,7 +118,7 @@ class Origins:
         return czxid
 
     def _claim(self) -> None:
-        """See that the nodes of the tenancy belong to our user, if we have one."""
+        """Make sure that the nodes of the tenancy belong to our user, if we have one."""
         session, paths = self._session, self._paths
         session.ensure_path(paths.root.rpartition("/")[0], shared=True)
         session.ensure_path(paths.root)

@@ -78,7 +78,7 @@ class ZooKeeperSession:
     ) -> None:
         self.address = settings.address
         self.session_timeout_s = settings.session_timeout_s
-        """As negotiated with the server."""
+        """The time-out as negotiated with the server."""
         self.access = read_access(settings)
         self._certificates = certificates or zookeeper_certificates(settings)
         self._timeout_s = settings.connect_timeout_s
@@ -90,8 +90,8 @@ class ZooKeeperSession:
         self._failure: Exception | None = None
         self._confirmed_s = time.monotonic()
         self._expired = False
-        """Of a group; set on kazoo's thread, before it opens another session: what that one
-        answers says nothing about this incarnation."""
+        """The state of a group; set on kazoo's thread, before it opens another session: what that
+        one answers says nothing about this incarnation."""
         self._comparing = False
         self._settings = settings
         self.loop = Loop(name)

@@ -49,7 +49,7 @@ class Look:
     confirmed_s: float
     """When the last answered request was sent."""
     timeout_s: float
-    """Of the session."""
+    """The time-out of the session."""
     connected: bool
     """Whether kazoo takes the connection for alive."""
 

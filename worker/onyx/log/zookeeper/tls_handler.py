@@ -76,7 +76,7 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], *timeout: Any
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """As `select.select`; a socket whose bytes TLS holds already is ready."""
+        """The ready sockets as `select.select`; a socket whose bytes TLS holds already is ready."""
         held = [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]
         ready, writable, other = super().select(
             readers, writers, others, *((0,) if held else timeout)

@@ -8,7 +8,7 @@ from onyx.model.locations import HINT, carries_credentials
 from onyx.model.report import Report, at, listed, show
 from onyx.model.rules.looking import entries, good
 
-"""Of an input without the key."""
+"""The default of an input without the key."""
 
 
 def check_path(draft: Draft, path: str, report: Report) -> None:

@@ -47,7 +47,7 @@ _TRUTHS = pa.array(["false", "0", "true", "1"])
 _WRONG = (ValueError, ArithmeticError, *MISMATCH)
 _ODD = (b'"', b"\0")
 _NUMBER = r"^([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)?$"
-"""Of a cell that pyarrow mostly takes as a number, as Python does."""
+"""The form of a cell that pyarrow mostly takes as a number, as Python does."""
 CELLS_MAX = 16
 """While misfits are looked for, so many cells are converted one by one at most."""
 _Row = tuple[list[str] | None, bytes]
@@ -132,7 +132,7 @@ class CsvColumns:
         return [pa.array(found[name], pa.string()) for name in self._wanted]
 
     def _plain_rows(self, lines: bytes) -> _Rows:
-        """Of a block in which a record is a line."""
+        """The rows of a block in which a record is a line."""
         used, lines = len(lines), lines.replace(b"\r\n", b"\n")
         data, delimiter = np.frombuffer(lines, np.uint8), self._delimiter.encode()
         ends = np.append(np.flatnonzero(data == NEWLINE), len(lines))
@@ -158,7 +158,7 @@ class CsvColumns:
         return _Rows(len(ends), record, np.flatnonzero(sound), texts, used)
 
     def _odd_rows(self, lines: bytes, at_end: bool) -> _Rows:
-        """Of a block that the csv module splits."""
+        """The rows of a block that the csv module splits."""
         records: list[_Row] = []
         used = 0
         for row, raw in raw_rows(lines, self._delimiter):
@@ -208,9 +208,9 @@ class _Rows:
     count: int
     record: Callable[[int], _Row]
     sound: Sequence[int] | Indices
-    """Those that have as many fields as there are columns, all of them text."""
+    """The rows that have as many fields as there are columns, all of them text."""
     texts: Sequence[pa.Array]
-    """Of these the wanted columns."""
+    """The texts of these the wanted columns."""
     used: int
     """Bytes."""
 

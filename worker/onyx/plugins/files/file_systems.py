@@ -143,19 +143,19 @@ class Files:
         self._objects = ObjectFiles()
 
     def matching(self, pattern: str) -> list[str]:
-        """See `FileSystem`."""
+        """The files that a pattern names, in no order."""
         return self._of(pattern).matching(pattern)
 
     def open(self, path: str, ahead: bool) -> BinaryIO:
-        """See `FileSystem`."""
+        """The bytes of a file."""
         return self._of(path).open(path, ahead)
 
     def version(self, path: str) -> str | None:
-        """See `FileSystem`."""
+        """Version of a file that was opened: it differs when the file has changed."""
         return self._of(path).version(path)
 
     def expect(self, path: str, version: str) -> None:
-        """See `FileSystem`."""
+        """Treat a file of any other version as changed."""
         self._of(path).expect(path, version)
 
     def _of(self, path: str) -> FileSystem:

@@ -110,7 +110,7 @@ class FilesInput:
         return f"{partition}: {RECORD.format(position)}"
 
     def column_types(self) -> Mapping[str, pa.DataType]:
-        """Of JSON lines, as they were learned."""
+        """The column types of JSON lines, as they were learned."""
         return {} if self._columns is None else self._columns.types
 
     def close(self) -> None:

@@ -16,8 +16,8 @@ from onyx.plugins.records import BadRecords, reason_of, whole_lines
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _decoder = msgspec.json.Decoder(dict[str, Any])
 _flat_decoder = msgspec.json.Decoder(dict[str, bool | _Integer | float | str | None])
-"""Of objects that hold no others. Whatever it gives can travel, but for its size: to make sure of
-that afterwards would take more than half as long as decoding."""
+"""A decoder of objects that hold no others. Whatever it gives can travel, but for its size: to make
+sure of that afterwards would take more than half as long as decoding."""
 FLAT_BYTES_MAX = SEGMENT_BYTES_MAX // 2
 """No flat object takes twice the bytes as a segment: the shortest pair with a number of nine bytes
 is `"":1e1,`."""

@@ -50,7 +50,7 @@ class LocalFile(io.FileIO):
         return data or b""
 
     def readinto(self, buffer: object, /) -> int:
-        """As `read`, into a buffer."""
+        """The bytes as `read`, into a buffer."""
         count = super().readinto(buffer)  # type: ignore[arg-type]
         self._look()
         return count or 0
@@ -85,7 +85,7 @@ class LocalFile(io.FileIO):
 
 
 def fingerprint(descriptor: int, size_bytes: int) -> str:
-    """Of the first so many bytes of an open file."""
+    """A fingerprint of the first so many bytes of an open file."""
     digest = hashlib.blake2b(digest_size=8)
     if size_bytes <= WHOLE_BYTES:
         digest.update(_bytes(descriptor, 0, size_bytes))

@@ -12,7 +12,7 @@ from onyx.plugins.options import Options, wrong_place
 from onyx.plugins.parts.options import PartOptions
 
 COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
-"""Of parts, by format; the first is the default."""
+"""The compressions of parts, by format; the first is the default."""
 
 RECORD_BYTES_MAX = 1_048_576
 """Half of what a segment may take: names of columns and the form of numbers come to it."""

@@ -27,10 +27,10 @@ from onyx.plugins.protocol import Cursor
 from onyx.plugins.records import BadRecords
 
 ROWS_AT_A_TIME = 4_096
-"""As dicts."""
+"""The number of rows, as dicts."""
 COLUMNS_ROWS_MAX = 65_536
 COLUMNS_BYTES_MAX = 33_554_432
-"""Of a batch that is decoded at a time, by the average of a row in the file."""
+"""The size of a batch that is decoded at a time, by the average of a row in the file."""
 
 
 class ParquetRows:
@@ -153,7 +153,8 @@ class ParquetReader:
         return segments
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
-        """The same as columns, in the types of the file: the engine casts them to the schema."""
+        """What `read` gives, as columns, in the types of the file: the engine casts them to the
+        schema."""
         if not len(self._chunks) and segments_max > 0:
             self._fill(self._rows.rows_at_a_time(segments_max), dicts=False)
         return unwrapped(self._chunks.take(segments_max))

@@ -157,7 +157,8 @@ class FileReader:
         return not len(self._chunks) and self._blocks.finished()
 
     def cursor(self, position: int) -> Cursor:
-        """See `FileBlocks`."""
+        """The start of the block that holds `position`: its byte offset and the version of the
+        file."""
         return self._blocks.cursor(position)
 
     def close(self) -> None:

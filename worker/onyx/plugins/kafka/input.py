@@ -122,7 +122,7 @@ class KafkaInput:
                 raise option_error(self._client.context, f"{name}Field", what)
 
     def column_types(self) -> Mapping[str, pa.DataType]:
-        """Of JSON, as they were learned."""
+        """The column types of JSON, as they were learned."""
         return {} if self._columns is None else self._columns.types
 
     def close(self) -> None:

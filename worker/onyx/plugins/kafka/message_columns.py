@@ -32,7 +32,7 @@ class Decoded(Protocol):
     """What makes segments of messages, in their order."""
 
     def segments(self, messages: Sequence[Message]) -> list[Segments]:
-        """Of all of them, in one or several pieces.
+        """The segments of all of them, in one or several pieces.
 
         Raises:
             UserError: a message is no record of the format, and bad ones are not kept.
@@ -47,7 +47,7 @@ class DictMessages:
         self._records = records
 
     def segments(self, messages: Sequence[Message]) -> list[Segments]:
-        """See `Decoded`."""
+        """The segments of messages, as dicts."""
         return [self._records.segments(messages)]
 
 
@@ -81,7 +81,7 @@ class ColumnMessages:
         return list(runs_of(self._json.of_dicts(segments)))
 
     def _some(self, messages: Sequence[Message]) -> list[Segments]:
-        """Of JSON messages that the known columns do not all hold."""
+        """The columns of JSON messages that the known columns do not all hold."""
 
         def decode(index: int) -> tuple[Segment, bool]:
             kept = self._bad.kept

@@ -46,7 +46,7 @@ class Messages:
         self._options = options
         self._json = JsonLines(context, options.nan)
         self.bytes_max = int(options.config.get("message.max.bytes", MESSAGE_BYTES_MAX))
-        """Of a message; a topic may take less."""
+        """The size of a message; a topic may take less."""
 
     def of(self, segments: Sequence[Segment]) -> list[OutMessage]:
         """One for each; with format `arrow` one for many.
@@ -68,7 +68,7 @@ class Messages:
         return messages
 
     def of_columns(self, columns: Columns) -> list[OutMessage]:
-        """The same for segments in columns.
+        """Messages for segments in columns.
 
         Raises:
             UserError: as `of`.

@@ -25,7 +25,7 @@ from onyx.plugins.kafka.client import (
 from onyx.plugins.kafka.messages import Messages, OutMessage
 
 BUFFER_KIB = 65_536
-"""Of messages that wait for a broker."""
+"""The size of messages that wait for a broker."""
 LINGER_MS = 5
 
 
@@ -73,7 +73,7 @@ class ReportedWriter:
         self._take(len(segments), lambda: self._messages.of(segments))
 
     def write_columns(self, columns: Columns) -> None:
-        """The same for segments in columns."""
+        """Writes what `write` does, for segments in columns."""
         self._take(len(columns), lambda: self._messages.of_columns(columns))
 
     def _take(self, segments: int, make: Callable[[], Sequence[OutMessage]]) -> None:

@@ -40,12 +40,12 @@ class Place:
 
     position: int
     offset: int
-    """Of the next message, or of a gap before it."""
+    """The offset of the next message, or of a gap before it."""
     end: int | None
     """Offset where a bounded input ends; None means never."""
 
     def cursor(self) -> Cursor:
-        """As the protocol has it: position, and `[offset, end]`."""
+        """The cursor as the protocol has it: position, and `[offset, end]`."""
         return Cursor(self.position, [self.offset, self.end])
 
 

@@ -79,7 +79,7 @@ class _Session:
 
 
 class KafkaStore:
-    """Of one task of one job (`transactions.TransactionStore`)."""
+    """The store of one task of one job (`transactions.TransactionStore`)."""
 
     def __init__(self, client: KafkaClient, messages: Messages) -> None:
         self._client = client
@@ -99,7 +99,7 @@ class KafkaStore:
         self._messages.of(segments)
 
     def check_columns(self, columns: Columns) -> None:
-        """The same for segments in columns."""
+        """Checks what `check` does, for segments in columns."""
         self._check_topic()
         self._messages.of_columns(columns)
 

@@ -49,6 +49,7 @@ class ColumnsPartsWriter(PartsWriter):
         super().__init__(store, form, context, limits)
 
     def write_columns(self, columns: pa.RecordBatch) -> None:
-        """As `write`. The rows of one call stay in one part, as the segments of one call do."""
+        """Writes as `write`. The rows of one call stay in one part, as the segments of one call
+        do."""
         if columns.num_rows:
             self._add(columns.num_rows, lambda body: body.add_columns(Columns(columns)))

@@ -46,7 +46,7 @@ class DirectoryParts:
     def __init__(self, directory: Path, context: PluginContext) -> None:
         self._context = context
         self._names = [STAGING, staging_name(context)]
-        """Of the task's staging directory and the one that it is in."""
+        """The names of the task's staging directory and the one that it is in."""
         self._staging = "/".join(self._names)
         self._folder = OutputFolder(directory, self._staging, context)
         self._own: str | None = None

@@ -24,7 +24,7 @@ GZIP_LEVEL = 3
 COLUMNS_SEGMENTS = 8_192
 """Segments that are made into columns at a time: below about 1,000, Arrow costs ten times more."""
 COLUMNS_BYTES = 16_777_216
-"""The same of large ones, as they would be encoded for another worker."""
+"""The size of large ones, as they would be encoded for another worker."""
 
 
 class JsonLinesFormat:

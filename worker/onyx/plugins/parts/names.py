@@ -22,7 +22,7 @@ PART = re.compile(
     r"part-(?P<writer>(?P<whose>.+)--\d+-[0-9a-f]{12})-(?P<number>\d{6,})(?P<suffix>\..+)"
 )
 _numbers = itertools.count()
-"""Of parts in this process: with the incarnation, it makes their names unique."""
+"""Numbers of parts in this process: with the incarnation, it makes their names unique."""
 
 
 def whose(task: TaskName | str, job: JobId | str) -> str:
@@ -36,7 +36,7 @@ def part_name(context: PluginContext, suffix: str) -> str:
 
 
 def bundle_part_name(context: PluginContext, suffix: str) -> str:
-    """The same below a folder of the task and the job, behind the name of a frame."""
+    """The name of a part below a folder of the task and the job, behind the name of a frame."""
     return f"part-{_unique(context)}{suffix}"
 
 

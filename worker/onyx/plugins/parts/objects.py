@@ -235,7 +235,7 @@ def published_at(url: ObjectUrl, bucket: Bucket, suffix: str) -> list[ObjectUrl]
 
 
 def _incarnation(name: str) -> str:
-    """Of a mark or note, `<incarnation>.<number>/<what>`."""
+    """The incarnation of a mark or note, `<incarnation>.<number>/<what>`."""
     return name.partition("/")[0].rpartition(".")[0]
 
 

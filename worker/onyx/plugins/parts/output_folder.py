@@ -30,7 +30,7 @@ _begun: dict[tuple[str, str, str], int] = {}
 
 
 class OutputFolder:
-    """Of one task, as one writer of this process sees it."""
+    """The output folder of one task, as one writer of this process sees it."""
 
     def __init__(self, path: Path, staging: str, context: PluginContext) -> None:
         """`staging`: the task's staging directory, relative to `path`."""

@@ -57,7 +57,7 @@ class PartStore(Protocol):
     """
 
     size_bytes_max: int
-    """Of a part."""
+    """The size of a part."""
 
     def create(self, name: str) -> StagedPart:
         """A new, empty part. No other part ever has this name."""

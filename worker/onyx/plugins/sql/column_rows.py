@@ -23,7 +23,7 @@ Fit = Callable[[pa.Array], pa.Array | None]
 
 _BITS = ((types.SmallInteger, 16), (types.BigInteger, 64), (types.Integer, 32))
 _LOOSE_BITS = 64
-"""Of an integer in SQLite, whatever its column is called."""
+"""The bits of an integer in SQLite, whatever its column is called."""
 
 
 @dataclass(frozen=True, slots=True)

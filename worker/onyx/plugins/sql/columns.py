@@ -23,7 +23,7 @@ Convert = Callable[[Any], Any]
 
 _BITS = ((types.SmallInteger, 16), (types.BigInteger, 64), (types.Integer, 32))
 _LOOSE_BITS = 64
-"""Of an integer in SQLite, whatever its column is called."""
+"""The bits of an integer in SQLite, whatever its column is called."""
 
 
 def converter(column: Column[Any], dialect: str) -> Convert:

@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 
 class Rows:
-    """Of one table."""
+    """The rows of one table."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Rows:
         return [self._row(segment) for segment in segments]
 
     def of_columns(self, columns: Columns) -> ColumnRows | list[Row]:
-        """The same for segments in columns: by column if these are of usual types.
+        """The rows for segments in columns: by column if these are of usual types.
 
         Raises:
             UserError: a segment does not fit.

@@ -35,7 +35,7 @@ _CSV = pcsv.WriteOptions(include_header=False, quoting_style="needed")
 
 
 class ColumnStatements:
-    """Of one table."""
+    """The statements of one table."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ def _csv(rows: ColumnRows) -> pa.Buffer:
 
 
 def _text(array: pa.Array) -> pa.Array:
-    """Of the values, as PostgreSQL reads them."""
+    """The text of the values, as PostgreSQL reads them."""
     kind = array.type
     if kinds.is_timestamp(kind) and kind.tz is not None:
         local = array.cast(pa.int64()).cast(pa.timestamp("us")).cast(pa.string())

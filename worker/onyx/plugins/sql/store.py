@@ -58,7 +58,7 @@ _BOUNDED = select(
     func.set_config("lock_timeout", f"{LOCK_TIMEOUT_S}s", True),
     func.set_config("idle_in_transaction_session_timeout", f"{IDLE_TIMEOUT_S}s", True),
 )
-"""Of PostgreSQL, for one transaction."""
+"""Limits of PostgreSQL, for one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class Target:
 
 
 class SqlStore:
-    """Of one task of one job (`transactions.TransactionStore`)."""
+    """The store of one task of one job (`transactions.TransactionStore`)."""
 
     def __init__(self, engine: Engine, context: PluginContext, target: Target) -> None:
         self._engine = engine
@@ -97,7 +97,7 @@ class SqlStore:
         self._rows.of(segments)
 
     def check_columns(self, columns: Columns) -> None:
-        """The same for segments in columns."""
+        """Checks what `check` does, for segments in columns."""
         self._rows.of_columns(columns)
 
     def open(self, writer: str) -> None:
@@ -175,7 +175,7 @@ class SqlStore:
 
     @cached_property
     def _table(self) -> Table:
-        """As it is in the database.
+        """The table as it is in the database.
 
         Raises:
             UserError: it is not there, or cannot be written as wanted.

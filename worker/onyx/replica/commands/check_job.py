@@ -27,9 +27,9 @@ class CheckJob(Command, frozen=True):
     """Ask every member whether it can run a job."""
 
     id: Check
-    """Of this check alone."""
+    """The id of this check alone."""
     digest: Digest
-    """Of the job, in the chunk store."""
+    """Digest of the job, in the chunk store."""
 
     @property
     def chunks(self) -> tuple[str, ...]:

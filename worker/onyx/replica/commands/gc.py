@@ -31,13 +31,13 @@ class Gc(Command, frozen=True):
     id: Annotated[str, Meta(max_length=256)]
     """The caller."""
     jobs: tuple[Job, ...] | None = None
-    """Those to forget; others, and those that have not ended, stay. None: all, as in the
+    """The jobs to forget; others, and those that have not ended, stay. None: all, as in the
     original."""
     carried_over: tuple[Job, ...] = ()
     """Jobs that have carried over the state of the old job and need that job no more."""
     remember: Annotated[int, Meta(ge=0, le=REMEMBERED_MAX)] = 0
-    """Of how many forgotten jobs, the newest ones, it stays known how they ended. The ids of others
-    are free again, except of those that this entry forgets."""
+    """The number of forgotten jobs, the newest ones, of which it stays known how they ended. The
+    ids of others are free again, except of those that this entry forgets."""
 
     def apply(self, replica: Replica, position: Position) -> Replica:
         """No change when none of the named jobs has ended and no more than these are remembered."""

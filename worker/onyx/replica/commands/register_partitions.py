@@ -18,7 +18,7 @@ from onyx.replica.spec import Digest, Job, Task
 from onyx.replica.state import Partitions, Replica
 
 PARTITIONS_MAX = 65_535
-"""Of a job: numbers have 16 bits, and the last one is the end of input."""
+"""The partitions of a job: numbers have 16 bits, and the last one is the end of input."""
 
 
 class RegisterPartitions(Command, frozen=True):

@@ -34,7 +34,7 @@ class ReportLoss(Command, frozen=True):
     runs: Annotated[tuple[_Run, ...], Meta(max_length=SUSPECT_RUNS_MAX)] = ()
     """Partition, first and last position of the segments."""
     id: Annotated[str, Meta(max_length=16)] = ""
-    """Of the segment, if it was one and nobody else was in user code."""
+    """The id of the segment, if it was one and nobody else was in user code."""
     afresh: bool = False
     """The process had lived for long: what its task had lost before does not count. Segments have
     no such luck, nobody dies over the same one by chance."""

@@ -38,7 +38,7 @@ class Demand:
     share: int
     task_shares: Mapping[TaskName, float]
     batches: int | None = None
-    """Of a colocated job: how often the machines have room for one peer of each task."""
+    """Batches of a colocated job: how often the machines have room for one peer of each task."""
 
     @property
     def lower(self) -> int:

@@ -30,9 +30,9 @@ class Plan:
 
     counts: Mapping[JobId, Mapping[TaskName, int]]
     machines: Mapping[JobId, Batches]
-    """Of colocated jobs: batches by machine."""
+    """The machines of colocated jobs: batches by machine."""
     pools: Mapping[JobId, Sequence[PeerId]]
-    """Of colocated jobs: the peers on their machines that they may use."""
+    """The pools of colocated jobs: the peers on their machines that they may use."""
 
 
 _MOVE = 1_000.0
@@ -160,7 +160,8 @@ def _any_tags(replica: Replica, seats: Sequence[Seat]) -> bool:
 def _pinned(
     replica: Replica, seat: Seat, stay: Mapping[Seat, tuple[PeerId, ...]]
 ) -> tuple[PeerId, ...]:
-    """Those who may not move even if it would help: peers of grouped tasks with state to lose."""
+    """The peers who may not move even if it would help: peers of grouped tasks with state to
+    lose."""
     policy = replica.spec(seat[0]).by_name[seat[1]].flux_policy
     return stay[seat] if policy in PINNING else ()
 

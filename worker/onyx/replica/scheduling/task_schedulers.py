@@ -94,7 +94,7 @@ def _largest_remainders(demand: Demand, tasks: list[TaskName], number: int) -> S
 
 
 def _colocated(demand: Demand, number: int) -> Split:
-    """The same number for each task: whole batches, as many as the machines have room for."""
+    """A demand with number for each task: whole batches, as many as the machines have room for."""
     limits = [number // len(demand.tasks), *demand.maximum.values()]
     limits += [demand.batches or 0, *(demand.present[task] for task in demand.frozen)]
     return dict.fromkeys(demand.tasks, int(min(limits)))

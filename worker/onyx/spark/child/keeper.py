@@ -39,7 +39,7 @@ class Loan:
 
 
 class Keeper:
-    """Of one process. Safe to use from several threads."""
+    """The keeper of one process. Safe to use from several threads."""
 
     def __init__(self, idle_max_s: float = IDLE_MAX_S) -> None:
         self._idle_max_s = idle_max_s
@@ -127,5 +127,5 @@ class Keeper:
 
 
 KEEPER = Keeper()
-"""Of this process."""
+"""The keeper of this process."""
 atexit.register(KEEPER.end)

@@ -70,7 +70,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The pid of the process."""
         return self._process.pid
 
     @property

@@ -19,7 +19,7 @@ from onyx.spark.child.request import StageRequest
 from onyx.structs import prepared
 
 LINE_BYTES_MAX = 67_108_864
-"""Of one message. The longest is a request that names half a million parts."""
+"""The size of one message. The longest is a request that names half a million parts."""
 
 
 @prepared
@@ -27,7 +27,7 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
     """Run a stage; the run before has ended."""
 
     number: int
-    """Of this run in its child."""
+    """Number of this run in its child."""
     request: StageRequest
 
 

@@ -13,8 +13,8 @@ from onyx.spark.objects.staged import ObjectTarget
 from onyx.structs import prepared
 
 EXACT_TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Of a session whose Parquet files are read by others: Spark's own type of times has no time zone
-elsewhere."""
+"""Settings of a session whose Parquet files are read by others: Spark's own type of times has no
+time zone elsewhere."""
 FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 """Formats of Spark that write a folder of files. The worker publishes it; others publish
 themselves."""
@@ -26,7 +26,7 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A DataFrame that a stage gets."""
 
     name: str | None = None
-    """Of the argument; None: the only one, given by its place."""
+    """Name of the argument; None: the only one, given by its place."""
     parts: tuple[str, ...] = ()
     """Parquet files to read, absolute paths; or objects, all of them `s3://...`. May be empty if
     `schema` is given."""
@@ -45,7 +45,7 @@ class Write(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     format: str = "parquet"
     mode: Mode = "overwrite"
-    """Of a format that writes no files."""
+    """The mode of a format that writes no files."""
     partition_by: tuple[str, ...] = ()
     options: dict[str, str | int | float | bool] = msgspec.field(default_factory=dict)
     repeat: bool = False
@@ -69,7 +69,7 @@ class FrameSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What `spark.read` reads. None: `stage` is a function from a SparkSession."""
     options: dict[str, str] = msgspec.field(default_factory=dict)
     schema: str | None = None
-    """Of the format, in Spark's DDL."""
+    """The schema of the format, in Spark's DDL."""
 
 
 @prepared

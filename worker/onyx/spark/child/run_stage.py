@@ -31,7 +31,7 @@ from onyx.spark.stage.parts import read_parts
 PARTS_NOT_SEEN = "PATH_NOT_FOUND"
 """What Spark calls files that are not there."""
 DEFAULT_OPTIONS = {"json": {"ignoreNullFields": "false"}}
-"""Of formats, where Spark's own would lose something."""
+"""Default options of formats, where Spark's own would lose something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Turn:
 
     sessions: Sessions
     group: str
-    """See `Sessions.open`."""
+    """A session for a run."""
     scratch: Path
     """Folder for files."""
     cancelled: Callable[[], bool] = lambda: False

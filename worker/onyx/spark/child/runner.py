@@ -22,7 +22,7 @@ OBEY_S = 5.0
 def run_in_child(
     request: StageRequest, timeout_s: float, watch: Watch, keeper: Keeper = KEEPER
 ) -> None:
-    """See `StageRunner`."""
+    """Runs a stage to its end: `runner.run_in_child` in production."""
     failure, fresh = _run(keeper, request, timeout_s, watch)
     if failure is not None and failure.stale and not fresh:
         failure, _ = _run(keeper, request, timeout_s, watch)

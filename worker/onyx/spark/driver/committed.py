@@ -38,7 +38,7 @@ class Committed(msgspec.Struct, frozen=True):
     """What was committed."""
 
     attempt: str
-    """Of the query whose result this is; `QueryRequest.attempt`."""
+    """The attempt of the query whose result this is; `QueryRequest.attempt`."""
     outputs: Mapping[str, OutputResult]
     """By task."""
     tasks: Mapping[str, TaskCounts]

@@ -22,7 +22,8 @@ def added(one: Mapping[str, TaskCounts], other: Mapping[str, TaskCounts]) -> dic
 
 
 class Counts:
-    """Of the tasks of one job. A query that is run again counts again, as replays do on peers."""
+    """The counts of the tasks of one job. A query that is run again counts again, as replays do on
+    peers."""
 
     def __init__(self, tasks: Iterable[str], metrics: Callable[[TaskName], TaskMetrics]) -> None:
         """`metrics`: where a task reports."""

@@ -38,20 +38,20 @@ class Driver:
     """What the phases of its task decide about. `look` and `publish` block."""
 
     job: Job
-    """As in the manifest."""
+    """The job as in the manifest."""
     job_id: JobId
     log: LogReader
     request: QueryRequest
     """Without what is new in each run."""
     outputs: Outputs
     leftovers: Leftovers
-    """Of Spark stages in the middle."""
+    """The leftovers of Spark stages in the middle."""
     counts: Counts
     states: States | None = None
-    """Of windows over inputs without end; None: the job has none."""
+    """The states of windows over inputs without end; None: the job has none."""
     query: RunningQuery | None = None
     reply: QueryReply | None = None
-    """Of the query that has staged everything."""
+    """The reply of the query that has staged everything."""
     batch: QueryBatch | None = None
     """The micro-batch that is committed and published now."""
     committed: Committed | None = None
@@ -59,16 +59,16 @@ class Driver:
     attempt: str = ""
     """Name of the query that was started last."""
     attempts: Attempts = field(default_factory=Attempts)
-    """Of the query; a micro-batch begins anew."""
+    """The attempts of the query; a micro-batch begins anew."""
     seals: Attempts = field(default_factory=Attempts)
-    """Of an output."""
+    """The attempts to seal an output."""
     draining: bool = False
     """Whether the query reads nothing more, and its windows fire for the last time."""
     live: list[GroupId] = field(default_factory=list)
     """Groups that were there when this worker took the job over."""
     _progress: QueryProgress | None = field(default=None, init=False)
     _version: int | None = field(default=None, init=False)
-    """Of the document of the commit."""
+    """The version of the document of the commit."""
     _before: dict[str, TaskCounts] = field(default_factory=dict, init=False)
     """Counts of what was committed when the query began."""
 

@@ -30,7 +30,7 @@ class SealFailed(Unavailable):
 
 
 class Outputs:
-    """Of one driver. Methods block, and are called by one thread at a time."""
+    """The outputs of one driver. Methods block, and are called by one thread at a time."""
 
     def __init__(
         self,

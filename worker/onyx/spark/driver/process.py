@@ -48,7 +48,7 @@ STDERR_LINES_MAX = 20
 
 
 class QueryProcess:
-    """See `running.RunningQuery`."""
+    """One run of a job on Spark."""
 
     def __init__(
         self,
@@ -74,16 +74,16 @@ class QueryProcess:
 
     @property
     def progress(self) -> QueryProgress | None:
-        """See `RunningQuery`."""
+        """The newest report; None before the first one."""
         return self._progress
 
     @property
     def batch(self) -> QueryBatch | None:
-        """See `RunningQuery`."""
+        """A micro-batch that is staged and not published; None if there is none."""
         return self._batch
 
     def published(self, number: int) -> None:
-        """See `RunningQuery`."""
+        """The micro-batch of this number is published: the query goes on."""
         self._batch = None
         process = self._process
         if process is not None and process.stdin is not None:
@@ -93,11 +93,11 @@ class QueryProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, once it is started."""
+        """The pid of the process, once it is started."""
         return None if self._process is None else self._process.pid
 
     def reply(self) -> QueryReply | None:
-        """See `RunningQuery`."""
+        """How it ended; None while it runs, and while anything that it started may still write."""
         if not self._over.is_set():
             return None
         if self._error is not None:
@@ -105,7 +105,7 @@ class QueryProcess:
         return self._reply
 
     def end(self, then: Callable[[], None] | None = None) -> None:
-        """See `RunningQuery`."""
+        """End it if it runs, and remove its scratch folder."""
         with self._lock:
             if self._unwanted.is_set():
                 return

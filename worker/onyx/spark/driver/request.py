@@ -34,7 +34,7 @@ class Position(msgspec.Struct, frozen=True):
     task: str
     name: str
     position: int = 0
-    """Of the next segment."""
+    """The position of the next segment."""
     cursor: int = 0
     """At or before it: where a reader is opened."""
     state: Any = None
@@ -87,7 +87,8 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     modules: tuple[str, ...]
     """Whose functions the job may name."""
     incarnation: str
-    """Of the worker. Staged work carries it, and is removed when it is fenced off."""
+    """The incarnation of the worker. Staged work carries it, and is removed when it is fenced
+    off."""
     attempt: str
     """A name for this run that no other run of the incarnation has; letters and digits."""
     scratch: str
@@ -130,9 +131,9 @@ class TaskCounts(msgspec.Struct, frozen=True):
     read: int = 0
     written: int = 0
     failed: int = 0
-    """Those for which a dead letter was sent."""
+    """The segments for which a dead letter was sent."""
     unmatched: int = 0
-    """Those for which no flow condition holds."""
+    """The segments for which no flow condition holds."""
     late: int = 0
     first_failed: str = ""
     """The error of the first."""
@@ -163,7 +164,7 @@ class QueryProgress(msgspec.Struct, frozen=True, tag_field="type", tag="progress
     waited: int = 0
     """Rises while a query waits for segments, so that this is no standstill."""
     ui_url: str | None = None
-    """Of Spark, if it has one."""
+    """The address of the pages of Spark, if it has one."""
     spark: SealProgress = msgspec.field(default_factory=SealProgress)
     """By Spark's own account of its jobs."""
 
@@ -178,7 +179,8 @@ class QueryFailure(msgspec.Struct, frozen=True):
     """The job cannot succeed as it is: its functions or data."""
     task: str | None = None
     report: dict[str, Any] | None = None
-    """As a task stores it beside the log (`task.failures.failure.report`), if a task failed."""
+    """The report as a task stores it beside the log (`task.failures.failure.report`), if a task
+    failed."""
     away: bool = True
     """Spark could not run it, and may be able to soon. False: nobody knows whose fault it is."""
 
@@ -208,13 +210,14 @@ class QueryBatch(msgspec.Struct, frozen=True, tag_field="type", tag="batch"):
     """A micro-batch is staged, and waits until it is published."""
 
     number: int
-    """Of the job, from 1 on."""
+    """The batch's number within the job, from 1 on."""
     outputs: Mapping[str, OutputResult]
     """By task; every output that stages or spools."""
     tasks: Mapping[str, TaskCounts]
     """Counts of the query until now."""
     positions: tuple[Position, ...]
-    """Of all partitions, behind the batch; the last ones are of those that were there before."""
+    """The positions of all partitions, behind the batch; the last ones are of those that were there
+    before."""
     held: Held = Held()
     """What windows hold behind the batch."""
 

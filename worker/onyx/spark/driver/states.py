@@ -24,13 +24,13 @@ logger = logging.getLogger("onyx.task")
 
 
 class States:
-    """Of one driver. Methods block."""
+    """The states of one driver. Methods block."""
 
     def __init__(self, store: ChunkStore, place: str, job: JobId, peer: PeerId) -> None:
         """`place`: URL or path of the store."""
         self._store, self._job, self._peer = store, job, peer
         self.place = place if is_url(place) else str(Path(place).absolute())
-        """As every process of Spark must see it."""
+        """The place as every process of Spark must see it."""
 
     def take_over(self, log: LogReader, held: Held, batch: int) -> None:
         """Make sure that this worker sees what others have written, and remove what they have left.

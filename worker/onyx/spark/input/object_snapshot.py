@@ -53,7 +53,7 @@ class Evaluate(Protocol):
 
 @dataclass(slots=True)
 class ObjectSnapshot:
-    """Of one input task of one job. Any method may raise UserError, Unavailable."""
+    """The snapshot of one input task of one job. Any method may raise UserError, Unavailable."""
 
     path: ObjectUrl
     context: PluginContext
@@ -65,7 +65,7 @@ class ObjectSnapshot:
         return None if found is None else self.path / found.snapshot
 
     def files(self, evaluate: Evaluate) -> list[str]:
-        """See `Snapshot.files`."""
+        """Names of the files, sorted; evaluates the DataFrame unless there is a snapshot."""
         name = staging_name(self.context)
         found = self._read(name)
         if found is None:
@@ -73,7 +73,7 @@ class ObjectSnapshot:
         return list(found.files)
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
-        """See `Snapshot.upgrade`."""
+        """Go on in the snapshot of the job that this one upgrades, if that has begun."""
         name = staging_name(self.context)
         upgraded = old() if self._read(name) is None else None
         if upgraded is None:

@@ -59,7 +59,8 @@ class SparkInput:
         self.cooperative = self._files.cooperative
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
-        """See `protocol.SnapshotInput`."""
+        """Called before `partitions` on the peer that calls that, as `OneResultOutput.upgrade`
+        is."""
         self._snapshot.upgrade(old)
 
     def partitions(self) -> Sequence[str]:

@@ -51,7 +51,7 @@ Evaluate = Callable[[Path, Callable[[], bool]], None]
 
 @dataclass(slots=True)
 class Snapshot:
-    """Of one input task of one job."""
+    """The snapshot of one input task of one job."""
 
     path: Path
     context: PluginContext

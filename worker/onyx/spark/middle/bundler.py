@@ -29,7 +29,7 @@ class Limits:
 
 
 class Bundler:
-    """Of one peer. Used by the task's thread; the stage runs on another one."""
+    """The bundles of one peer. Used by the task's thread; the stage runs on another one."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Bundler:
         self._runner = runner
         self._context = context
         self._number = 1
-        """Of the first bundle without a result, as far as is known."""
+        """The number of the first bundle without a result, as far as is known."""
         self._ended = False
         self._rows: dict[str, int] = {}
-        """Of parts that are in no bundle."""
+        """The rows of parts that are in no bundle."""
         self._since_s: float | None = None
         """Since when there are some."""
         self._next_s = 0.0
@@ -58,11 +58,11 @@ class Bundler:
         self._began_s = 0.0
         self._attempts = Attempts()
         self._problem = ""
-        """Of the last run over the bundle, in words."""
+        """The problem of the last run over the bundle, in words."""
 
     @property
     def doing(self) -> str:
-        """See `protocol.StageOutput`."""
+        """What the stage does now, in words; empty if it does not run."""
         run = self._run
         if run is None:
             return self._problem

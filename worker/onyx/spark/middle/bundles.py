@@ -73,14 +73,14 @@ class Waiting:
     """What is in no bundle yet."""
 
     number: int
-    """Of the next bundle; of the last one if no other follows."""
+    """The number of the next bundle; of the last one if no other follows."""
     parts: tuple[str, ...]
     ended: bool = False
     """The last bundle stands."""
 
 
 class BundleFolder:
-    """Of one task of one job (`places.Bundles`). Any method may raise OSError."""
+    """The bundle folder of one task of one job (`places.Bundles`). Any method may raise OSError."""
 
     poll_s = POLL_S
 
@@ -196,12 +196,12 @@ class BundleFolder:
 
     @contextlib.contextmanager
     def asked(self, request: StageRequest, bundle: Bundle) -> Iterator[StageRequest]:
-        """See `places.Bundles`."""
+        """The request with a place for a result of the bundle, that no other run has."""
         target = self.staged_result(bundle.number).resolve()
         yield msgspec.structs.replace(request, target=str(target))
 
     def take(self, asked: StageRequest, bundle: Bundle) -> None:
-        """See `places.Bundles`."""
+        """Make what a run has made the result of the bundle, unless that has one."""
         target = Path(asked.target)
         if not target.is_dir():
             raise UserFunctionError(
@@ -211,7 +211,7 @@ class BundleFolder:
         self.publish(target, bundle)
 
     def take_nothing(self, bundle: Bundle) -> None:
-        """See `places.Bundles`."""
+        """Publish a result without rows."""
         target = self.staged_result(bundle.number)
         target.mkdir()
         self.publish(target, bundle)

@@ -56,7 +56,8 @@ class _Absent:
 
 
 class ObjectBundles:
-    """See `places.Bundles`. Any method may raise UserError, Unavailable."""
+    """The bundles of one task of one job, in an object store. Any method may raise UserError,
+    Unavailable."""
 
     poll_s = POLL_S
 
@@ -70,11 +71,11 @@ class ObjectBundles:
         self._kept = 1
 
     def store(self, context: PluginContext) -> ObjectParts:
-        """See `Bundles`."""
+        """Where a peer writes parts."""
         return ObjectParts(self.where / "parts", context)
 
     def bundle(self, number: int) -> Bundle | None:
-        """See `Bundles`."""
+        """A bundle; None while it is not made."""
         place = self.where / "bundles" / f"{number_name(number)}.json"
         found = self._seen.get(number)
         if found is None and (data := self._get(place)) is not None:
@@ -82,7 +83,7 @@ class ObjectBundles:
         return found
 
     def waiting(self, first: int = 1) -> Waiting:
-        """See `Bundles`."""
+        """What the next bundle would have."""
         number, taken = first, set[str]()
         while (bundle := self.bundle(number)) is not None:
             if bundle.last:
@@ -93,7 +94,7 @@ class ObjectBundles:
         return Waiting(number, tuple(sorted(each for each in found if each not in taken)))
 
     def make(self, bundle: Bundle) -> Bundle:
-        """See `Bundles`."""
+        """Make a bundle, unless there is one of this number; the one that stands then."""
         place = self.where / "bundles" / f"{number_name(bundle.number)}.json"
         self._create(place, msgspec.json.encode(bundle))
         stands = self.bundle(bundle.number)
@@ -101,7 +102,7 @@ class ObjectBundles:
         return stands
 
     def frames(self, bundle: Bundle, upstream: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-        """See `Bundles`."""
+        """Paths or URLs of the parts of a bundle by the task that they come from."""
         folder = self.where / "parts"
         return {
             task: tuple(str(folder / name) for name in bundle.parts if task_of(name) == task)
@@ -109,13 +110,14 @@ class ObjectBundles:
         }
 
     def rows_in(self, part: str) -> int:
-        """See `Bundles`."""
+        """Rows of a part."""
         with self._explained(), opened_parquet(self.where / "parts" / part) as file:
             rows: int = file.metadata.num_rows
             return rows
 
     def tidy(self, bundle: Bundle) -> None:
-        """See `Bundles`."""
+        """Remove the parts of a bundle whose result stands, and what other runs have left: they can
+        publish nothing any more."""
         self._delete(self.where / "parts" / name for name in bundle.parts)
         self._seen.pop(bundle.number, None)
         result, place = self.result(bundle.number), self._result(bundle.number)
@@ -128,14 +130,14 @@ class ObjectBundles:
 
     @contextlib.contextmanager
     def asked(self, request: StageRequest, bundle: Bundle) -> Iterator[StageRequest]:
-        """See `Bundles`."""
+        """The request with a place for a result of the bundle, that no other run has."""
         target = ObjectTarget(str(self._result(bundle.number)), f"part-{uuid.uuid4().hex[:12]}")
         with spark_scratch() as scratch:
             names = str(scratch / "written.json")
             yield msgspec.structs.replace(request, target=names, objects=target)
 
     def take(self, asked: StageRequest, bundle: Bundle) -> None:
-        """See `Bundles`."""
+        """Make what a run has made the result of the bundle, unless that has one."""
         written = read_list(Path(asked.target))
         files = tuple((each.name, each.rows) for each in written)
         stands = self._decide(bundle.number, Result(files, bundle.last))
@@ -143,11 +145,11 @@ class ObjectBundles:
             self._delete(self._result(bundle.number) / name for name, _ in files)
 
     def take_nothing(self, bundle: Bundle) -> None:
-        """See `Bundles`."""
+        """Publish a result without rows."""
         self._decide(bundle.number, Result((), bundle.last))
 
     def result(self, number: int) -> Result | None:
-        """See `Bundles`."""
+        """What the stage made of a bundle; None while that does not stand."""
         now_s, absent = self._context.clock.monotonic_s(), self._absent
         if absent is not None and absent.number == number and now_s < absent.at_s + POLL_S:
             return None
@@ -159,16 +161,16 @@ class ObjectBundles:
         return decoded(data, Result, place)
 
     def file(self, number: int, name: str) -> str:
-        """See `Bundles`."""
+        """The path or URL of a file of a result."""
         return str(self._result(number) / name)
 
     def has_file(self, number: int, name: str) -> bool:
-        """See `Bundles`."""
+        """Whether it is still there."""
         with self._explained():
             return self._bucket.look((self._result(number) / name).key) is not None
 
     def drop_results(self, before: int) -> None:
-        """See `Bundles`."""
+        """Remove the rows of the results of bundles before this one, which nobody reads again."""
         while self._kept < before:
             place = self._result(self._kept)
             self._delete(place / each for each in self._names(place) if each.endswith(SUFFIX))
@@ -200,7 +202,7 @@ class ObjectBundles:
         return None if found is None else found.data
 
     def _names(self, place: ObjectUrl) -> list[str]:
-        """Of the objects in a folder, and not of those in folders of it."""
+        """The names of the objects in a folder, and not of those in folders of it."""
         prefix = f"{place.key}/"
         with self._explained():
             names = [found.key.removeprefix(prefix) for found in self._bucket.list(prefix)]

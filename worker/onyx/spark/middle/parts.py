@@ -36,19 +36,19 @@ class FrameParts:
             self._store.finish(each)
 
     def fence(self, live: Sequence[GroupId]) -> None:
-        """See `PartStore`."""
+        """Make it impossible for incarnations that are not `live` to publish what they staged."""
         self._store.fence(live)
 
     def sweep(self) -> None:
-        """See `PartStore`."""
+        """Remove what writers have left staged whose names begin as this one's."""
         self._store.sweep()
 
     def explained(self) -> AbstractContextManager[None]:
-        """See `PartStore`."""
+        """Raises errors of the system as errors of this task."""
         return self._store.explained()
 
     def close(self) -> None:
-        """See `PartStore`."""
+        """Remove what is staged and not published, as far as that is possible now."""
         self._store.close()
 
 
@@ -75,11 +75,11 @@ class StagedFrames:
         self._body().add(segments)
 
     def add_columns(self, columns: Columns) -> None:
-        """The same in columns."""
+        """Adds what `add` does, in columns."""
         self._body().add_columns(columns)
 
     def size_bytes(self) -> int:
-        """Of all frames."""
+        """The size of all frames."""
         return sum(body.size_bytes() for _, body in self._parts.values())
 
     def finish(self) -> None:
@@ -88,12 +88,12 @@ class StagedFrames:
             body.finish()
 
     def make_room(self) -> None:
-        """See `Staged`."""
+        """Hand over what was written, so that it does not fill memory."""
         for staged, _ in self._parts.values():
             staged.make_room()
 
     def settle(self) -> None:
-        """See `Staged`."""
+        """Make the staged part durable."""
         for staged, _ in self._parts.values():
             staged.settle()
 
@@ -106,11 +106,11 @@ class StagedFrames:
                 self._published.add(frame)
 
     def token(self) -> Token:
-        """See `Staged`."""
+        """What any worker needs to publish a settled part (`PartStore.finish`)."""
         return {_PARTS: [dict(staged.token()) for staged, _ in self._parts.values()]}
 
     def drop(self) -> None:
-        """See `Staged`."""
+        """Give the part up, as far as that is possible now."""
         for staged, _ in self._parts.values():
             staged.drop()
 

@@ -17,7 +17,7 @@ from onyx.spark.middle.bundles import Bundle, Result, Waiting
 
 
 class Bundles(Protocol):
-    """Of one task of one job."""
+    """The bundles of one task of one job."""
 
     @property
     def where(self) -> object:
@@ -73,7 +73,7 @@ class Bundles(Protocol):
         ...
 
     def take_nothing(self, bundle: Bundle) -> None:
-        """The same with a result without rows."""
+        """Takes what `take` does, with a result without rows."""
         ...
 
     def result(self, number: int) -> Result | None:

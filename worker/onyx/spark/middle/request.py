@@ -30,7 +30,7 @@ def folder_of(context: PluginContext, options: MiddleOptions) -> Bundles:
 
 
 def place_of(context: PluginContext) -> Path | ObjectUrl:
-    """The same of a stage in a query, by the options of the task. Raises UserError as
+    """The place of a stage in a query, by the options of the task. Raises UserError as
     `read_options`."""
     place = folder_at(context, read_options(context, MiddleOptions).path)
     return (place.absolute() if isinstance(place, Path) else place) / staging_name(context)

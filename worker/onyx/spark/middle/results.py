@@ -110,7 +110,7 @@ class ResultReader:
         return found
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
-        """The same as columns."""
+        """What `read` gives, as columns."""
         found: pa.RecordBatch | list[Segment] = []
         while not len(found) and self._has_file():
             assert isinstance(self._reader, ColumnsReader), "Parquet has columns"

@@ -23,7 +23,7 @@ from onyx.spark.middle.request import folder_of, request_of
 
 
 class StageSpool(ColumnsPartsWriter):
-    """See `protocol.StageOutput`."""
+    """What the output half of a task with a Spark stage has in addition."""
 
     def __init__(
         self, context: PluginContext, options: MiddleOptions, runner: StageRunner = run_in_child
@@ -44,15 +44,15 @@ class StageSpool(ColumnsPartsWriter):
 
     @property
     def doing(self) -> str:
-        """See `protocol.StageOutput`."""
+        """What the stage does now, in words; empty if it does not run."""
         return self._bundler.doing
 
     def choose(self, upstream: str) -> None:
-        """See `protocol.StageOutput`."""
+        """What is written from now on comes from this task."""
         self._upstream = upstream
 
     def lead(self, leads: bool) -> None:
-        """See `protocol.StageOutput`."""
+        """Whether this peer of the task is the one that runs the stage."""
         self._bundler.leads = leads
 
     def tick(self) -> None:

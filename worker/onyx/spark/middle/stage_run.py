@@ -23,7 +23,8 @@ from onyx.spark.middle.results import first_needed
 
 
 class StageRun:
-    """See the module. Methods are called by the task's thread."""
+    """One run of a stage over a bundle, on a thread of its own. Methods are called by the task's
+    thread."""
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class StageRun:
             folder.drop_results(first_needed(self._cursors()))
 
     def _frames(self) -> tuple[Frame, ...]:
-        """Those of the request, with the parts of the bundle."""
+        """The frames of the request, with the parts of the bundle."""
         parts = self._folder.frames(self.bundle, self._upstream)
         return filled(self._request.frames, parts, f"bundle {self.bundle.number}")
 

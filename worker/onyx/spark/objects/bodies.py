@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 
 GROUP_ROWS_MAX = 262_144
 GROUP_BYTES_MAX = 67_108_864
-"""Of rows that are gathered: in memory, they are a group of rows of a file."""
+"""The size of rows that are gathered: in memory, they are a group of rows of a file."""
 GZIP_LEVEL = 6
 
 
 class Body(Protocol):
-    """Of one object."""
+    """The body of one object."""
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take rows."""
@@ -39,7 +39,7 @@ class Columns:
         self._rows = self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """See `Body`. An empty batch says what the columns are."""
+        """Take rows. An empty batch says what the columns are."""
         if self._writer is None:
             self._writer = self._opened(self._file, batch.schema)
         self._batches.append(batch)
@@ -49,7 +49,7 @@ class Columns:
             self._flush()
 
     def finish(self) -> None:
-        """See `Body`."""
+        """Write what is left."""
         if self._rows:
             self._flush()
         self._writer.close()
@@ -73,11 +73,11 @@ class Lines:
             self._write([header])
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """See `Body`."""
+        """Take rows."""
         self._write([line or "" for line in batch.column(0).to_pylist()])
 
     def finish(self) -> None:
-        """See `Body`."""
+        """Write what is left."""
         if self._packed:
             self._out.close()
 

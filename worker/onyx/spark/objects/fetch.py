@@ -25,7 +25,7 @@ from onyx.spark.objects.carried import carried
 WHOLE_BYTES_MAX = 16_777_216
 """An object of this size is read at once."""
 BATCH_ROWS = 10_000
-"""As Spark's own batches."""
+"""The number of rows, as Spark's own batches."""
 
 
 def fetch_rows(

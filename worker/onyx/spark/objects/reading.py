@@ -39,7 +39,7 @@ def read_objects(session: Any, urls: Sequence[str], schema: Any) -> Any:
 def fetched(
     session: Any, urls: Sequence[str], wanted: pa.Schema, schema: Any, rows_max: int = BATCH_ROWS
 ) -> Any:
-    """The same.
+    """What is fetched,.
 
     Args:
         wanted: the schema as Arrow has it.

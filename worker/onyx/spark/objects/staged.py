@@ -18,7 +18,7 @@ class ObjectTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where executors write."""
 
     url: str
-    """Of the folder; names are below it."""
+    """The URL of the folder; names are below it."""
     run: str
     """How all names begin: of this attempt alone."""
     notes: str | None = None
@@ -38,7 +38,7 @@ class Staged(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     upload: str = ""
     """Its id, if it is to be completed."""
     tags: tuple[str, ...] = ()
-    """Of the pieces of the upload."""
+    """The tags of the pieces of the upload."""
 
 
 def write_list(path: Path, staged: tuple[Staged, ...]) -> None:

@@ -47,7 +47,7 @@ _OURS = (str(Path(__file__).parents[2]), f"{os.sep}pyspark", f"{os.sep}py4j", "<
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Of one error."""
+    """The blame for one error."""
 
     message: str
     by_user: bool
@@ -56,7 +56,7 @@ class Blame:
     """What failed may be there again soon. False, and not by the user: nobody knows."""
 
     def error(self) -> OnyxError:
-        """As an exception, for who tries again (`plugins.attempts`)."""
+        """The blame as an exception, for who tries again (`plugins.attempts`)."""
         if self.by_user:
             return FailsAgain(self.message)
         return (Unavailable if self.away else UserFunctionError)(self.message)

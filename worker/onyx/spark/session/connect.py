@@ -18,7 +18,7 @@ from onyx.errors import SettingsError, Unavailable, UserError
 from onyx.spark.session.token import FILE_VARIABLE, MASTER_VARIABLE, OF_PYSPARK, with_token
 
 PORT = 15002
-"""Of a server whose URL gives none."""
+"""The port of a server whose URL gives none."""
 ANSWER_TIMEOUT_S = 10.0
 """Longest wait for the port to answer."""
 SESSION_TIMEOUT_S = 120.0
@@ -34,7 +34,7 @@ SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-"""As of every stage, wherever it runs."""
+"""The settings, as of every stage, wherever it runs."""
 
 
 def open_connect(master: str, extra: Mapping[str, str]) -> Any:

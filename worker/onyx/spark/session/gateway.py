@@ -175,7 +175,7 @@ def _why(lines: Sequence[str]) -> str:
 
 
 def _arguments(settings: Mapping[str, str]) -> list[str]:
-    """Of `spark-submit`."""
+    """The arguments of `spark-submit`."""
     given = [f"--conf={key}={value}" for key, value in settings.items()]
     return given + shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
 

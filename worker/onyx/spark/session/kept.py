@@ -21,7 +21,7 @@ from onyx.spark.session.opening import open_session
 from onyx.spark.session.progress import GROUP, ConnectProgress, progress_of
 
 NAME = "onyx"
-"""Of the application, which serves many runs; a run's own name is that of its jobs."""
+"""The name of the application, which serves many runs; a run's own name is that of its jobs."""
 
 GONE_WAIT_S = 1.0
 """A process that dies loses its connections first, and whoever looks then still finds it."""
@@ -32,7 +32,7 @@ class StaleSession(Unavailable):
 
 
 class Sessions(Protocol):
-    """Of one master and its settings."""
+    """The sessions of one master and its settings."""
 
     def open(self, group: str, name: str) -> Any:
         """A session for a run. Called by the main thread.
@@ -101,7 +101,7 @@ class _ClassicSessions:
     def __init__(self, master: str, scratch: Path, extra: Mapping[str, str]) -> None:
         self._how = (master, NAME, scratch, extra)
         self.base: Any = None
-        """Of the context, which stays."""
+        """The base of the context, which stays."""
         self._own: Any = None
         self._group = ""
 

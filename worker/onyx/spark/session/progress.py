@@ -15,14 +15,14 @@ from onyx.plugins.protocol import SealProgress
 from onyx.spark.session.masters import is_connect
 
 GROUP = "onyx"
-"""Of the jobs of a session that runs nothing else."""
+"""The group of the jobs of a session that runs nothing else."""
 REPORT_EVERY_S = 2.0
 STAGES_MAX = 200
 """Newest stages of Spark that are looked at: each look is a dozen calls to the JVM."""
 
 
 def progress_of(context: Any, group: str) -> SealProgress | None:
-    """Of the jobs of a group in a SparkContext; None if none has begun."""
+    """The progress of the jobs of a group in a SparkContext; None if none has begun."""
     tracker, store = context.statusTracker(), context._jsc.sc().statusStore()
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
@@ -51,7 +51,7 @@ def _stage(store: Any, stage: int) -> tuple[int, ...]:
 
 
 class ConnectProgress:
-    """Of one session of a Connect server: the sum over its operations."""
+    """The progress of one session of a Connect server: the sum over its operations."""
 
     def __init__(self) -> None:
         self._operations: dict[str | None, SealProgress] = {}

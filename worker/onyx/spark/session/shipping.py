@@ -18,11 +18,11 @@ from onyx.user_modules import find_top, imported_by, is_installed, top_of
 
 logger = logging.getLogger("onyx.spark")
 BYTES_MAX = 67_108_864
-"""Of the Python files of a package."""
+"""The size of the Python files of a package."""
 MODULES_MAX = 256
 """Top modules and packages that are sent."""
 FILES_MAX = 2_000
-"""Of a package, that are looked through for what they import."""
+"""The files of a package, that are looked through for what they import."""
 
 
 def ship(session: Any, stage: str, scratch: Path) -> None:

@@ -40,8 +40,8 @@ class WriteNote(msgspec.Struct, frozen=True):
     format: str
     state: Literal["began", "failed", "done"]
     attempt: str
-    """Of one attempt alone: else two workers would write the same bytes, and each would take the
-    note of the other for its own."""
+    """An id of one attempt alone: else two workers would write the same bytes, and each would take
+    the note of the other for its own."""
     failure: str = ""
 
 
@@ -66,13 +66,13 @@ class WriteNotes(Protocol):
 
 
 class DirectoryWriteNotes:
-    """See `WriteNotes`."""
+    """The note of one job."""
 
     def __init__(self, path: Path, job: JobId) -> None:
         self.where = path / "writes" / f"{path_name(job, 'the id of a job')}.json"
 
     def read(self) -> bytes | None:
-        """See `WriteNotes`."""
+        """The note; None if there is none."""
         try:
             return self.where.read_bytes()
         except FileNotFoundError:
@@ -101,18 +101,18 @@ class DirectoryWriteNotes:
 
 
 class ObjectWriteNotes:
-    """See `WriteNotes`."""
+    """The note of one job."""
 
     def __init__(self, url: ObjectUrl, job: JobId) -> None:
         self.where = url / "writes" / f"{path_name(job, 'the id of a job')}.json"
 
     def read(self) -> bytes | None:
-        """See `WriteNotes`."""
+        """The note; None if there is none."""
         found = Bucket(self.where.bucket).get(self.where.key)
         return found.data if found else None
 
     def write(self, note: bytes, before: bytes | None) -> None:
-        """See `WriteNotes`."""
+        """Put it in the place of the one that was read."""
         bucket = Bucket(self.where.bucket)
         found = bucket.get(self.where.key)
         if (found.data if found else None) != before:

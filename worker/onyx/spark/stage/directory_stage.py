@@ -99,7 +99,7 @@ class StageParts(DirectoryParts):
 
 
 class DirectoryNotes:
-    """See `versions.Notes`."""
+    """Where notes are kept."""
 
     def __init__(self, place: Workplace) -> None:
         self._place = place
@@ -231,7 +231,7 @@ def _run_direct(
 
 
 def _frames(place: Workplace, request: StageRequest) -> tuple[Frame, ...]:
-    """Those of the request, with their parts."""
+    """The frames of the request, with their parts."""
     return tuple(
         msgspec.structs.replace(frame, parts=_parts(place.of(frame.name)))
         for frame in request.frames

@@ -54,7 +54,7 @@ class Manifest(msgspec.Struct, frozen=True):
     stage: str
     parts: int
     run: str
-    """Of this attempt alone."""
+    """An id of this attempt alone."""
     files: tuple[str, ...]
     """Names of the files of the result."""
     replaces: tuple[str, ...]
@@ -68,7 +68,7 @@ class ObjectWorkplace:
     url: ObjectUrl
     context: PluginContext
     fenced: ObjectParts
-    """Those that the stage reads; its result is staged under the same fence."""
+    """The parts that the stage reads; its result is staged under the same fence."""
     pause: Callable[[float], None] = time.sleep
     appends: bool = False
     """Whether the result is one of many."""
@@ -90,7 +90,7 @@ def parts_of(url: ObjectUrl, job: JobId) -> ObjectUrl:
 
 
 class ObjectNotes:
-    """See `versions.Notes`."""
+    """Where notes are kept."""
 
     def __init__(self, url: ObjectUrl) -> None:
         self._url = url
@@ -115,7 +115,8 @@ class ObjectNotes:
 def run_object_stage(
     place: ObjectWorkplace, request: StageRequest, runner: StageRunner, timeout_s: float
 ) -> None:
-    """See `directory_stage.run_stage`, which does the same in a directory.
+    """Run a stage over parts in an object store, as `directory_stage.run_stage` does in a
+    directory.
 
     Raises:
         UserFunctionError: the stage failed, with its message.
@@ -190,7 +191,7 @@ def _run_direct(
 
 
 def _frames(place: ObjectWorkplace, bucket: Bucket, request: StageRequest) -> tuple[Frame, ...]:
-    """Those of the request, with their parts."""
+    """The frames of the request, with their parts."""
     return tuple(
         msgspec.structs.replace(frame, parts=_parts(place, bucket, frame.name))
         for frame in request.frames

@@ -41,7 +41,8 @@ class SparkOutput(ColumnsPartsWriter):
         super().__init__(self._results.parts, form, context, roll_limits(options))
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
-        """See `protocol.OneResultOutput`."""
+        """Called on every peer before it is ready, from a thread that may block: make sure that the
+        result will hold the parts of the old job and of those before it."""
         with self._store.explained():
             self._results.upgrade(old)
 

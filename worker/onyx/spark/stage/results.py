@@ -27,14 +27,15 @@ class Results:
     parts: PartStore
     """Where the peers of the task write what the stage reads."""
     parts_of: Callable[[PluginContext], PartStore]
-    """The same in the job of a context."""
+    """The parts in the job of a context."""
     notes: versions.Notes
     run: Callable[[StageRequest, StageRunner, float], None]
-    """See `directory_stage.run_stage`."""
+    """Runs a stage and publishes its result."""
     _after: tuple[JobId, ...] = field(default=(), init=False)
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
-        """See `protocol.OneResultOutput`."""
+        """Called on every peer before it is ready, from a thread that may block: make sure that the
+        result will hold the parts of the old job and of those before it."""
         self._after = versions.upgrade(self.notes, self.context.job, old)
 
     def fence(self, live: Sequence[GroupId]) -> None:

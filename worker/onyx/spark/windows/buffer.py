@@ -58,12 +58,12 @@ class Rows:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Those of `OPTIONAL` that it has."""
+        """The columns of `OPTIONAL` that it has."""
         return tuple(name for name in OPTIONAL if name in self.table.column_names)
 
 
 class Buffer:
-    """Of one window on one peer."""
+    """The rows of one window on one peer."""
 
     def __init__(self, native: Native, kind: WindowKind, shard_of: Shards) -> None:
         self._native = native

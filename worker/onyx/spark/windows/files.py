@@ -19,7 +19,7 @@ from onyx.spark.windows.spool import RESULT, SUFFIX, encode
 
 
 class SpoolFolder:
-    """See `spool.Spool`."""
+    """A file without a name, which is gone when nobody has any of its bytes."""
 
     def __init__(self, root: Path, mode: int | None = None) -> None:
         """`mode`: of the folder if it has to be made."""
@@ -32,7 +32,7 @@ class SpoolFolder:
             make_durable_directory(self.root, self._mode)
 
     def write(self, name: str, table: pa.Table) -> None:
-        """See `Spool`."""
+        """Make a part durable."""
         target = Path(self.path(name))
         with _explained(target):
             self.make()
@@ -45,11 +45,11 @@ class SpoolFolder:
 
     @contextlib.contextmanager
     def asked(self, request: StageRequest, name: str) -> Iterator[StageRequest]:
-        """See `Spool`."""
+        """The request, with a place for a result of this name."""
         yield msgspec.structs.replace(request, target=self.path(name))
 
     def settle(self, asked: StageRequest, name: str) -> None:
-        """See `Spool`."""
+        """Make the result of a run durable."""
         folder = Path(asked.target)
         with _explained(folder):
             for path in folder.iterdir():
@@ -62,23 +62,23 @@ class SpoolFolder:
             sync_directory(self.root)
 
     def path(self, name: str) -> str:
-        """See `Spool`."""
+        """The path of a part or result, for a plan."""
         return str(self.root / (name if name.startswith(RESULT) else f"{name}{SUFFIX}"))
 
     def files(self, name: str) -> list[str]:
-        """See `Spool`."""
+        """The files of a result, in the order in which they are emitted."""
         folder = self.root / name
         with _explained(folder):
             return sorted(str(path) for path in folder.iterdir() if _is_data(path))
 
     @contextlib.contextmanager
     def opened(self, file: str) -> Iterator[pq.ParquetFile]:
-        """See `Spool`."""
+        """One of them."""
         with _explained(Path(file)), pq.ParquetFile(file) as opened:
             yield opened
 
     def remove(self, name: str) -> None:
-        """See `Spool`."""
+        """Remove a part or result; what cannot be removed goes with the job."""
         path = Path(self.path(name))
         with contextlib.suppress(OSError):
             if name.startswith(RESULT):

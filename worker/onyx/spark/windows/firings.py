@@ -51,7 +51,7 @@ class Spark:
     seen: Callable[[SealProgress], None] = lambda _: None
     clock: Clock = field(default_factory=SystemClock)
     attempts_max: int = 3
-    """Of a stage that fails, the first one included; see `plugins.attempts`."""
+    """The attempts of a stage that fails, the first one included; see `plugins.attempts`."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Stage:
     words: str = ""
     """What runs, for people; empty if nothing does."""
     due: Number | None = None
-    """See `SpooledPart.due`, of the result of the last one."""
+    """The watermark before which nothing in the last result fires (`SpooledPart.due`)."""
 
     def pages(self, plan: Plan) -> Iterator[str | None]:
         """Run a plan: None while it runs, then the name of its result.
@@ -139,7 +139,7 @@ class Reader:
 
     aggregation: Aggregation
     bounds: Callable[[int], tuple[Number, Number]]
-    """Of an extent by its number."""
+    """The bounds of an extent by its number."""
     folder: Spool
     page_max: int
 

@@ -32,7 +32,7 @@ class Source:
 
 
 class Holdings:
-    """Of one window on one peer."""
+    """What is held of one window on one peer."""
 
     def __init__(self, window: str) -> None:
         self._window = window

@@ -29,7 +29,7 @@ LIST = "list.json"
 
 
 class SpoolObjects:
-    """See `spool.Spool`."""
+    """A file without a name, which is gone when nobody has any of its bytes."""
 
     def __init__(self, url: ObjectUrl) -> None:
         self._url = url
@@ -38,7 +38,7 @@ class SpoolObjects:
         """Nothing has to be made."""
 
     def write(self, name: str, table: pa.Table) -> None:
-        """See `Spool`. Its name is random, so nobody else can have begun it."""
+        """Make a part durable. Its name is random, so nobody else can have begun it."""
         writer = ObjectWriter(self._bucket, self._key(name), lambda upload: None)
         try:
             encode(table, writer)
@@ -51,7 +51,7 @@ class SpoolObjects:
 
     @contextlib.contextmanager
     def asked(self, request: StageRequest, name: str) -> Iterator[StageRequest]:
-        """See `Spool`."""
+        """The request, with a place for a result of this name."""
         with spark_scratch() as scratch:
             yield msgspec.structs.replace(
                 request,
@@ -60,24 +60,24 @@ class SpoolObjects:
             )
 
     def settle(self, asked: StageRequest, name: str) -> None:
-        """See `Spool`."""
+        """Make the result of a run durable."""
         names = [each.name for each in read_list(Path(asked.target))]
         self._bucket.put((self._url / name / LIST).key, msgspec.json.encode(names))
 
     def path(self, name: str) -> str:
-        """See `Spool`."""
+        """The URL of a part or result, for a plan."""
         return f"s3://{self._url.bucket}/{self._key(name)}"
 
     def files(self, name: str) -> list[str]:
-        """See `Spool`."""
+        """The files of a result, in the order in which they are emitted."""
         return files_of(self.path(name))
 
     def opened(self, file: str) -> AbstractContextManager[pq.ParquetFile]:
-        """See `Spool`."""
+        """One of them."""
         return opened_parquet(parse_url(file))
 
     def remove(self, name: str) -> None:
-        """See `Spool`."""
+        """Remove a part or result; what cannot be removed goes with the job."""
         with contextlib.suppress(OnyxError):
             if not name.startswith(RESULT):
                 self._bucket.delete(self._key(name))

@@ -91,7 +91,7 @@ class Restored:
         return any(self.places.values())
 
     def take(self) -> list[Outcome]:
-        """Those that are not through, one for each place."""
+        """The outcomes that are not through, one for each place."""
         found = []
         for name, places in self.places.items():
             for file, row in sorted(set(places.values())):

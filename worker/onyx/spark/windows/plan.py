@@ -64,7 +64,8 @@ class SessionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     share: float | None = None
     """A session is due when a watermark has reached this share of it, instead."""
     watermark: int | float | None = None
-    """Those fire that are due at it, and have got rows since they fired last; None: all fire."""
+    """The watermark: fire that are due at it, and have got rows since they fired last; None: all
+    fire."""
 
 
 @prepared
@@ -75,7 +76,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Its name, for people."""
     native: Native
     columns: tuple[str, ...]
-    """Those of `OPTIONAL` that some file has."""
+    """The columns of `OPTIONAL` that some file has."""
     pieces: tuple[Piece, ...]
     overlapping: bool = False
     """Whether a row may be in several extents."""
@@ -87,7 +88,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: extents are known by number."""
 
     def params(self) -> dict[str, Any]:
-        """The same as arguments of a stage."""
+        """The plan as arguments of a stage."""
         return {"plan": msgspec.to_builtins(self)}
 
     @property

@@ -28,8 +28,8 @@ _MANY = frozenset({KEY_INT, PLACE, SEQ})
 
 
 class Spool(Protocol):
-    """Of one task. Safe to use from any thread; everything blocks, and may raise Unavailable, or
-    UserError if a store refuses."""
+    """The files of one task. Safe to use from any thread; everything blocks, and may raise
+    Unavailable, or UserError if a store refuses."""
 
     def make(self) -> None:
         """Make it, if it is a place that has to be made."""
@@ -48,7 +48,7 @@ class Spool(Protocol):
         ...
 
     def path(self, name: str) -> str:
-        """Of a part or result, for a plan."""
+        """The path of a part or result, for a plan."""
         ...
 
     def files(self, name: str) -> list[str]:
@@ -70,7 +70,7 @@ def new_part() -> str:
 
 
 def new_result() -> str:
-    """The same for a result."""
+    """A name for a result."""
     return f"{RESULT}{uuid.uuid4().hex}"
 
 

@@ -52,7 +52,7 @@ class Waiting(Protocol):
         ...
 
     def due(self, least: Number | None) -> Number | None:
-        """See `SpooledPart.due`; of rows with this first place."""
+        """The watermark before which no row with this first place fires (`SpooledPart.due`)."""
         ...
 
     def rule(self, watermark: Number | None) -> SessionRule | None:
@@ -65,7 +65,7 @@ class Waiting(Protocol):
 
 
 class NumberedWaiting:
-    """Of extents that have numbers."""
+    """What waits of extents that have numbers."""
 
     def __init__(self, compiled: CompiledWindow, holdings: Holdings, buffer: Buffer) -> None:
         self._holdings = holdings
@@ -79,13 +79,13 @@ class NumberedWaiting:
         self._expiring: Dues[int] = Dues()
 
     def came(self, parts: list[Part]) -> None:
-        """See `Waiting.came`."""
+        """Rows have come into extents."""
         for part in parts:
             for number in part.numbers:
                 self._await(number, True)
 
     def restored(self, part: SpooledPart) -> None:
-        """See `Waiting.restored`: they wait as they did."""
+        """Extents have what a file has. They wait as they did."""
         for number in part.extents:
             self._await(number, not part.settled)
 
@@ -97,7 +97,7 @@ class NumberedWaiting:
             self._expiring.put(number, upper + self._lateness + 1)
 
     def passed(self, watermark: Number) -> list[int]:
-        """See `Waiting.passed`."""
+        """Extents in which something may be due at a watermark; they wait no more."""
         passed = self._passing.take(watermark)
         return sorted(each for each in passed if self._has(each))
 
@@ -105,7 +105,7 @@ class NumberedWaiting:
         return number in self._holdings or number in self._buffer.extents
 
     def expired(self, watermark: Number) -> list[int]:
-        """See `Waiting.expired`."""
+        """Extents that a watermark has passed by more than the lateness allowed."""
         if self._lateness is None:
             return []
         found = list(self._expiring.take(watermark))
@@ -114,14 +114,14 @@ class NumberedWaiting:
         return found
 
     def due(self, least: Number | None) -> None:
-        """See `Waiting.due`."""
+        """Nothing waits for a watermark of its own."""
 
     def rule(self, watermark: Number | None) -> None:
-        """See `Waiting.rule`."""
+        """How sessions are found; None where extents have numbers."""
 
 
 class SessionWaiting:
-    """Of sessions, which are all in one extent."""
+    """What waits of sessions, which are all in one extent."""
 
     assigner: Assigner = OneExtent()
 
@@ -133,24 +133,25 @@ class SessionWaiting:
         self.watching = _watching(compiled)
 
     def came(self, parts: list[Part]) -> None:
-        """See `Waiting.came`: the buffer knows."""
+        """Rows have come into extents. The buffer knows."""
 
     def restored(self, part: SpooledPart) -> None:
-        """See `Waiting.restored`: the holdings know."""
+        """Extents have what a file has. The holdings know."""
 
     def passed(self, watermark: Number) -> list[int]:
-        """See `Waiting.passed`."""
+        """Extents in which something may be due at a watermark; they wait no more."""
         dues = (self.due(self._buffer.least), self._holdings.due())
         reached = any(due is not None and due <= watermark for due in dues)
         return [OneExtent.NUMBER] if reached else []
 
     def expired(self, watermark: Number) -> list[int]:
-        """See `Waiting.expired`: there is no lateness."""
+        """Extents that a watermark has passed by more than the lateness allowed. There is no
+        lateness."""
         return []
 
     def due(self, least: Number | None) -> Number | None:
-        """See `Waiting.due`. The last place of a session only rises; but a session that has a share
-        of it due may have begun at any time."""
+        """The watermark at which a session with this first place may fire. The last place of a
+        session only rises; but a session that has a share of it due may have begun at any time."""
         if self.watching is None or least is None:
             return None
         if _share(self.watching) is not None:
@@ -158,7 +159,7 @@ class SessionWaiting:
         return self.watching.due(least, least, self._gap)
 
     def rule(self, watermark: Number | None) -> SessionRule:
-        """See `Waiting.rule`."""
+        """How sessions are found; None where extents have numbers."""
         gap = min(self._gap, GAP_MAX)
         if self.watching is None:
             return SessionRule(gap)

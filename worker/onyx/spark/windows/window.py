@@ -92,7 +92,7 @@ class SparkWindow:
 
     @property
     def stage(self) -> str:
-        """See `RunningWindow.stage`."""
+        """What is being computed elsewhere, in words; empty if nothing is."""
         return self._stage.words
 
     # Events.
@@ -288,7 +288,7 @@ class SparkWindow:
         self._changes.append((shards, part))
 
     def take_changes(self, records: Records) -> None:
-        """See `RunningWindow.take_changes`."""
+        """Add what has changed since the last time."""
         self._seal()
         for outcome in self._outcomes:
             self._changes.append((outcome.shards, outcome.emitted(self._id)))
@@ -300,7 +300,7 @@ class SparkWindow:
         self._watermarks.take_changes(records)
 
     def take_files(self) -> list[Files]:
-        """See `RunningWindow.take_files`."""
+        """Files that belong to the changes taken last."""
         new, self._new_files = self._new_files, []
         self._files += new
         garbage = self._holdings.take_garbage()
@@ -309,7 +309,7 @@ class SparkWindow:
     def snapshot(
         self, frozen: Frozen, shards: Collection[int]
     ) -> Callable[[int], Iterator[Record]]:
-        """See `RunningWindow.snapshot`."""
+        """What gives the whole state of each of these shards, as it is now."""
         self._adopt()
         found: Records = {}
         self._holdings.snapshot(shards, found)
@@ -327,7 +327,7 @@ class SparkWindow:
         return lambda shard: iter(found.get(shard, ()))
 
     def restore(self, shard: int, record: Record) -> None:
-        """See `RunningWindow.restore`."""
+        """Apply a record."""
         mine = frozenset((shard,))
         match record:
             case SpooledPart():
@@ -349,7 +349,7 @@ class SparkWindow:
                 self._watermarks.restore(shard, record)
 
     def drop(self, shards: Collection[int]) -> None:
-        """See `RunningWindow.drop`."""
+        """Forget shards that belong to another peer now."""
         self._seal()
         self._holdings.drop(shards)
         self._timers.drop(shards)

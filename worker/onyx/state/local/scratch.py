@@ -99,7 +99,7 @@ class Scratch:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """See `remove`."""
+        """Remove the folder."""
         self.remove()
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 PAGE = 1_024
 """Extents that are read or written at once."""
 KEPT = 7 / 8
-"""Of what may be in memory, what stays there when it has become too much."""
+"""The share of what may be in memory that stays there when it has become too much."""
 CACHE_BYTES = 16_777_216
 WRITE_BUFFER_BYTES = 8_388_608
 _ABSENT: Any = object()
@@ -68,7 +68,7 @@ class Spill:
         self._made = 0
 
     def bucket(self, form: Form, shards: Shards) -> Bucket:
-        """See `Holder.bucket`."""
+        """A new bucket, empty."""
         self._made += 1
         made = SpilledBucket(self._made, form, shards, self)
         self._buckets[self._made] = made
@@ -179,13 +179,15 @@ class SpilledBucket(Bucket):
     # As a bucket.
 
     def groups(self, shards: Collection[int] | None = None) -> Iterable[Any]:
-        """See `Bucket.groups`; from disk, page by page."""
+        """Groups of some shards, or all; meanwhile they may be changed and removed. From disk, page
+        by page."""
         if not self._cold and shards is None:
             return list(dict.__iter__(self))
         return self._read_groups(shards)
 
     def by_shard(self, shards: Collection[int]) -> Callable[[int], Iterable[Any]]:
-        """See `Bucket.by_shard`; nothing is read before a shard is asked for."""
+        """What gives the groups of each of these shards, as `groups` does. Nothing is read before a
+        shard is asked for."""
         return lambda shard: self.groups([shard])
 
     def parts(self, most: int) -> Iterator[tuple[int, list[Pair]]]:

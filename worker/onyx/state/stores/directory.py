@@ -57,7 +57,7 @@ class DirectoryStore:
         self._modes = modes
 
     def create(self, name: str, data: bytes) -> bool:
-        """See `ChunkStore.create`."""
+        """Write `data` under a name that nobody has written."""
         *folders, file = _parts(name)
         with _our_errors(self._root / name):
             make_durable_directory(self._root, self._modes.folder)
@@ -68,7 +68,7 @@ class DirectoryStore:
         return created
 
     def read(self, name: str) -> bytes | None:
-        """See `ChunkStore.read`."""
+        """All bytes, or None when there is nothing of this name."""
         *folders, file = _parts(name)
         with (
             _our_errors(self._root / name),
@@ -79,7 +79,7 @@ class DirectoryStore:
         return None
 
     def list(self, prefix: str) -> list[Stored]:
-        """See `ChunkStore.list`."""
+        """All whose names begin with `prefix`, which ends with `/`, in the order of their names."""
         folders = _parts(prefix.removesuffix("/"))
         found: list[Stored] = []
         with (
@@ -91,7 +91,7 @@ class DirectoryStore:
         return sorted(found)
 
     def delete(self, name: str) -> None:
-        """See `ChunkStore.delete`."""
+        """Remove it; nothing happens when it is not there."""
         *folders, file = _parts(name)
         with _our_errors(self._root / name), contextlib.suppress(FileNotFoundError):
             with opened(self._root, folders) as folder:

@@ -33,18 +33,18 @@ class ObjectChunkStore:
         return True
 
     def read(self, name: str) -> bytes | None:
-        """See `ChunkStore.read`."""
+        """All bytes, or None when there is nothing of this name."""
         found = self._bucket.get(self._key(name))
         return None if found is None else found.data
 
     def list(self, prefix: str) -> list[Stored]:
-        """See `ChunkStore.list`."""
+        """All whose names begin with `prefix`, which ends with `/`, in the order of their names."""
         start = len(self._prefix)
         found = self._bucket.list(f"{self._key(prefix.removesuffix('/'))}/")
         return [Stored(each.key[start:], each.size_bytes) for each in found]
 
     def delete(self, name: str) -> None:
-        """See `ChunkStore.delete`."""
+        """Remove it; nothing happens when it is not there."""
         self._bucket.delete(self._key(name))
 
     def _key(self, name: str) -> str:

@@ -33,7 +33,7 @@ EXPIRE_MARGIN_S = 60.0
 LARGE_PARCEL_ROOTS = 256
 """From this size on, joining parcels (and sorting what was joined) costs more than it saves."""
 REPLAYS_MAX = 65_535
-"""Of one tree for want of memory; more than can be counted, so without a limit."""
+"""The replays of one tree for want of memory; more than can be counted, so without a limit."""
 
 
 def idle_timeout_s(job: Job) -> float:
@@ -84,8 +84,8 @@ class AckerTask:
         self._wake()
 
     def waiting_roots(self) -> tuple[Owners | None, list[U64]]:
-        """Of what has come and has not been answered, and by whom they are owned; from any thread.
-        A thread that tasks share may be in a function that takes long."""
+        """The roots of what has come and has not been answered, and by whom they are owned; from
+        any thread. A thread that tasks share may be in a function that takes long."""
         refused = [roots for _, roots, retries_max in tuple(self._refused) if not retries_max]
         return self._owners, [roots for roots, _ in tuple(self._queue)] + refused
 

@@ -21,7 +21,7 @@ GATHERED_SEGMENTS_MAX = 8_192
 
 
 class AckSender:
-    """Of one task in one allocation version."""
+    """The acks of one task in one allocation version."""
 
     def __init__(
         self, transport: Transport, wiring: Wiring, clock: Clock, interval_s: float
@@ -50,7 +50,7 @@ class AckSender:
         self._gathered += len(roots)
 
     def waiting_roots(self) -> list[U64]:
-        """Of what is not sent; from any thread."""
+        """The roots of what is not sent; from any thread."""
         refused = [roots for _, roots, _ in tuple(self._refused)]
         return [roots for roots, _ in tuple(self._parcels)] + refused
 

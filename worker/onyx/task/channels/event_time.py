@@ -43,7 +43,7 @@ class Needs:
     """What a task or those downstream of it need to receive."""
 
     children: frozenset[TaskName]
-    """Those that are windowed or have a windowed task downstream."""
+    """The children that are windowed or have a windowed task downstream."""
     windowed: bool
     """Or an exactly-once output, which remembers ids as well; or a Spark stage, whose rows may have
     any times, so that no watermark goes past it."""
@@ -78,12 +78,13 @@ class Origin:
 
     mark: Callable[[], Mark]
     frontiers: Callable[[], Mapping[int, int]]
-    """Of all its partitions, as stored."""
+    """The frontiers of all its partitions, as stored."""
     epoch_interval_s: float
 
 
 class EventTime:
-    """See the module. Times are milliseconds since 1970, as the sources of the job have them."""
+    """The event time of one task on one peer. Times are milliseconds since 1970, as the sources of
+    the job have them."""
 
     def __init__(
         self, needed: Needs, channels: Iterable[PeerId], origin: Origin | None = None

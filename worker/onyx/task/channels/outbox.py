@@ -27,7 +27,7 @@ class _Pending:
 
 
 class Outbox:
-    """Of one task in one allocation version."""
+    """The outbox of one task in one allocation version."""
 
     def __init__(self, transport: Transport, wiring: Wiring) -> None:
         self._transport = transport
@@ -51,7 +51,8 @@ class Outbox:
         return tuple({tasks[each.sites[0].peer] for each in first})
 
     def waiting_roots(self) -> list[U64]:
-        """Of the batches that nobody has taken, as far as they have any; from any thread."""
+        """The roots of the batches that nobody has taken, as far as they have any; from any
+        thread."""
         items = [each.item for each in tuple(self._queue)]
         columns = [each.roots for each in items if isinstance(each, Batch)]
         return [each for each in columns if each is not None]

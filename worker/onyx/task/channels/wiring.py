@@ -56,7 +56,7 @@ class Wiring:
     """Peers of each input and windowed task by slot: the owners of partitions, to whom completions
     go."""
     groups: tuple[GroupId, ...]
-    """Those that were there when this version began."""
+    """The groups that were there when this version began."""
 
 
 def sites_of(replica: Replica, job: JobId, task: TaskName) -> tuple[Site, ...]:

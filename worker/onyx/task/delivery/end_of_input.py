@@ -31,8 +31,8 @@ def end_id(source: PeerId, target: PeerId) -> int:
 
 
 class EndOfInput:
-    """Of one task, within one allocation version. Without END items, as where segments are
-    accounted for: completions and `exhaust-input` say what has ended."""
+    """The end of input of one task, within one allocation version. Without END items, as where
+    segments are accounted for: completions and `exhaust-input` say what has ended."""
 
     complete: bool = False
     """Every output has everything (known to inputs only)."""

@@ -27,8 +27,8 @@ Put = Callable[[TaskName, Batch], None]
 
 
 class Delivery:
-    """Of one task on one peer, under at-least-once and exactly-once: acks account for segments, and
-    what is lost is replayed."""
+    """The delivery of one task on one peer, under at-least-once and exactly-once: acks account for
+    segments, and what is lost is replayed."""
 
     durable: bool = True
     """Whether state is kept where other processes find it, and what windows emit begins trees: such

@@ -22,7 +22,7 @@ from onyx.model.locations import without_secrets
 
 ERRORS_MAX = 8
 FRAMES_MAX = 8
-"""Of one error, the innermost."""
+"""The frames of one error, the innermost."""
 CODE_CHARACTERS_MAX = 160
 MESSAGE_CHARACTERS_MAX = 1_000
 SEGMENT_CHARACTERS_MAX = 500
@@ -61,14 +61,14 @@ def _not_ours(walked: Iterable[tuple[FrameType, int]]) -> Iterator[tuple[FrameTy
 
 
 def _is_pythons(frame: FrameType) -> bool:
-    """Of the standard library: executors and readers that Onyx has called, if the user's code is
-    not above them."""
+    """Whether a frame is of the standard library: executors and readers that Onyx has called, if
+    the user's code is not above them."""
     module = str(frame.f_globals.get("__name__", ""))
     return module.partition(".")[0] in sys.stdlib_module_names
 
 
 def frames_of(frame: FrameType | None) -> list[dict[str, Any]]:
-    """The same of a thread that runs: its user's code down to where Onyx called it."""
+    """The frames of a thread that runs: its user's code down to where Onyx called it."""
     found: list[dict[str, Any]] = []
     while frame is not None and not is_ours(frame.f_globals) and len(found) < FRAMES_MAX:
         found.append(place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
@@ -101,7 +101,7 @@ def shown_segment(segment: object, values: bool) -> str:
 
 
 def whole_traceback(error: BaseException) -> str:
-    """As Python prints it, its end; for those who mend Onyx."""
+    """The traceback as Python prints it, its end; for those who mend Onyx."""
     try:
         text = "".join(traceback.format_exception(error))
     except BaseException as again:

@@ -21,7 +21,7 @@ from onyx.transport.interface import Delivery
 
 
 def before_batch(program: Program) -> Answer:
-    """See `table`."""
+    """What is done before a batch is read."""
     program.lifecycles.merge("before_batch", program.event)
     return ADVANCED
 

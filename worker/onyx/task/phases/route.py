@@ -27,7 +27,7 @@ from onyx.task.windowed.assign import prepare
 from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED
 
 FIRST_CHARACTERS_MAX = 300
-"""Of an error, where it is one line among others."""
+"""The length of an error, where it is one line among others."""
 MEND = "; mend it"
 MEND_OR_ROUTE = (
     f"{MEND}, give the task a deadLetter, or route its exceptions with a flow condition that has "

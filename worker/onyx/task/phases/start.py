@@ -202,7 +202,8 @@ def before_task(program: Program, status: Status) -> Answer:
 def _own_conditions(
     program: Program, conditions: Conditions | None, below: tuple[str, ...]
 ) -> Conditions | None:
-    """Of a task whose segments go nowhere (outputs and reduce tasks): exceptions only."""
+    """The conditions of a task whose segments go nowhere (outputs and reduce tasks): exceptions
+    only."""
     goes_on = program.assignment.kind not in (Kind.OUTPUT, Kind.STAGE)
     if goes_on and program.entry.type != "reduce":
         return conditions

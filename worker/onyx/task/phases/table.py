@@ -28,8 +28,8 @@ class Progress(enum.Enum):
 
 
 ADVANCED, WAITING, DONE = Progress
-"""The same as names of the module, for what runs with every batch: to look a member up in its class
-takes Python 3.11 as long as ten comparisons."""
+"""The members of Progress as names of the module, for what runs with every batch: to look a member
+up in its class takes Python 3.11 as long as ten comparisons."""
 
 
 class Kind(enum.StrEnum):
@@ -41,7 +41,7 @@ class Kind(enum.StrEnum):
     STAGE = "stage"
     """Runs a Spark stage in the middle: an output to the tasks above, an input to those below."""
     DRIVER = "driver"
-    """Of a job that Spark runs: input and output at once, and the only task there is."""
+    """The kind of a job that Spark runs: input and output at once, and the only task there is."""
 
 
 class Phase(enum.StrEnum):
@@ -172,4 +172,5 @@ def successors(kind: Kind, skipped: frozenset[Phase] = frozenset()) -> Successor
 
 
 WAITING_PHASES = frozenset(row.phase for row in TABLE if row.waits)
-"""Those that use the log, the transport or a plugin: they run only while the worker may act."""
+"""The phases that use the log, the transport or a plugin: they run only while the worker may
+act."""

@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 
 
 def shards_of_rank(wiring: Wiring, shards: int) -> range:
-    """Those of so many shards that this peer owns."""
+    """The shards of so many shards that this peer owns."""
     return range(wiring.rank, shards, wiring.task_peers)
 
 

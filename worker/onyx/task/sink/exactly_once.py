@@ -29,7 +29,8 @@ from onyx.windows.records import StagedOutput
 
 
 class Committing:
-    """Of one output task on one peer, in one allocation version. Used by the task's thread."""
+    """The commits of one output task on one peer, in one allocation version. Used by the task's
+    thread."""
 
     def __init__(self, recovered: Recovered, sink: Sink) -> None:
         self._log = recovered.log

@@ -132,7 +132,7 @@ class Sink:
         return sum(len(roots) for _, roots, _ in tuple(self._waiting))
 
     def waiting_roots(self) -> list[U64]:
-        """Of the segments written and not known to be durable; from any thread."""
+        """The roots of the segments written and not known to be durable; from any thread."""
         return [roots for _, roots, _ in tuple(self._waiting)]
 
     def all_durable(self) -> bool:

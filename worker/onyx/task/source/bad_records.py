@@ -53,8 +53,8 @@ class BadRecords:
         """Whether something of what was read last has an event time."""
 
     def among_new(self, partition: int, read: Read, where: Where) -> list[list[SegmentFailure]]:
-        """Of what was read for the first time, or nothing: its times count for the watermark.
-        Those of each form, by the index in that."""
+        """The bad records among what was read for the first time, or nothing: its times count for
+        the watermark. Those of each form, by the index in that."""
         times, timed = self._times, False
         look = None if times is None else partial(times.read, partition)
         found: list[list[SegmentFailure]] = []
@@ -66,7 +66,7 @@ class BadRecords:
         return found
 
     def among_old(self, segments: Segments, where: Where) -> list[SegmentFailure]:
-        """Of what was read again."""
+        """The bad records among what was read again."""
         times = self._times
         return self._found(segments, where, None if times is None else times.of)
 

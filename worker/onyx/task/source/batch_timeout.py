@@ -36,15 +36,15 @@ class FilledReader:
         return of_runs(found) if found else []
 
     def exhausted(self) -> bool:
-        """See `Reader`."""
+        """True when everything was read and nothing will ever follow."""
         return not len(self._held) and self._reader.exhausted()
 
     def cursor(self, position: int) -> Cursor:
-        """See `Reader`."""
+        """The nearest known place at or before `position`."""
         return self._reader.cursor(position)
 
     def close(self) -> None:
-        """See `Reader`."""
+        """Release the partition; nothing is read afterwards."""
         self._reader.close()
 
     def hurry(self) -> None:

@@ -150,6 +150,6 @@ def _beyond(column: pa.Array) -> pa.Array:
 
 
 def _greatest(column: pa.Array) -> int:
-    """Of numbers; a column of floats has a float."""
+    """The greatest of numbers; a column of floats has a float."""
     found: int = pc.max(column).as_py()
     return found

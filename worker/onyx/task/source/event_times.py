@@ -40,7 +40,8 @@ from onyx.windows.watermarks import TIME_MS_MAX, TIME_MS_MIN, Mark, PartitionMar
 
 
 class SourceTimes:
-    """Of all partitions that one peer of an input task reads, over all allocation versions."""
+    """The event times of all partitions that one peer of an input task reads, over all allocation
+    versions."""
 
     def __init__(
         self, entry: CatalogEntry, resolve: Callable[[str], Callable[..., Any]], clock: Clock

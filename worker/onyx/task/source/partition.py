@@ -41,7 +41,7 @@ DRAIN_IDLE_S = 2.0
 
 @dataclass(slots=True)
 class Partition:
-    """Of a job whose segments are accounted for."""
+    """A partition of a job whose segments are accounted for."""
 
     number: int
     name: str

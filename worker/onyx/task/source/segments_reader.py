@@ -19,24 +19,24 @@ class SegmentsReader(Protocol):
     """A reader (`protocol.Reader`) that may give columns."""
 
     def read(self, segments_max: int) -> Read:
-        """See `protocol.Reader`."""
+        """The next segments, at most `segments_max`; empty when there are none now."""
         ...
 
     def exhausted(self) -> bool:
-        """See `protocol.Reader`."""
+        """True when everything was read and nothing will ever follow."""
         ...
 
     def cursor(self, position: int) -> Cursor:
-        """See `protocol.Reader`."""
+        """The nearest known place at or before `position`."""
         ...
 
     def close(self) -> None:
-        """See `protocol.Reader`."""
+        """Release the partition; nothing is read afterwards."""
         ...
 
 
 def segments_reader(reader: Reader, columns: bool) -> SegmentsReader:
-    """The same partition, read as columns if that is wanted and the plugin can."""
+    """The reader of partition, read as columns if that is wanted and the plugin can."""
     if columns and isinstance(reader, ColumnsReader):
         return _OfColumns(reader, reader)
     return reader

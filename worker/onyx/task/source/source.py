@@ -178,7 +178,7 @@ class Source:
             self.completed += self.partitions[number].window.complete(mine)
 
     def incomplete(self, roots: U64) -> U64:
-        """Those of the roots whose trees are not complete yet, each once."""
+        """The roots whose trees are not complete yet, each once."""
         found = [
             self.partitions[number].window.incomplete(mine)
             for number, mine in self._by_partition(roots)

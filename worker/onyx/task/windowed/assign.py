@@ -68,7 +68,7 @@ def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answ
 
 
 def assign(program: Program, windowing: Folding, work: Work) -> None:
-    """The same for a batch that has been routed, whoever keeps the state."""
+    """Assigns for a batch that has been routed, whoever keeps the state."""
     its = program.windowed
     batch, leaves, routed = work.batch, work.leaves, work.routed
     if its is None or batch is None or leaves is None:

@@ -36,7 +36,7 @@ UNSETTLED_MAX = 100_000
 """With more emissions that are not complete, a peer of the task reads nothing, and carries out no
 further page of what fires."""
 HELD_BYTES_MAX = 67_108_864
-"""The same for their size, encoded."""
+"""The limit for their size, encoded."""
 CHECK_INTERVAL_S = 1.0
 
 
@@ -68,7 +68,7 @@ class _Shard:
     unsent: deque[Emission] = field(default_factory=deque)
     """In the log and not sent yet, in order."""
     waves: deque[tuple[_Wave, int]] = field(default_factory=deque)
-    """Of which wave how many of these are."""
+    """The waves of which wave how many of these are."""
     kept: dict[int, Emission] = field(default_factory=dict)
     """Sent, from the first that is not complete on, by position."""
     again: list[int] = field(default_factory=list)
@@ -76,7 +76,8 @@ class _Shard:
 
 
 class Emissions:
-    """Of one windowed task on one peer, in one allocation version. Not thread-safe."""
+    """The emissions of one windowed task on one peer, in one allocation version. Not
+    thread-safe."""
 
     def __init__(
         self,

@@ -168,7 +168,7 @@ class Windowing:
             self.changed(len(roots))
 
     def waiting_roots(self) -> list[U64]:
-        """Of what is withheld; from any thread."""
+        """The roots of what is withheld; from any thread."""
         values, appending = tuple(self._values), self._appending
         return [roots for roots, _ in (*values, *(appending.values if appending else ()))]
 

@@ -28,7 +28,7 @@ Where = Callable[[], str]
 
 
 class TriggerCalls:
-    """Of one task."""
+    """The trigger calls of one task."""
 
     def __init__(self, task: str, functions: Mapping[str, Function], event: Any) -> None:
         """

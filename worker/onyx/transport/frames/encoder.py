@@ -21,13 +21,13 @@ from onyx.wire.v1 import streams_pb2 as pb
 
 CHECKSUM_BYTES = 5
 CHECKSUM_TAG = bytes([(15 << 3) | 5])
-"""Of `Frame.checksum`: field 15, four bytes of fixed length (wire type 5)."""
+"""The tag of `Frame.checksum`: field 15, four bytes of fixed length (wire type 5)."""
 _PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG, _COLUMNS_TAG = (
     bytes([(field << 3) | 2]) for field in (4, 3, 4, 7)
 )
-"""Of `Frame.packets`, `Packet.data`, `Data.payload` and `Data.columns`, each with a length (wire
-type 2): the large part of a batch is put into its place here, because each message around it would
-copy it."""
+"""The tags of `Frame.packets`, `Packet.data`, `Data.payload` and `Data.columns`, each with a length
+(wire type 2): the large part of a batch is put into its place here, because each message around it
+would copy it."""
 _CONTROL_KINDS = {
     ControlKind.FLUSH: pb.CONTROL_KIND_FLUSH,
     ControlKind.END: pb.CONTROL_KIND_END,

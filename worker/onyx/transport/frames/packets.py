@@ -58,7 +58,7 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Of the batches of columns that follow on a channel, until there is another."""
+    """The schema of the batches of columns that follow on a channel, until there is another."""
 
     number: int
     schema: pa.Schema

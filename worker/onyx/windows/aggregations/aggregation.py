@@ -99,7 +99,7 @@ class Aggregation:
         return rows(keys), rows(extracted)
 
     def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
-        """The same for rows of columns."""
+        """Folds groups for rows of columns."""
         self.fold(bucket, groups.rows(), rows(values))
 
     def merge(self, one: Any, other: Any) -> Any:
@@ -119,7 +119,7 @@ class Aggregation:
         return state
 
     def dump_all(self, states: list[Any]) -> list[Any]:
-        """The same for many, in a list of its own."""
+        """Dumps for many, in a list of its own."""
         if self._is_plain:
             return states
         return [self.dump(state) for state in states]

@@ -53,7 +53,7 @@ def _bound(values: Array) -> int:
 
 
 def extremes(many: int, codes: Indices, values: Array, greatest: bool) -> list[Any]:
-    """Of each group the first of its greatest, or least, values; NaN only if it has nothing else.
+    """The first of the greatest, or least, values of each group; NaN only if it has nothing else.
 
     Args:
         many: groups; every one has a row.

@@ -60,7 +60,7 @@ class CollectKeyValue(Conj):
     """The values of a key, in order of arrival; None for segments without it."""
 
     def extract(self, segments: Segments) -> Values:
-        """Of columns, segments with this key alone."""
+        """The segments of columns, with this key alone."""
         if isinstance(segments, Columns):
             segments = segments.only([self._key])
         return super().extract(segments)

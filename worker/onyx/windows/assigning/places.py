@@ -32,7 +32,7 @@ _INTS = frozenset({int})
 _US_A_MS = np.int64(1_000)
 _MS_A_DAY = np.int64(86_400_000)
 PLACE_MAX = 2.0**63
-"""Of floats: farther out an extent has no bounds that differ from one another."""
+"""The bound of floats: farther out an extent has no bounds that differ from one another."""
 
 
 class Places:

@@ -30,7 +30,7 @@ from onyx.windows.firing import Number
 PLACE_MAX = 2**62
 """Beyond it the arithmetic of 64 bits could overflow, and is left to Python's."""
 WHOLE_MAX = 2**52
-"""The same for floats, which may be no whole numbers beyond."""
+"""The limit for floats, which may be no whole numbers beyond."""
 TWO_BYTES = 2**16
 
 
@@ -100,7 +100,7 @@ def _split_slowly(tiling: Tiling, places: Sequence[Number]) -> list[Part]:
 
 
 def by_extent(parts: Sequence[Part]) -> list[Part]:
-    """The same with one extent a part, so that each has all its segments in order of arrival."""
+    """The parts with one extent a part, so that each has all its segments in order of arrival."""
     if len(parts) < 2 or all(len(part.numbers) == 1 for part in parts):
         return list(parts)
     held: dict[int, list[Indices]] = {}

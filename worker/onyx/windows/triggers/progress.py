@@ -40,7 +40,7 @@ class _Part:
     groups: Keys | None = field(default_factory=dict)
     """None: the whole shard has fired."""
     unrecorded: list[Any] = field(default_factory=list)
-    """Those of them that have fired since changes were taken."""
+    """The units of them that have fired since changes were taken."""
 
 
 class Progress:
@@ -52,7 +52,7 @@ class Progress:
         self._changed: dict[Course, None] = {}
 
     def left(self, course: Course, units: Iterable[Unit]) -> Iterator[Unit]:
-        """Those that have not fired yet; `fired` may be called meanwhile."""
+        """The units that have not fired yet; `fired` may be called meanwhile."""
         part = self._parts.get(course)
         if part is None:
             yield from units

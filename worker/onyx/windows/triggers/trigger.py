@@ -71,7 +71,7 @@ class WindowView(Protocol):
         ...
 
     def held(self, key: Any, extents: Sequence[Any]) -> Sequence[Any]:
-        """Those of the extents that no trigger before has removed from a group."""
+        """The extents that no trigger before has removed from a group."""
         ...
 
     def event(self, event_type: EventType, key: Any, segment: Segment | None) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class Trigger:
         self.refinement = _refinement(declaration)
 
     def on_peer(self, states: GroupStates) -> Self:
-        """The same trigger with a state of its own."""
+        """The trigger with a state of its own."""
         made = copy(self)
         made.states = states
         return made
@@ -121,7 +121,7 @@ class Trigger:
         return self.refinement.evicts
 
     def check_lateness(self, lateness: int | None, where: str) -> None:
-        """See that extents stay until the trigger has fired.
+        """Make sure that extents stay until the trigger has fired.
 
         Args:
             lateness: the window's `allowedLateness`.

@@ -51,7 +51,7 @@ class WatermarkTrigger(Trigger):
 
     @property
     def forgets(self) -> bool:
-        """See the module's docstring."""
+        """Whether the extents go when the trigger has fired."""
         return self.refinement.evicts or self.refinement.discards
 
     def due(self, lower: Number, upper: Number, gap: int) -> Number:
@@ -96,5 +96,5 @@ class PercentileWatermarkTrigger(WatermarkTrigger):
         return lower + self._share * (upper - lower)
 
     def reached(self, place: Number, lower: Number, upper: Number) -> bool:
-        """See `WatermarkTrigger.reached`."""
+        """Whether a segment at `place` makes an extent fire that is compared with segments."""
         return place >= lower + self._share * (upper - lower)

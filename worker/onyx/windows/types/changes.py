@@ -132,7 +132,7 @@ class Changes:
     def _append_some(
         self, records: Records, shard: int, extent: int, groups: list[Any], states: list[Any]
     ) -> None:
-        """The same for groups of a shard of which some may be gone."""
+        """Appends for groups of a shard of which some may be gone."""
         gone = [key for key, state in zip(groups, states, strict=True) if state is _GONE]
         if gone:
             append(records, shard, DeleteGroups(self._window, extent, dump_keys(gone)))

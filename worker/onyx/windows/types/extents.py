@@ -70,8 +70,8 @@ class Extents(ABC, Generic[E]):
 
     @abstractmethod
     def add(self, taken: Taken, keys: Keyed) -> list[int]:
-        """The same for a batch of which no trigger looks at single segments; gives the indices of
-        those that are late."""
+        """Adds for a batch of which no trigger looks at single segments; gives the indices of those
+        that are late."""
 
     def settle(self) -> None:
         """Get all that was added into the states. Called before any method but `add`."""

@@ -21,7 +21,7 @@ from onyx.windows.types.waiting import Waiting
 
 
 class Folding:
-    """Of one window on one peer."""
+    """The folding of one window on one peer."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Folding:
             self._counted[number].update(keys)
 
     def add_one(self, number: int, key: Any, extracted: Any) -> None:
-        """The same for one segment, faster."""
+        """Adds for one segment, faster."""
         touched: Keys = {key: None}
         if not self._aggregation.closed:
             self._fold(number, [key], [extracted], touched)

@@ -85,7 +85,7 @@ class NumberedExtents(Extents[int]):
         return numbers
 
     def settle(self) -> None:
-        """See `Extents.settle`."""
+        """Get all that was added into the states."""
         self._folding.settle()
 
     def _without_late(self, parts: list[Part], many: int) -> tuple[list[Part], list[int]]:
@@ -118,13 +118,13 @@ class NumberedExtents(Extents[int]):
     # Extents are looked at and changed.
 
     def find(self, key: Any, number: int | None = None) -> Sequence[int]:
-        """See `Extents.find`."""
+        """All extents of a group, or the one of a number if the group has it."""
         if number is not None:
             return [number] if key in self._buckets.get(number, {}) else []
         return [number for number, bucket in self._buckets.items() if key in bucket]
 
     def everything(self) -> Iterator[tuple[Any, int]]:
-        """See `Extents.everything`."""
+        """Each group with each of its extents, in any order."""
         for number, bucket in list(self._buckets.items()):
             for key in bucket.groups():
                 yield key, number
@@ -136,16 +136,16 @@ class NumberedExtents(Extents[int]):
         return lambda shard: ((number, key) for number, keys in parts for key in keys(shard))
 
     def bounds(self, extent: int) -> tuple[Number, Number]:
-        """See `Extents.bounds`."""
+        """First and last place of an extent."""
         return self._assigner.bounds(extent)
 
     def get(self, key: Any, extent: int) -> Any:
-        """See `Extents.get`."""
+        """The state of a group, or GONE."""
         bucket = self._buckets.get(extent)
         return GONE if bucket is None else bucket.get(key, GONE)
 
     def put(self, key: Any, extent: int, state: Any) -> None:
-        """See `Extents.put`."""
+        """Give a group that an extent has another state; GONE removes the group."""
         if state is GONE:
             self._remove([key], extent)
             return
@@ -182,7 +182,8 @@ class NumberedExtents(Extents[int]):
     def pass_watermark(
         self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[int]
     ) -> Pages:
-        """See `Extents.pass_watermark`. A page may have several extents, or a part of one."""
+        """Have extents fire that a watermark has passed, and that got segments since they fired
+        last: those of all shards, or of one. A page may have several extents, or a part of one."""
         passing = self._waiting.of(trigger.name, shard)
         if passing is None:
             return
@@ -246,7 +247,8 @@ class NumberedExtents(Extents[int]):
             passing.through(number)
 
     def expire(self, watermark: Number, shard: int | None) -> None:
-        """See `Extents.expire`. Extents go as a whole, unless shards differ in their watermarks."""
+        """Forget extents that a watermark has passed by more than the lateness allowed. Extents go
+        as a whole, unless shards differ in their watermarks."""
         if self._lateness is None:
             return
         if shard is None and not self._watermarks.own:
@@ -266,12 +268,12 @@ class NumberedExtents(Extents[int]):
     # State is recorded and restored.
 
     def take_changes(self, records: Records) -> None:
-        """See `Extents.take_changes`."""
+        """Add what has changed since the last time."""
         self._changes.take(records, self._buckets)
         self._waiting.take_changes(records)
 
     def states(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
-        """See `Extents.states`."""
+        """What gives the states of a shard, as they are frozen."""
         window, buckets = self._window, list(self._buckets.items())
 
         def records(shard: int) -> Iterator[Record]:
@@ -286,7 +288,7 @@ class NumberedExtents(Extents[int]):
         self._waiting.snapshot(shards, records)
 
     def restore(self, shard: int, record: Record) -> None:
-        """See `Extents.restore`."""
+        """Apply a record of `take_changes`, `states` or `snapshot`."""
         match record:
             case SetStates(extent=number, groups=groups, states=states):
                 bucket, keys = self._bucket(number), load_keys(groups)
@@ -307,7 +309,7 @@ class NumberedExtents(Extents[int]):
                 self._waiting.restore(shard, record, self._present(shard, record.extent))
 
     def merge(self, record: SetStates) -> None:
-        """See `Extents.merge`."""
+        """Add states that were folded elsewhere from other segments."""
         self._index.invalidate()
         number, keys = record.extent, load_keys(record.groups)
         bucket, merge = self._bucket(number), self._aggregation.merge
@@ -343,7 +345,7 @@ class NumberedExtents(Extents[int]):
         return self._buckets[number].groups([shard]) if number in self._buckets else ()
 
     def drop(self, shards: Collection[int]) -> None:
-        """See `Extents.drop`."""
+        """Forget shards that belong to another peer now, with what has changed in them."""
         self._index.invalidate()
         for number, bucket in list(self._buckets.items()):
             gone = [key for key in bucket if self._shards[key] in shards]

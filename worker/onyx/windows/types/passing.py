@@ -20,7 +20,7 @@ from onyx.windows.groups import Keys
 
 
 class Half:
-    """Of an extent that fires shard by shard: where that is."""
+    """The half of an extent that fires shard by shard: where that is."""
 
     def __init__(self) -> None:
         self.before: list[int] = []
@@ -49,7 +49,7 @@ class Passing:
         self.fired: dict[int, None] = {}
         """Extents that have fired and are kept."""
         self.changed: dict[int, None] = {}
-        """Those of them that have fired since changes were taken."""
+        """The groups of them that have fired since changes were taken."""
         self.also: dict[int, list[Any]] = {}
         """Groups that have fired since then, of extents that fire in parts."""
         self.half: dict[int, Half] = {}
@@ -105,7 +105,7 @@ class Passing:
         self.half.pop(extent, None)
 
     def settle(self, extent: int, present: Mapping[Any, Any], fired: Iterable[Any]) -> None:
-        """As restored: of the groups `present` in an extent, these have fired."""
+        """Settles as restored: of the groups `present` in an extent, these have fired."""
         self.fired[extent] = None
         held = self.waiting.get(extent, {})
         left = dict.fromkeys(present) if held is None else held

@@ -124,7 +124,8 @@ class SessionExtents(Extents[Session]):
             session.upper = max(session.upper, runs.highs[run])
 
     def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[Session]:
-        """See `Extents.add_one`."""
+        """Fold one segment of a batch into the states of its group; gives the extents that have it,
+        none if it is late."""
         session = self._take_in(taken, index, key)
         self._groups.used([key])
         return [] if session is None else [session]
@@ -194,7 +195,7 @@ class SessionExtents(Extents[Session]):
         return session
 
     def _await(self, session: Session) -> None:
-        """See to it that the watermark finds a session."""
+        """Make the watermark find a session."""
         shard = self._shards[session.owner[0]] if self._of_segments else None
         for trigger in self._triggers:
             if trigger.name not in session.fired:
@@ -208,11 +209,12 @@ class SessionExtents(Extents[Session]):
     # Extents are looked at and changed.
 
     def find(self, key: Any, number: int | None = None) -> list[Session]:
-        """See `Extents.find`; sessions have no numbers."""
+        """All extents of a group, or the one of a number if the group has it. Sessions have no
+        numbers."""
         return [each for held in self._groups.get(key, {}).values() for each in held]
 
     def everything(self) -> Iterator[tuple[Any, Session]]:
-        """See `Extents.everything`."""
+        """Each group with each of its extents, in any order."""
         for key in self._groups.groups():
             for session in self.find(key):
                 yield key, session
@@ -223,15 +225,15 @@ class SessionExtents(Extents[Session]):
         return lambda shard: ((None, key) for key in groups(shard))
 
     def bounds(self, extent: Session) -> tuple[Number, Number]:
-        """See `Extents.bounds`."""
+        """First and last place of an extent."""
         return extent.lower, extent.upper
 
     def get(self, key: Any, extent: Session) -> Any:
-        """See `Extents.get`."""
+        """The state of a group, or GONE."""
         return extent.state
 
     def put(self, key: Any, extent: Session, state: Any) -> None:
-        """See `Extents.put`."""
+        """Give a group that an extent has another state; GONE removes the group."""
         extent.state = state
         self._record_all(extent.owner)
         if state is GONE:
@@ -253,8 +255,9 @@ class SessionExtents(Extents[Session]):
     def pass_watermark(
         self, trigger: Trigger, watermark: Number, shard: int | None, fire: Fire[Session]
     ) -> Pages:
-        """See `Extents.pass_watermark`. All sessions of an owner are in the same page: the state
-        that they are in may leave memory between two pages."""
+        """Have extents fire that a watermark has passed, and that got segments since they fired
+        last: those of all shards, or of one. All sessions of an owner are in the same page: the
+        state that they are in may leave memory between two pages."""
         dues = self._passing.get((trigger.name, shard))
         if dues is None:
             return
@@ -277,7 +280,7 @@ class SessionExtents(Extents[Session]):
         yield page
 
     def expire(self, watermark: Number, shard: int | None) -> None:
-        """See `Extents.expire`."""
+        """Forget extents that a watermark has passed by more than the lateness allowed."""
         dues = self._expiring.get(shard)
         if dues is None:
             return
@@ -297,7 +300,7 @@ class SessionExtents(Extents[Session]):
         self._updates.pop(owner, None)
 
     def take_changes(self, records: Records) -> None:
-        """See `Extents.take_changes`."""
+        """Add what has changed since the last time."""
         for owner in self._changed:
             group, session_key = map(dump_key, owner)
             columns = dumped(self._aggregation, self._sessions(owner))
@@ -310,7 +313,7 @@ class SessionExtents(Extents[Session]):
         self._changed, self._updates = {}, {}
 
     def states(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
-        """See `Extents.states`."""
+        """What gives the states of a shard, as they are frozen."""
         window, held = self._window, self._groups
 
         def records(shard: int) -> Iterator[Record]:
@@ -322,7 +325,7 @@ class SessionExtents(Extents[Session]):
         return records
 
     def restore(self, shard: int, record: Record) -> None:
-        """See `Extents.restore`."""
+        """Apply a record of `take_changes`, `states` or `snapshot`."""
         match record:
             case AddToSessions(group=group, session_key=key, places=places, updates=updates):
                 owner = (load_key(group), load_key(key))
@@ -339,7 +342,7 @@ class SessionExtents(Extents[Session]):
                 self._tidy(owner)
 
     def drop(self, shards: Collection[int]) -> None:
-        """See `Extents.drop`."""
+        """Forget shards that belong to another peer now, with what has changed in them."""
         for group in list(self._groups.groups(shards)):
             del self._groups[group]
         for owner in [each for each in self._changed if self._shards[each[0]] in shards]:

@@ -35,7 +35,7 @@ class Runs:
 
     owners: list[Owner]
     places: Ints
-    """Of each row."""
+    """The places of each row."""
     run_of: Indices
     """The run of each row."""
     owner_of: list[int]

@@ -62,7 +62,7 @@ def loaded(
 
 
 def form(aggregation: Aggregation) -> Form:
-    """Of the sessions of a group: for each session key its sessions."""
+    """The form of the sessions of a group: for each session key its sessions."""
 
     def dump(held: dict[Any, list[Session]]) -> list[Any]:
         return [[dump_key(key), *dumped(aggregation, each)] for key, each in held.items()]
