@@ -28,7 +28,7 @@ from onyx.ledger.lineage import U64, pack_roots
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import recover
-from onyx.state.stores.directory import DirectoryStore
+from onyx.storage.folder import Folder
 from onyx.windows.records import Record, SetStates
 
 SHARDS = 32
@@ -62,7 +62,7 @@ def change(number: int) -> Chunk:
 
 def appending(directory: Path, count: int) -> tuple[float, float]:
     """Median seconds of an append, and CPU seconds of one."""
-    log = recover(DirectoryStore(directory), "job", "append", 1, 0, range(SHARDS), SETTINGS).log
+    log = recover(Folder(directory), "job", "append", 1, 0, range(SHARDS), SETTINGS).log
     chunks = [change(number) for number in range(count)]
     times = []
     cpu_s = time.process_time()
@@ -75,7 +75,7 @@ def appending(directory: Path, count: int) -> tuple[float, float]:
 
 def recovering(directory: Path, size_bytes: int) -> tuple[float, float, int]:
     """Seconds to write a snapshot, to recover it, and bytes of it on disk."""
-    store = DirectoryStore(directory)
+    store = Folder(directory)
     known = [record(number) for number in range(100_000)]
     each = size_bytes * len(known) // len(encode_records(known)) // SHARDS
     repeated = (known * (each // len(known) + 1))[:each]

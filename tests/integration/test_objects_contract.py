@@ -9,12 +9,12 @@ import pytest
 from tests.support.object_stores import ObjectStore
 
 from onyx.errors import Unavailable, UserError
-from onyx.objects import reader, writer
-from onyx.objects.bucket import Bucket, only_if
-from onyx.objects.connection import ConditionFailed, ObjectMissing, RangeMissing
-from onyx.objects.reader import Allowance, ObjectFile
-from onyx.objects.urls import parse_url
-from onyx.objects.writer import ObjectWriter
+from onyx.storage.objects import reader, writer
+from onyx.storage.objects.bucket import Bucket, only_if
+from onyx.storage.objects.connection import ConditionFailed, ObjectMissing, RangeMissing
+from onyx.storage.objects.reader import Allowance, ObjectFile
+from onyx.storage.objects.urls import parse_url
+from onyx.storage.objects.writer import ObjectWriter
 
 
 def test_objects_are_written_read_listed_and_removed(store: ObjectStore) -> None:
@@ -120,7 +120,7 @@ def test_a_missing_bucket_is_told(store: ObjectStore) -> None:
 
 
 def test_a_store_that_is_not_there_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onyx.objects.connection.ATTEMPTS_MAX", 1)
+    monkeypatch.setattr("onyx.storage.objects.connection.ATTEMPTS_MAX", 1)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -229,7 +229,7 @@ def test_what_a_store_does_not_take_at_once_is_sent_again(
 def test_a_store_that_is_away_for_long_loses_nothing(
     fake_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onyx.objects.writer.PIECE_BYTES", 5 * 1024 * 1024)
+    monkeypatch.setattr("onyx.storage.objects.writer.PIECE_BYTES", 5 * 1024 * 1024)
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     file = ObjectWriter(fake_store.bucket, "x", lambda upload: None)
     store = fake_store.server.store  # type: ignore[union-attr]

@@ -23,7 +23,6 @@ from tests.support.spark_servers import SparkServer, connect_server_with_executo
 
 from onyx.errors import UserFunctionError
 from onyx.model.kinds import Native
-from onyx.objects.urls import parse_url
 from onyx.plugins.options import read_options
 from onyx.plugins.protocol import START
 from onyx.spark.child.request import FrameSource, StageRequest, Watch
@@ -38,6 +37,7 @@ from onyx.spark.stage.output import SparkOutput
 from onyx.spark.windows.object_files import SpoolObjects
 from onyx.spark.windows.plan import AGGREGATE, COUNT, EXTENT, KEY_TEXT, SHARD, Piece, Plan
 from onyx.spark.windows.spool import new_part, new_result
+from onyx.storage.objects.urls import parse_url
 
 pytestmark = pytest.mark.server
 ROWS = 200_000
@@ -55,7 +55,7 @@ def shifted(frame):
     return frame.selectExpr("n + 1 AS n")
 
 def vanishing(frame):
-    from onyx.objects.bucket import Bucket
+    from onyx.storage.objects.bucket import Bucket
     bucket = Bucket(BUCKET)
     bucket.delete(next(found.key for found in bucket.list("out/parts/job-1/part-")))
     return frame

@@ -16,10 +16,10 @@ from tests.support.object_stores import ObjectStore
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Unavailable, UserError
-from onyx.objects import reader as object_reader
 from onyx.plugins.files import text_reader as file_reader
 from onyx.plugins.protocol import START, Input
 from onyx.plugins.registry import build_input
+from onyx.storage.objects import reader as object_reader
 from onyx.testing.plugin_kit import check_input
 
 ROWS = [{"n": n, "name": f"row {n}"} for n in range(30)]

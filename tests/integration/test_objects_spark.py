@@ -19,13 +19,13 @@ from tests.support.spark_outputs import output
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
-from onyx.objects.urls import ObjectUrl, parse_url
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.objects.fetch import rows_of
 from onyx.spark.objects.staged import Staged, write_list
 from onyx.spark.objects.upload import Upload, uploaded
 from onyx.spark.stage.output import SparkOutput
+from onyx.storage.objects.urls import ObjectUrl, parse_url
 
 STAGE = "tests.support.job_functions:spark_total"
 MANIFEST = "out/result/_onyx.json"

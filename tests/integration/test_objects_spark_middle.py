@@ -16,7 +16,6 @@ from tests.support.object_stores import ObjectStore
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Unavailable, UserError
-from onyx.objects.urls import parse_url
 from onyx.plugins.options import check_options
 from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.spark.child.request import StageRequest, Watch
@@ -29,6 +28,7 @@ from onyx.spark.middle.spool import StageSpool
 from onyx.spark.objects.fetch import rows_of
 from onyx.spark.objects.staged import Staged, write_list
 from onyx.spark.objects.upload import Upload, uploaded
+from onyx.storage.objects.urls import parse_url
 from onyx.testing import check_input
 
 PATIENCE_S = 30.0

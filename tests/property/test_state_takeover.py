@@ -23,7 +23,7 @@ from onyx.settings import StateSettings
 from onyx.state import collecting, log, reading, recovery
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered, recover
-from onyx.state.stores.memory import MemoryChunkStore
+from onyx.storage.memory import MemoryBlobStore
 
 SHARDS = 4
 SETTINGS = StateSettings()
@@ -46,7 +46,7 @@ def turn_by_turn() -> Iterator[None]:
 class World:
     """What happens, and what has been promised."""
 
-    store: MemoryChunkStore = field(default_factory=MemoryChunkStore)
+    store: MemoryBlobStore = field(default_factory=MemoryBlobStore)
     actors: list[Actor] = field(default_factory=list)
     version: int = 0
     peers: int = 0

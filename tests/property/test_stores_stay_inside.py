@@ -20,7 +20,6 @@ from onyx.ids import GroupId, JobId, TaskName
 from onyx.log import job_documents
 from onyx.log.paths import Paths
 from onyx.log.zookeeper.chunks import Chunks
-from onyx.objects.urls import parse_url
 from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.objects import ObjectParts
 from onyx.plugins.sql.store import Target
@@ -28,10 +27,10 @@ from onyx.spark.child.request import StageRequest
 from onyx.spark.stage.directory_stage import Workplace, run_stage
 from onyx.spark.stage.frames import folder_of
 from onyx.state.names import LogKey, TaskPlace
-from onyx.state.stores.directory import DirectoryStore
-from onyx.state.stores.interface import ChunkStore
-from onyx.state.stores.memory import MemoryChunkStore
-from onyx.state.stores.opening import open_store, remove
+from onyx.state.opening import open_store
+from onyx.storage.interface import BlobStore
+from onyx.storage.memory import MemoryBlobStore
+from onyx.storage.objects.urls import parse_url
 
 SECRET = b"of another"
 hostile = settings(
@@ -66,7 +65,7 @@ def _tree(outside: Path) -> dict[str, bytes]:
     }
 
 
-def _try_everything(store: ChunkStore, job: str, task: str) -> None:
+def _try_everything(store: BlobStore, job: str, task: str) -> None:
     """What the engine does with names; that nothing comes from elsewhere."""
     place = TaskPlace(job, task)
     for name in (job, f"{job}/{task}", f"{job}/kept", place.chunk(LogKey(1, 0), 0)):
@@ -79,14 +78,14 @@ def _try_everything(store: ChunkStore, job: str, task: str) -> None:
             for each in store.list(prefix):
                 assert store.read(each.name) != SECRET
     with contextlib.suppress(UserError):
-        remove(store, job)
+        store.remove_tree(job)
 
 
 @hostile
 @given(job=hostile_names, task=hostile_names)
 def test_of_chunks_in_a_directory(job: str, task: str) -> None:
     with surrounded() as root:
-        _try_everything(DirectoryStore(root), job, task)
+        _try_everything(open_store(str(root)), job, task)
 
 
 @hostile
@@ -104,13 +103,12 @@ def test_of_chunks_in_an_object_store(fake_store: ObjectStore, job: str, task: s
 def test_the_twin_of_these_stores_refuses_the_same_names(job: str, task: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         answers = [
-            _accepts(store, f"{job}/{task}")
-            for store in (DirectoryStore(Path(folder)), MemoryChunkStore())
+            _accepts(store, f"{job}/{task}") for store in (open_store(folder), MemoryBlobStore())
         ]
     assert answers[0] == answers[1]
 
 
-def _accepts(store: ChunkStore, name: str) -> bool:
+def _accepts(store: BlobStore, name: str) -> bool:
     try:
         return store.create(name, b"-")
     except UserError:
@@ -212,14 +210,14 @@ def test_state_behind_a_link_is_neither_read_nor_written_nor_removed(
     (root / where).parent.mkdir(parents=True)
     target = victim / "log" if where.endswith("-00000") else victim
     (root / where).symlink_to(target, target_is_directory=True)
-    store = DirectoryStore(root)
+    store = open_store(str(root))
     chunk = TaskPlace("job", "task").chunk(LogKey(1, 0), 0)
 
     for use in (lambda: store.create(chunk, b"ours"), lambda: store.read(chunk)):
         with pytest.raises(UserError, match="ONYX_STATE_URL"):
             use()
     with contextlib.suppress(UserError):
-        remove(store, "job")
+        store.remove_tree("job")
     with contextlib.suppress(UserError):
         store.delete(chunk)
 
@@ -230,7 +228,7 @@ def test_a_chunk_that_is_a_link_is_not_read_and_of_it_the_link_is_removed(
     folder = tmp_path / "root" / "job" / "task"
     folder.mkdir(parents=True)
     (folder / "1").symlink_to(victim / "log" / "00000000")
-    store = DirectoryStore(tmp_path / "root")
+    store = open_store(str(tmp_path / "root"))
 
     assert store.list("job/") == []
     with pytest.raises(UserError):

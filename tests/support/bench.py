@@ -47,7 +47,7 @@ from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import DRIVER, submission
 from onyx.settings import Settings
 from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
-from onyx.state.stores.memory import MemoryChunkStore
+from onyx.storage.memory import MemoryBlobStore
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
@@ -228,7 +228,7 @@ class Bench:
         self._ready: set[PeerId] = set()
         self._exhausted: dict[str, set[int]] = defaultdict(set)
         self.sealed: set[str] = set()
-        self.store = MemoryChunkStore() if after is None else after.store
+        self.store = MemoryBlobStore() if after is None else after.store
         self.tasks: dict[PeerId, Task] = {}
         self._add_peers()
         self.acker = self._new_acker()
@@ -391,7 +391,7 @@ class Bench:
         self.queries.append(ScriptedQuery(request))
         return self.queries[-1]
 
-    def state_store(self, durable: bool) -> MemoryChunkStore:
+    def state_store(self, durable: bool) -> MemoryBlobStore:
         return self.store
 
     def fn_params(self, task: str) -> Sequence[Any]:

@@ -19,8 +19,8 @@ import pytest
 from tests.cluster import binaries
 from tests.support.s3_server import S3Server
 
-from onyx.objects.bucket import Bucket
-from onyx.objects.connection import connect
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.connection import connect
 
 START_TIMEOUT_S = 60.0
 _HEALTH = "/health"

@@ -19,7 +19,6 @@ import pyarrow as pa
 from onyx.errors import UserFunctionError
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
-from onyx.objects.urls import is_url, parse_url
 from onyx.spark.child.request import StageRequest
 from onyx.spark.child.run_stage import named
 from onyx.spark.driver.outputs import Outputs
@@ -31,6 +30,7 @@ from onyx.spark_query.programs import Query, StageConfig
 from onyx.spark_query.rows import SCHEMA, Row, rows_of
 from onyx.spark_query.run import answer
 from onyx.spark_query.stream import Publish
+from onyx.storage.objects.urls import is_url, parse_url
 
 Rows = list[dict[str, Any]]
 _attempts = itertools.count()

@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.codec.records import decode_records, encode_records
-from onyx.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.objects.fetch import opened_parquet
 from onyx.spark.objects.staged import write_list
@@ -47,6 +46,7 @@ from onyx.spark.windows.plan import (
     Plan,
 )
 from onyx.spark.windows.window import SparkWindow
+from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import Firing, Pages
 from onyx.windows.groups import Shards

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from onyx.errors import Unavailable
-from onyx.state.stores.interface import ChunkStore, Stored
+from onyx.storage.interface import BlobStore, Stored
 
 
 class Killed(BaseException):
@@ -66,7 +66,7 @@ class Actor:
 class TurnStore:
     """The store as one actor sees it."""
 
-    def __init__(self, actor: Actor, store: ChunkStore) -> None:
+    def __init__(self, actor: Actor, store: BlobStore) -> None:
         self._actor = actor
         self._store = store
 

@@ -30,6 +30,9 @@ ALPHABET = (
 
 _SHOWN_CHARACTERS_MAX = 60
 _PATH_NAME = re.compile(PATH_NAME + r"\Z")
+_FILE_NAME = re.compile(
+    rf"_?[A-Za-z0-9]([A-Za-z0-9._=-]{{0,{2 * CHARACTERS_MAX - 3}}}[A-Za-z0-9])?\Z"
+)
 _PLAIN_NAME = re.compile(r"\w([\w $.-]*[\w$])?\Z")
 PLAIN_NAMES = (
     "letters, digits, '_' and '$', with spaces, '.' and '-' between them, at most "
@@ -80,6 +83,25 @@ def path_of_names(text: str, what: str) -> list[str]:
         UserError: a part of it is no name.
     """
     return [path_name(part, f"a part of {what}") for part in text.split("/")]
+
+
+def file_path(text: str) -> list[str]:
+    """The parts of the relative path of a file, joined by `/`. Each is a name as others are, but
+    has up to 255 characters, `=` too, and may begin with `_`, as what lies beside data does.
+
+    Raises:
+        UserError: a part of it is no name of a file.
+    """
+    parts = text.split("/")
+    for part in parts:
+        if not is_file_name(part):
+            raise UserError(f"{_told(part)} cannot be a part of the name of a file: use {ALPHABET}")
+    return parts
+
+
+def is_file_name(text: str) -> bool:
+    """Whether it may be a part of the path of a file."""
+    return _FILE_NAME.match(text) is not None
 
 
 def staged_name(name: str) -> str:

@@ -24,8 +24,8 @@ from onyx.log.interface import Document
 from onyx.plugins.protocol import Token
 from onyx.state.chunk_codec import ChunkReader, Kind
 from onyx.state.names import LogKey, TaskPlace
-from onyx.state.stores.interface import Stored
-from onyx.state.stores.memory import MemoryChunkStore
+from onyx.storage.interface import Stored
+from onyx.storage.memory import MemoryBlobStore
 
 _CHUNK = re.compile(r"/\d{8}\Z")
 
@@ -68,7 +68,7 @@ class Storage:
         between: Callable[[], None],
     ) -> None:
         """`reported` hears of every new chunk; `between` is called before each request."""
-        self.chunks = MemoryChunkStore()
+        self.chunks = MemoryBlobStore()
         self.faults = faults
         self.tasks: dict[str, Noted] = {}
         self._told = reported
@@ -98,9 +98,9 @@ class Storage:
         self.chunks.delete(name)
         self.faults.after()
 
-    def copy(self) -> MemoryChunkStore:
+    def copy(self) -> MemoryBlobStore:
         """As it is now, to be read without consequences."""
-        copied = MemoryChunkStore()
+        copied = MemoryBlobStore()
         for stored in self.chunks.list(""):
             data = self.chunks.read(stored.name)
             assert data is not None

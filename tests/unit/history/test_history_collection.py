@@ -24,7 +24,7 @@ from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, Sea
 from onyx.replica.state import Replica
 from onyx.settings import HistorySettings
 from onyx.spark.left_files import remove_left
-from onyx.state.stores.memory import MemoryChunkStore
+from onyx.storage.memory import MemoryBlobStore
 
 HOUR_MS = 3_600_000
 SETTINGS = HistorySettings(
@@ -318,7 +318,7 @@ def test_a_collector_that_is_killed_anywhere_leaves_a_log_that_the_next_one_coll
 
 
 def test_what_is_trimmed_can_be_read_from_the_archive() -> None:
-    store = MemoryChunkStore()
+    store = MemoryBlobStore()
     plain = World()
     world = World(
         HistorySettings(jobs_max=1, entries_max=20, chunk_age_s=0),
@@ -343,7 +343,7 @@ def test_what_is_trimmed_can_be_read_from_the_archive() -> None:
 
 
 def test_an_archive_that_refuses_keeps_the_log_as_it_is() -> None:
-    class Refusing(MemoryChunkStore):
+    class Refusing(MemoryBlobStore):
         def create(self, name: str, data: bytes) -> bool:
             raise UserError("read only")
 
@@ -362,7 +362,7 @@ def test_an_archive_that_refuses_keeps_the_log_as_it_is() -> None:
 
 def test_an_entry_that_nobody_can_read_is_archived_as_it_was_taken() -> None:
     plain = World()
-    archive = Archive(MemoryChunkStore(), "default", 1)
+    archive = Archive(MemoryBlobStore(), "default", 1)
     plain.memory.append_raw(b"no entry")
     plain.memory.append_raw(b'{"v": 2, "fn": "kill-job", "args": {}}')
     plain.log.append(submit_job("j"))

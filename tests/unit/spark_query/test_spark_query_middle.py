@@ -20,9 +20,9 @@ from tests.support.spark_query import Frames, publish_all, request_of, run_query
 from onyx.ids import GroupId
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
-from onyx.objects.urls import ObjectUrl
 from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.driver.request import QueryReply, TaskCounts
+from onyx.storage.objects.urls import ObjectUrl
 
 Segments = list[dict[str, Any]]
 MODULE = """

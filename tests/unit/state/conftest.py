@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from tests.support.object_stores import ObjectStore
 
-from onyx.state.stores.interface import ChunkStore
-from onyx.state.stores.memory import MemoryChunkStore
-from onyx.state.stores.opening import open_store
+from onyx.state.opening import open_store
+from onyx.storage.interface import BlobStore
+from onyx.storage.memory import MemoryBlobStore
 
 
 @pytest.fixture(params=["memory", "directory", "fake_s3", "s3_gateway"])
 def chunks(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> ChunkStore:
+) -> BlobStore:
     if request.param == "memory":
-        return MemoryChunkStore()
+        return MemoryBlobStore()
     if request.param == "directory":
         return open_store(str(tmp_path / "state"))
     server = request.getfixturevalue(request.param)

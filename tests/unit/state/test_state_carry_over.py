@@ -11,7 +11,7 @@ from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import CarriedOver, Recovered, read_state, recover
 from onyx.state.shard_state import ShardState
-from onyx.state.stores.memory import MemoryChunkStore
+from onyx.storage.memory import MemoryBlobStore
 
 SETTINGS = StateSettings()
 
@@ -29,7 +29,7 @@ class Other:
         return CarriedOver(states, ids, ids, 5)
 
 
-class Failing(MemoryChunkStore):
+class Failing(MemoryBlobStore):
     """Does not answer when names are created that end like this, until that is taken away."""
 
     ending = "\n"

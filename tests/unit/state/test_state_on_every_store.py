@@ -13,14 +13,14 @@ from tests.support.s3_server import S3Server
 from onyx.errors import Fenced
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.opening import open_store
 from onyx.state.recovery import Recovered, recover
-from onyx.state.stores.interface import ChunkStore
-from onyx.state.stores.opening import open_store, remove
+from onyx.storage.interface import BlobStore
 
 SETTINGS = StateSettings()
 
 
-def taken_over(store: ChunkStore, version: int, rank: int, shards: list[int]) -> Recovered:
+def taken_over(store: BlobStore, version: int, rank: int, shards: list[int]) -> Recovered:
     return recover(store, "job", "task", version, rank, shards, SETTINGS)
 
 
@@ -35,7 +35,7 @@ def change(**texts: str) -> Chunk:
     )
 
 
-def test_state_goes_from_two_peers_to_three_and_to_one(chunks: ChunkStore) -> None:
+def test_state_goes_from_two_peers_to_three_and_to_one(chunks: BlobStore) -> None:
     two = [taken_over(chunks, 1, rank, [rank, rank + 2]) for rank in range(2)]
     two[0].log.append(change(s0="a", s2="b"))
     two[1].log.append(change(s1="c"))
@@ -69,7 +69,7 @@ def test_state_goes_from_two_peers_to_three_and_to_one(chunks: ChunkStore) -> No
     }  # fmt: skip
     left = [each.name for each in chunks.list("job/task/") if "00001-0000" in each.name]
     assert len(left) == 2, "only the fences of the first version are left"
-    remove(chunks, "job")
+    chunks.remove_tree("job")
     assert chunks.list("job/") == []
 
 

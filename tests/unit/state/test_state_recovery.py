@@ -17,21 +17,21 @@ from onyx.state.chunks import Chunk, ShardChange, Watermark
 from onyx.state.log import StateLog
 from onyx.state.names import LogKey, TaskPlace
 from onyx.state.recovery import Recovered, recover
-from onyx.state.stores.directory import DirectoryStore
-from onyx.state.stores.interface import ChunkStore
-from onyx.state.stores.memory import MemoryChunkStore
+from onyx.storage.folder import Folder
+from onyx.storage.interface import BlobStore
+from onyx.storage.memory import MemoryBlobStore
 
 SETTINGS = StateSettings()
 PLACE = TaskPlace("job", "task")
 
 
 @pytest.fixture
-def store() -> MemoryChunkStore:
-    return MemoryChunkStore()
+def store() -> MemoryBlobStore:
+    return MemoryBlobStore()
 
 
 def taken_over(
-    store: ChunkStore, version: int, rank: int, shards: Iterable[int], **given: Any
+    store: BlobStore, version: int, rank: int, shards: Iterable[int], **given: Any
 ) -> Recovered:
     return recover(store, "job", "task", version, rank, shards, SETTINGS, **given)
 
@@ -57,14 +57,14 @@ def records(recovered: Recovered) -> dict[int, list[Any]]:
     return {n: notes_of(state) for n, state in recovered.shards.items()}
 
 
-def names(store: ChunkStore) -> list[str]:
+def names(store: BlobStore) -> list[str]:
     return [each.name.removeprefix(PLACE.prefix).lstrip("0") for each in store.list(PLACE.prefix)]
 
 
 # --- what is recovered ---------------------------------------------------------------------------
 
 
-def test_a_new_task_has_empty_shards(store: ChunkStore) -> None:
+def test_a_new_task_has_empty_shards(store: BlobStore) -> None:
     found = taken_over(store, 1, 0, [0, 2])
 
     assert records(found) == {0: [], 2: []}
@@ -72,7 +72,7 @@ def test_a_new_task_has_empty_shards(store: ChunkStore) -> None:
     assert names(store) == ["1-00000/00000000"]
 
 
-def test_a_peer_that_keeps_its_rank_finds_all_that_it_wrote(store: ChunkStore) -> None:
+def test_a_peer_that_keeps_its_rank_finds_all_that_it_wrote(store: BlobStore) -> None:
     first = taken_over(store, 1, 0, [0, 1])
     first.log.append(change(0, "a", ids=[1], emitted=[(0, {"x": 1}), (1, {"x": 2})]))
     first.log.append(change(1, "b", ids=[2], watermark=7, closed=True, keys=["k"]))
@@ -91,7 +91,7 @@ def test_a_peer_that_keeps_its_rank_finds_all_that_it_wrote(store: ChunkStore) -
 
 
 @pytest.mark.parametrize(("n", "m"), [(1, 3), (3, 1), (2, 3), (3, 2), (4, 4)])
-def test_shards_move_when_the_number_of_peers_changes(store: ChunkStore, n: int, m: int) -> None:
+def test_shards_move_when_the_number_of_peers_changes(store: BlobStore, n: int, m: int) -> None:
     for rank in range(n):
         log = taken_over(store, 1, rank, range(rank, 8, n)).log
         for shard in range(rank, 8, n):
@@ -104,7 +104,7 @@ def test_shards_move_when_the_number_of_peers_changes(store: ChunkStore, n: int,
         assert set(found.roots.tolist()) >= set(range(rank, 8, m))
 
 
-def test_history_goes_through_several_versions_in_order(store: ChunkStore) -> None:
+def test_history_goes_through_several_versions_in_order(store: BlobStore) -> None:
     for version, peers in ((1, 2), (2, 1), (5, 3), (6, 2)):
         for rank in range(peers):
             log = taken_over(store, version, rank, range(rank, 6, peers)).log
@@ -119,7 +119,7 @@ def test_history_goes_through_several_versions_in_order(store: ChunkStore) -> No
     )
 
 
-def test_a_version_that_only_some_peers_opened_hides_nothing(store: ChunkStore) -> None:
+def test_a_version_that_only_some_peers_opened_hides_nothing(store: BlobStore) -> None:
     for rank in range(2):
         taken_over(store, 1, rank, range(rank, 4, 2)).log.append(change(rank, "a"))
     taken_over(store, 2, 0, [0, 1])  # rank 1 died before it opened its own
@@ -129,7 +129,7 @@ def test_a_version_that_only_some_peers_opened_hides_nothing(store: ChunkStore) 
     assert records(found) == {0: ["a"], 1: ["a"], 2: [], 3: []}
 
 
-def test_the_watermark_is_the_lowest_of_those_that_shards_come_from(store: ChunkStore) -> None:
+def test_the_watermark_is_the_lowest_of_those_that_shards_come_from(store: BlobStore) -> None:
     logs = [taken_over(store, 1, rank, [rank]).log for rank in range(3)]
     logs[0].append(change(watermark=50))
     logs[1].append(change(watermark=40))
@@ -139,7 +139,7 @@ def test_the_watermark_is_the_lowest_of_those_that_shards_come_from(store: Chunk
     assert taken_over(store, 3, 0, [0]).watermark == 40, "an idle version keeps it"
 
 
-def test_forgotten_ids_do_not_come_back(store: ChunkStore) -> None:
+def test_forgotten_ids_do_not_come_back(store: BlobStore) -> None:
     log = taken_over(store, 1, 0, [0]).log
     log.append(change(0, "a", ids=[1, 2, 3]))
     log.append(change(0, "b", ids=[4], forgotten={0: 3}))
@@ -147,7 +147,7 @@ def test_forgotten_ids_do_not_come_back(store: ChunkStore) -> None:
     assert sorted(taken_over(store, 2, 0, [0]).roots.tolist()) == [3, 4]
 
 
-def test_progress_ends_with_everything_read(store: ChunkStore) -> None:
+def test_progress_ends_with_everything_read(store: BlobStore) -> None:
     log = taken_over(store, 1, 0, [0]).log
     for number in range(5):
         log.append(change(0, number))
@@ -163,7 +163,7 @@ def test_progress_ends_with_everything_read(store: ChunkStore) -> None:
 # --- fencing -------------------------------------------------------------------------------------
 
 
-def test_a_zombie_cannot_append_and_says_so_ever_after(store: ChunkStore) -> None:
+def test_a_zombie_cannot_append_and_says_so_ever_after(store: BlobStore) -> None:
     zombie = taken_over(store, 1, 0, [0]).log
     zombie.append(change(0, "a"))
     taken_over(store, 2, 0, [0])
@@ -176,7 +176,7 @@ def test_a_zombie_cannot_append_and_says_so_ever_after(store: ChunkStore) -> Non
     assert records(taken_over(store, 3, 0, [0])) == {0: ["a"]}
 
 
-def test_any_peer_of_the_new_version_stops_all_zombies(store: ChunkStore) -> None:
+def test_any_peer_of_the_new_version_stops_all_zombies(store: BlobStore) -> None:
     zombies = [taken_over(store, 1, rank, [rank]).log for rank in range(2)]
     taken_over(store, 2, 3, [])
     for zombie in zombies:
@@ -184,14 +184,14 @@ def test_any_peer_of_the_new_version_stops_all_zombies(store: ChunkStore) -> Non
             zombie.append(change(0, "late"))
 
 
-def test_a_peer_of_an_old_version_cannot_begin(store: ChunkStore) -> None:
+def test_a_peer_of_an_old_version_cannot_begin(store: BlobStore) -> None:
     taken_over(store, 5, 0, [0])
     with pytest.raises(Fenced, match="version 5 has begun"):
         taken_over(store, 4, 0, [0])
 
 
 def test_a_peer_whose_log_was_fenced_before_its_first_attempt_succeeded_cannot_begin_again(
-    store: ChunkStore,
+    store: BlobStore,
 ) -> None:
     taken_over(store, 1, 0, [0])
     zombies = DroppingNewer(store, version=1)
@@ -203,7 +203,7 @@ def test_a_peer_whose_log_was_fenced_before_its_first_attempt_succeeded_cannot_b
 class DroppingNewer:
     """A store whose listing was made before newer versions began."""
 
-    def __init__(self, store: ChunkStore, version: int) -> None:
+    def __init__(self, store: BlobStore, version: int) -> None:
         self.read, self.create, self.delete = store.read, store.create, store.delete
         self._store, self._version = store, version
 
@@ -211,7 +211,7 @@ class DroppingNewer:
         return [e for e in self._store.list(prefix) if f"{self._version:020d}-" in e.name]
 
 
-def test_recovery_can_be_repeated_and_goes_on_with_what_it_wrote(store: ChunkStore) -> None:
+def test_recovery_can_be_repeated_and_goes_on_with_what_it_wrote(store: BlobStore) -> None:
     taken_over(store, 1, 0, [0]).log.append(change(0, "a", ids=[1]))
     taken_over(store, 2, 0, [0])
     again = taken_over(store, 2, 0, [0])
@@ -225,7 +225,7 @@ def test_recovery_can_be_repeated_and_goes_on_with_what_it_wrote(store: ChunkSto
         again.log.append(change(0, "two writers of one log"))
 
 
-def test_a_chunk_that_came_before_the_fence_is_read(store: ChunkStore) -> None:
+def test_a_chunk_that_came_before_the_fence_is_read(store: BlobStore) -> None:
     zombie = taken_over(store, 1, 0, [0]).log
     fence = PLACE.chunk(LogKey(1, 0), 1)
     racing = Racing(store, {("create", fence): lambda: zombie.append(change(0, "just in time"))})
@@ -238,7 +238,7 @@ def test_a_chunk_that_came_before_the_fence_is_read(store: ChunkStore) -> None:
 class Racing:
     """Something happens just before a call of the store."""
 
-    def __init__(self, store: ChunkStore, before: dict[tuple[str, str], Callable[[], Any]]) -> None:
+    def __init__(self, store: BlobStore, before: dict[tuple[str, str], Callable[[], Any]]) -> None:
         self._store, self._before = store, before
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
@@ -255,7 +255,7 @@ class Racing:
 class Failing:
     """A store whose next creations fail, after or before they are carried out."""
 
-    def __init__(self, store: ChunkStore) -> None:
+    def __init__(self, store: BlobStore) -> None:
         self.read, self.list, self.delete = store.read, store.list, store.delete
         self._store = store
         self.faults: list[str] = []
@@ -270,7 +270,7 @@ class Failing:
 
 @pytest.mark.parametrize("fault", ["before", "after"])
 def test_a_chunk_that_is_appended_again_after_a_failure_is_there_once(
-    store: ChunkStore, fault: str
+    store: BlobStore, fault: str
 ) -> None:
     failing = Failing(store)
     log = taken_over(failing, 1, 0, [0]).log
@@ -286,9 +286,7 @@ def test_a_chunk_that_is_appended_again_after_a_failure_is_there_once(
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
-def test_a_chunk_in_doubt_is_made_durable_before_the_next_one(
-    store: ChunkStore, fault: str
-) -> None:
+def test_a_chunk_in_doubt_is_made_durable_before_the_next_one(store: BlobStore, fault: str) -> None:
     failing = Failing(store)
     log = taken_over(failing, 1, 0, [0]).log
     failing.faults = [fault]
@@ -302,7 +300,7 @@ def test_a_chunk_in_doubt_is_made_durable_before_the_next_one(
 # --- snapshots -----------------------------------------------------------------------------------
 
 
-def settled_log(store: ChunkStore, version: int = 1, shards: Iterable[int] = (0, 1)) -> StateLog:
+def settled_log(store: BlobStore, version: int = 1, shards: Iterable[int] = (0, 1)) -> StateLog:
     log = taken_over(store, version, 0, shards).log
     log.append(change(0, "a", ids=[1]))
     log.append(change(1, "b", ids=[2]))
@@ -317,7 +315,7 @@ def many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("many_parts")
 def test_a_snapshot_replaces_what_was_before_in_as_many_parts_as_it_takes(
-    store: ChunkStore,
+    store: BlobStore,
 ) -> None:
     log = settled_log(store)
     whole = snapshot(s0=[f"record {n}" for n in range(7)], s1=["B"])
@@ -339,7 +337,7 @@ def test_a_snapshot_replaces_what_was_before_in_as_many_parts_as_it_takes(
 
 
 @pytest.mark.usefixtures("many_parts")
-def test_half_a_snapshot_counts_for_nothing(store: ChunkStore) -> None:
+def test_half_a_snapshot_counts_for_nothing(store: BlobStore) -> None:
     failing = Failing(store)
     log = settled_log(failing)
     failing.faults = ["", "", "before"]
@@ -351,7 +349,7 @@ def test_half_a_snapshot_counts_for_nothing(store: ChunkStore) -> None:
 
 @pytest.mark.usefixtures("many_parts")
 @pytest.mark.parametrize("fault", ["before", "after"])
-def test_a_snapshot_that_failed_is_written_again(store: ChunkStore, fault: str) -> None:
+def test_a_snapshot_that_failed_is_written_again(store: BlobStore, fault: str) -> None:
     for number in range(3):
         failing = Failing(store)
         log = settled_log(failing, 1 + number)
@@ -364,13 +362,13 @@ def test_a_snapshot_that_failed_is_written_again(store: ChunkStore, fault: str) 
         assert records(taken_over(store, 2 + number, 0, [0, 1])) == {0: ["A"] * 7, 1: ["B", "c"]}
 
 
-def test_a_snapshot_must_have_every_shard(store: ChunkStore) -> None:
+def test_a_snapshot_must_have_every_shard(store: BlobStore) -> None:
     with pytest.raises(InvariantViolated, match=r"has shards \[0\].*has \[0, 1\]"):
         settled_log(store).snapshot(snapshot(s0=["A"]))
 
 
 def test_a_snapshot_is_wanted_when_the_log_is_larger_than_the_last_one_by_a_factor(
-    store: ChunkStore,
+    store: BlobStore,
 ) -> None:
     settings = StateSettings(snapshot_factor=2.0, snapshot_bytes_min=300_000)
     log = recover(store, "job", "task", 1, 0, [0], settings).log
@@ -397,7 +395,7 @@ def test_a_snapshot_is_wanted_when_the_log_is_larger_than_the_last_one_by_a_fact
 # --- what is deleted -----------------------------------------------------------------------------
 
 
-def test_a_snapshot_makes_the_chunks_before_it_superfluous(store: ChunkStore) -> None:
+def test_a_snapshot_makes_the_chunks_before_it_superfluous(store: BlobStore) -> None:
     log = settled_log(store)
     log.collect()
     assert len(names(store)) == 3
@@ -411,7 +409,7 @@ def test_a_snapshot_makes_the_chunks_before_it_superfluous(store: ChunkStore) ->
     assert records(taken_over(store, 2, 0, [0, 1])) == {0: ["AA"], 1: ["BB"]}
 
 
-def test_an_older_log_stays_until_all_of_its_shards_have_a_snapshot(store: ChunkStore) -> None:
+def test_an_older_log_stays_until_all_of_its_shards_have_a_snapshot(store: BlobStore) -> None:
     settled_log(store)
     first, second = (taken_over(store, 2, rank, [rank]) for rank in range(2))
     first.log.snapshot(snapshot(s0=["A"]))
@@ -430,7 +428,7 @@ def test_an_older_log_stays_until_all_of_its_shards_have_a_snapshot(store: Chunk
 
 
 def test_only_the_fence_of_an_older_log_is_kept_so_that_zombies_still_find_it(
-    store: ChunkStore,
+    store: BlobStore,
 ) -> None:
     zombie = settled_log(store)
     log = taken_over(store, 2, 0, [0, 1]).log
@@ -443,7 +441,7 @@ def test_only_the_fence_of_an_older_log_is_kept_so_that_zombies_still_find_it(
         zombie.append(change(0, "late"))
 
 
-def test_deleting_again_finishes_what_was_interrupted(store: ChunkStore) -> None:
+def test_deleting_again_finishes_what_was_interrupted(store: BlobStore) -> None:
     settled_log(store)
     log = taken_over(store, 2, 0, [0, 1]).log
     log.snapshot(snapshot(s0=["A"], s1=["B"]))
@@ -454,7 +452,7 @@ def test_deleting_again_finishes_what_was_interrupted(store: ChunkStore) -> None
     assert [name for name in names(store) if name.startswith("1-")] == ["1-00000/00000003"]
 
 
-def test_a_reader_that_finds_a_chunk_gone_reads_the_snapshot_instead(store: ChunkStore) -> None:
+def test_a_reader_that_finds_a_chunk_gone_reads_the_snapshot_instead(store: BlobStore) -> None:
     log = settled_log(store)
 
     def snapshot_and_collect() -> None:
@@ -465,7 +463,7 @@ def test_a_reader_that_finds_a_chunk_gone_reads_the_snapshot_instead(store: Chun
     assert records(taken_over(slow, 2, 0, [0, 1])) == {0: ["A"], 1: ["B"]}
 
 
-def test_a_store_that_deletes_nothing_stops_nobody(store: ChunkStore) -> None:
+def test_a_store_that_deletes_nothing_stops_nobody(store: BlobStore) -> None:
     class Keeping(Failing):
         def delete(self, name: str) -> None:
             raise Unavailable("no deletes today")
@@ -485,7 +483,7 @@ def test_a_store_that_deletes_nothing_stops_nobody(store: ChunkStore) -> None:
 
 @pytest.mark.parametrize("seq", [0, 1, 2, 3])
 def test_damage_anywhere_in_a_log_is_an_error_and_never_dropped(tmp_path: Path, seq: int) -> None:
-    store = DirectoryStore(tmp_path)
+    store = Folder(tmp_path)
     settled_log(store).append(change(0, "c"))
     path = tmp_path / PLACE.chunk(LogKey(1, 0), seq)
     path.write_bytes(path.read_bytes()[:-1])
@@ -494,7 +492,7 @@ def test_damage_anywhere_in_a_log_is_an_error_and_never_dropped(tmp_path: Path, 
         taken_over(store, 2, 0, [0, 1])
 
 
-def test_a_chunk_that_somebody_deleted_is_an_error(store: ChunkStore) -> None:
+def test_a_chunk_that_somebody_deleted_is_an_error(store: BlobStore) -> None:
     settled_log(store)
     store.delete(PLACE.chunk(LogKey(1, 0), 1))
 
@@ -502,7 +500,7 @@ def test_a_chunk_that_somebody_deleted_is_an_error(store: ChunkStore) -> None:
         taken_over(store, 2, 0, [0, 1])
 
 
-def test_a_log_that_somebody_deleted_is_an_error_where_it_can_be_known(store: ChunkStore) -> None:
+def test_a_log_that_somebody_deleted_is_an_error_where_it_can_be_known(store: BlobStore) -> None:
     settled_log(store)
     log = taken_over(store, 2, 0, [0, 1]).log
     log.snapshot(snapshot(s0=["A"], s1=["B"]))
@@ -515,7 +513,7 @@ def test_a_log_that_somebody_deleted_is_an_error_where_it_can_be_known(store: Ch
         taken_over(store, 3, 0, [0, 1])
 
 
-def test_names_that_are_not_ours_are_left_alone(store: ChunkStore) -> None:
+def test_names_that_are_not_ours_are_left_alone(store: BlobStore) -> None:
     settled_log(store)
     store.create("job/task/README.txt", b"-")
     store.create(f"{PLACE.chunk(LogKey(1, 0), 1)}.bak", b"-")

@@ -11,9 +11,9 @@ from onyx.errors import StateError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import LogReader
 from onyx.settings import Settings, StateSettings
+from onyx.state.opening import open_store, state_place
 from onyx.state.sharing import check_shared
-from onyx.state.stores.interface import ChunkStore
-from onyx.state.stores.opening import open_store, remove, state_place
+from onyx.storage.interface import BlobStore
 
 JOB = JobId("job")
 
@@ -25,12 +25,12 @@ def log() -> LogReader:
     return log
 
 
-def check(store: ChunkStore, log: LogReader, peer: str, job: JobId = JOB) -> None:
+def check(store: BlobStore, log: LogReader, peer: str, job: JobId = JOB) -> None:
     check_shared(store, log, job, PeerId(peer), "/state")
 
 
 def test_a_place_that_all_share_is_right_for_each_and_stays_so(
-    chunks: ChunkStore, log: LogReader
+    chunks: BlobStore, log: LogReader
 ) -> None:
     for peer in ("one", "two", "one", "three"):
         check(chunks, log, peer)
@@ -49,7 +49,7 @@ def test_a_folder_that_each_worker_has_for_itself_is_refused(
 
 
 def test_a_place_that_was_emptied_is_not_taken_for_a_new_one(
-    chunks: ChunkStore, log: LogReader
+    chunks: BlobStore, log: LogReader
 ) -> None:
     check(chunks, log, "one")
     chunks.delete("job/place.id")
@@ -63,11 +63,11 @@ def test_each_job_may_have_another_place(tmp_path: Path, log: LogReader) -> None
     check(open_store(str(tmp_path / "second")), log, "two", JobId("next"))
 
 
-def test_nothing_is_left_of_a_job_that_was_removed(chunks: ChunkStore, log: LogReader) -> None:
+def test_nothing_is_left_of_a_job_that_was_removed(chunks: BlobStore, log: LogReader) -> None:
     check(chunks, log, "one")
     chunks.create("job/task/log/0", b"chunk")
 
-    remove(chunks, "job")
+    chunks.remove_tree("job")
 
     assert list(chunks.list("job/")) == []
 

@@ -14,16 +14,16 @@ from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.local.spool import Spool
 from onyx.state.recovery import recover
-from onyx.state.stores.memory import MemoryChunkStore
+from onyx.storage.memory import MemoryBlobStore
 
 
 def limited(folder: Path) -> StateSettings:
     return StateSettings(memory_extents_max=1, scratch_dir=str(folder))
 
 
-def written(*texts: str) -> MemoryChunkStore:
+def written(*texts: str) -> MemoryBlobStore:
     """A store with a record a chunk, of shards 0 and 1 in turns."""
-    store = MemoryChunkStore()
+    store = MemoryBlobStore()
     log = recover(store, "job", "task", 1, 0, [0, 1], StateSettings()).log
     for number, text in enumerate(texts):
         log.append(Chunk({number % 2: ShardChange(notes(text), emitted=[(number, {"n": number})])}))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.support.bench import Bench
 
-from onyx.state.stores.memory import MemoryChunkStore
+from onyx.storage.memory import MemoryBlobStore
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)
@@ -136,7 +136,7 @@ def test_counts_are_exact_when_the_task_is_rescaled(before: int, after: int, rou
 def test_state_that_is_gone_kills_the_job_instead_of_beginning_anew() -> None:
     bench = Bench(spec(), FUNCTIONS, peers={"count": 2})
     bench.start()
-    bench.store = MemoryChunkStore()
+    bench.store = MemoryBlobStore()
     bench.rewire(count=1)
     bench.settle()
     assert "submit the job again" in bench.exceptions[0]["detail"]

@@ -16,7 +16,7 @@ from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.plugins.attempts import AWAY_S
 from onyx.settings import Settings, StateSettings, TaskSettings
 from onyx.spark.child.request import StageRequest
-from onyx.state.stores.opening import open_store, remove
+from onyx.state.opening import open_store
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)
@@ -211,7 +211,7 @@ def test_files_in_an_object_store_are_counted_and_removed_as_those_in_a_folder(
     else:
         assert set(by_extent(made)) == set(IN_SESSIONS)
     assert folders == {f"{fake_store.url}/state/job-1/windows.spark/count"}
-    remove(open_store(f"{fake_store.url}/state"), "job-1")
+    open_store(f"{fake_store.url}/state").remove_tree("job-1")
     assert fake_store.keys("state/") == []
 
 
@@ -229,6 +229,6 @@ def test_the_files_of_windows_by_spark_go_with_their_job(tmp_path: Any) -> None:
     left = tmp_path / "job-1" / "windows.spark" / "count" / "r-dead" / "_temporary"
     left.mkdir(parents=True)
     (tmp_path / "job-2" / "windows.spark").mkdir(parents=True)
-    remove(open_store(str(tmp_path)), "job-1")
+    open_store(str(tmp_path)).remove_tree("job-1")
     assert not (tmp_path / "job-1" / "windows.spark").exists()
     assert (tmp_path / "job-2" / "windows.spark").exists()

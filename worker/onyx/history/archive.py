@@ -12,25 +12,30 @@ take each position once.
 from __future__ import annotations
 
 import gzip
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from onyx.codec.entries import decode_entry, encode_entry
-from onyx.errors import StateError
+from onyx.errors import StateError, UserError
 from onyx.ids import Position
 from onyx.log.interface import LogReader, Origin
-from onyx.objects.urls import is_url
 from onyx.path_names import path_name
 from onyx.replica import canonical
 from onyx.replica.command import Undecodable
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
-from onyx.state.stores.interface import ChunkStore
+from onyx.storage.interface import PRIVATE, BlobStore, Purpose
+from onyx.storage.opening import absolute, location
 from onyx.structs import prepared
+
+_PURPOSE = Purpose(
+    "the log cannot be archived in",
+    "set ONYX_HISTORY_ARCHIVE to a folder that may be written, or to s3://bucket/prefix",
+    PRIVATE,
+)
 
 
 @prepared
@@ -61,7 +66,7 @@ class Segment(NamedTuple):
 
 
 class Archive:
-    """The archive of one log. Blocks; raises what a `ChunkStore` does.
+    """The archive of one log. Blocks; raises what a `BlobStore` does.
 
     Args:
         store: where it is.
@@ -69,7 +74,7 @@ class Archive:
         identity: of the log: one made anew under the same name begins again at position 0.
     """
 
-    def __init__(self, store: ChunkStore, tenancy: str, identity: int) -> None:
+    def __init__(self, store: BlobStore, tenancy: str, identity: int) -> None:
         self._store = store
         self._prefix = f"{path_name(tenancy, 'a tenancy id')}/{identity:x}/"
 
@@ -144,13 +149,13 @@ def open_archive(settings: Settings, log: LogReader) -> Archive | None:
     Raises:
         UserError: the URL is wrong, or the library for object stores is not installed.
     """
-    place = settings.history.archive
-    if not place:
+    if not settings.history.archive:
         return None
-    from onyx.state.stores.opening import open_store  # most commands need no object store
-
-    at = place if is_url(place) else os.path.join(settings.data_dir, place)
-    return Archive(open_store(at), settings.tenancy_id, log.identity)
+    place = absolute(settings.history.archive, settings.data_dir)
+    try:
+        return Archive(location(place, _PURPOSE), settings.tenancy_id, log.identity)
+    except UserError as error:
+        raise type(error)(f"ONYX_HISTORY_ARCHIVE {error}") from error
 
 
 def _line(entry: Entry) -> _Line:

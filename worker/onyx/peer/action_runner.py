@@ -37,7 +37,6 @@ from onyx.replica.effects import (
     WatchPulse,
 )
 from onyx.seams import Randomness
-from onyx.state.stores.opening import remove
 from onyx.task.services import Services
 
 logger = logging.getLogger("onyx.peer")
@@ -115,7 +114,7 @@ class ActionRunner:
     def _remove_state(self, job: JobId) -> None:
         def work() -> None:
             try:
-                remove(self._services.state_store(durable=True), job)
+                self._services.state_store(durable=True).remove_tree(job)
             except OnyxError as error:
                 logger.warning("the state of job %s could not be removed: %s", job, error)
 

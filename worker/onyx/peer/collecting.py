@@ -17,7 +17,6 @@ from onyx.ids import GroupId
 from onyx.peer.task_services import TaskServices
 from onyx.replica.state import Replica
 from onyx.spark.left_files import remove_left
-from onyx.state.stores.opening import remove
 
 logger = logging.getLogger("onyx.peer")
 
@@ -69,7 +68,7 @@ class Collecting:
             Replicas(log, settings.job_scheduler, open_archive(settings, log)),
             settings.history,
             lambda command: log.append([command]),
-            lambda job: remove(services.state_store(durable=True), job),
+            lambda job: services.state_store(durable=True).remove_tree(job),
             lambda path, name: remove_left(path, name, settings.data_dir),
             services.clock.wall_ms,
         )

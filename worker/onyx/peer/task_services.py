@@ -35,9 +35,9 @@ from onyx.spark.child.runner import run_in_child
 from onyx.spark.driver.process import QueryProcess
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.driver.running import RunningQuery
-from onyx.state.stores.interface import ChunkStore
-from onyx.state.stores.memory import MemoryChunkStore
-from onyx.state.stores.opening import open_store, state_place
+from onyx.state.opening import open_store, state_place
+from onyx.storage.interface import BlobStore
+from onyx.storage.memory import MemoryBlobStore
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Transport
 
@@ -78,8 +78,8 @@ class TaskServices:
         self._context = context
         self._telemetry = telemetry
         self._post = post
-        self._store: ChunkStore | None = None
-        self._memory_store = MemoryChunkStore()
+        self._store: BlobStore | None = None
+        self._memory_store = MemoryBlobStore()
         self._store_lock = threading.Lock()
 
     def propose(self, peer: PeerId, command: Command) -> None:
@@ -94,7 +94,7 @@ class TaskServices:
         """Start the process that runs a job on Spark."""
         return QueryProcess(request, wake)
 
-    def state_store(self, durable: bool) -> ChunkStore:
+    def state_store(self, durable: bool) -> BlobStore:
         """Where the state of windowed tasks is kept: to be found by other processes, or only in
         this one."""
         if not durable:

@@ -18,8 +18,8 @@ from onyx.errors import Problem, UserError, UserFunctionError, describe
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BuiltIn
 from onyx.model.report import at, nearest
-from onyx.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.path_names import climbs
+from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.structs import Mismatch, convert
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from onyx.errors import OnyxError
-from onyx.objects.bucket import Bucket
-from onyx.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.spark.driver.storage import Place, names_in, remove
 from onyx.spark.input.snapshot import MANIFEST
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.structs import prepared
 
 

@@ -27,8 +27,8 @@ from onyx.spark_query.programs import Query
 from onyx.state.chunk_codec import ChunkReader, Frame, Kind, all_sections_of, encode_chunk
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.names import LogKey, TaskPlace, place_chunk
+from onyx.state.opening import open_store
 from onyx.state.shard_state import ShardState
-from onyx.state.stores.opening import open_store
 from onyx.task.parts import Windowed
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys

@@ -21,7 +21,6 @@ from typing import Any
 import msgspec
 
 from onyx.errors import FailsAgain, UserFunctionError
-from onyx.objects.urls import ObjectUrl
 from onyx.plugins.options import read_options
 from onyx.spark.child.request import EXACT_TIMES, StageRequest
 from onyx.spark.child.run_stage import Turn, run
@@ -37,6 +36,7 @@ from onyx.spark_query.frame_parts import FramePart
 from onyx.spark_query.places import folder_in, parts_of
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
+from onyx.storage.objects.urls import ObjectUrl
 
 PAUSE_S = 2.0
 """Before a stage that failed is run again."""

@@ -23,10 +23,10 @@ from onyx.ids import JobId
 from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import listed, nearest
-from onyx.objects.urls import is_url
 from onyx.settings import Settings, from_environment
 from onyx.spark_source.options import SourceOptions
 from onyx.spark_source.places import Found, place_at, readable
+from onyx.storage.objects.urls import is_url
 from onyx.windows.firing import ALL, Number
 from onyx.windows.units import is_time
 

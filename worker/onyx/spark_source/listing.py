@@ -15,10 +15,10 @@ from typing import Any, Literal
 import msgspec
 
 from onyx.errors import UserError
-from onyx.objects.bucket import Bucket
-from onyx.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.plugins.parts.names import PART, whose
 from onyx.spark_source.offsets import Part
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
 
 MANIFEST = "_onyx.json"
 """Beside the files of a result, and beside the parts of a job."""

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.model.plugins import OUTPUTS, makes_one_result
-from onyx.objects.urls import is_url
 from onyx.spark_source.listing import (
     MANIFEST,
     Folder,
@@ -24,6 +23,7 @@ from onyx.spark_source.listing import (
     subfolders,
 )
 from onyx.spark_source.options import SourceOptions
+from onyx.storage.objects.urls import is_url
 
 _READABLE = [row.name for row in OUTPUTS.values() if row.keeps_parts]
 

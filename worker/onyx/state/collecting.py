@@ -18,12 +18,12 @@ from concurrent.futures import ThreadPoolExecutor
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.state.names import Listed, LogKey, TaskPlace, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
-from onyx.state.stores.interface import ChunkStore
+from onyx.storage.interface import BlobStore
 
 _logger = logging.getLogger(__name__)
 
 
-def collect(store: ChunkStore, place: TaskPlace, own: LogKey, start: int) -> None:
+def collect(store: BlobStore, place: TaskPlace, own: LogKey, start: int) -> None:
     """Mark the own snapshot that begins at `start`, then delete what it and those of the other
     peers of this version have made superfluous."""
     try:

@@ -28,7 +28,7 @@ from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.collecting import collect
 from onyx.state.gathering import Size
 from onyx.state.names import LogKey, TaskPlace
-from onyx.state.stores.interface import ChunkStore
+from onyx.storage.interface import BlobStore
 
 PART_BYTES = 16_777_216
 """Size from which on a part of a snapshot is written."""
@@ -45,7 +45,7 @@ class StateLog:
 
     def __init__(
         self,
-        store: ChunkStore,
+        store: BlobStore,
         place: TaskPlace,
         key: LogKey,
         shards: Iterable[int],

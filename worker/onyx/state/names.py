@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from onyx.state.stores.interface import Stored
+from onyx.storage.interface import Stored
 
 WINDOWS_BY_SPARK = "windows.spark"
 """A folder of a job for files that are no chunks. Beside its tasks, whose names have no dot."""

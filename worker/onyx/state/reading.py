@@ -14,7 +14,7 @@ from onyx.state.chunk_codec import ChunkReader, Frame, Kind, encode_chunk
 from onyx.state.chunks import Chunk
 from onyx.state.local.spool import Keep
 from onyx.state.names import Listed, LogKey, TaskPlace
-from onyx.state.stores.interface import ChunkStore
+from onyx.storage.interface import BlobStore
 
 THREADS = 8
 AHEAD_CHUNKS_MAX = 64
@@ -31,7 +31,7 @@ class Reader:
 
     def __init__(
         self,
-        store: ChunkStore,
+        store: BlobStore,
         place: TaskPlace,
         progress: Callable[[int, int], None],
         threads: ThreadPoolExecutor,

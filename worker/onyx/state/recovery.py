@@ -39,7 +39,7 @@ from onyx.state.log import StateLog
 from onyx.state.names import Listed, LogKey, TaskPlace, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
 from onyx.state.shard_state import ShardState
-from onyx.state.stores.interface import ChunkStore
+from onyx.storage.interface import BlobStore
 
 __all__ = ["CarriedOver", "Progress", "Recovered", "ShardState", "read_state", "recover"]
 
@@ -79,7 +79,7 @@ class Recovered:
 
 
 def recover(
-    store: ChunkStore,
+    store: BlobStore,
     job: str,
     task: str,
     version: int,
@@ -110,7 +110,7 @@ def recover(
 
 
 def read_state(
-    store: ChunkStore,
+    store: BlobStore,
     job: str,
     task: str,
     shards: Iterable[int],
@@ -134,7 +134,7 @@ _AFTER_ALL = LogKey((1 << 63) - 1, 0)
 
 
 def _attempts(
-    store: ChunkStore,
+    store: BlobStore,
     place: TaskPlace,
     progress: Progress,
     attempt: Callable[[Reader, dict[LogKey, Listed]], T],
@@ -169,7 +169,7 @@ class _Recovery:
 
     def __init__(
         self,
-        store: ChunkStore,
+        store: BlobStore,
         place: TaskPlace,
         own: LogKey,
         shards: frozenset[int],

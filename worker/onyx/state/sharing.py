@@ -15,13 +15,13 @@ from onyx.errors import StateError, Unavailable
 from onyx.ids import JobId, PeerId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
-from onyx.state.stores.interface import ChunkStore
+from onyx.storage.interface import BlobStore
 
 _NAME = "place.id"
 """Beside the tasks of a job, whose names have no dot."""
 
 
-def check_shared(store: ChunkStore, log: LogReader, job: JobId, peer: PeerId, place: str) -> None:
+def check_shared(store: BlobStore, log: LogReader, job: JobId, peer: PeerId, place: str) -> None:
     """Make sure that `store` is where all peers keep the state of the job. Blocks; to be called
     before anything of the job is read there.
 
@@ -47,7 +47,7 @@ def check_shared(store: ChunkStore, log: LogReader, job: JobId, peer: PeerId, pl
         )
 
 
-def _named(store: ChunkStore, job: JobId, peer: PeerId) -> bytes:
+def _named(store: BlobStore, job: JobId, peer: PeerId) -> bytes:
     """The name of the place, which the first who comes gives it."""
     name, own = f"{job}/{_NAME}", peer.encode()
     if store.create(name, own):

@@ -22,11 +22,11 @@ from onyx.model.cluster import Cluster
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import keeps_parts, makes_one_result, runs_spark
 from onyx.model.report import at
-from onyx.objects.urls import is_url
 from onyx.plugins.options import is_object
 from onyx.spark.compiler.refusals import is_unbounded
 from onyx.spark.stage.options import same_result
-from onyx.state.stores.opening import DEFAULT_FOLDER
+from onyx.state.opening import DEFAULT_FOLDER
+from onyx.storage.objects.urls import is_url
 
 _BESIDE = "or a master local[*], which runs beside the worker"
 _VARIABLES = ("ONYX_DATA_DIR", "ONYX_STATE_URL", "ONYX_SPARK_MASTER")

@@ -22,7 +22,7 @@ from onyx.settings import Settings
 from onyx.spark.child.request import StageRunner
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.driver.running import RunningQuery
-from onyx.state.stores.interface import ChunkStore
+from onyx.storage.interface import BlobStore
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Transport
 
@@ -83,7 +83,7 @@ class Services(Protocol):
         """Start the process that runs a job on Spark. Raises SettingsError and Unavailable."""
         ...
 
-    def state_store(self, durable: bool) -> ChunkStore:
+    def state_store(self, durable: bool) -> BlobStore:
         """Where the state of windowed tasks is kept: to be found by other processes, or only in
         this one. Raises UserError when it cannot be opened."""
         ...

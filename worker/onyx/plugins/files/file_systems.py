@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol, cast
 
 from onyx.errors import Unavailable, UserError
-from onyx.objects.bucket import Bucket, Found
-from onyx.objects.patterns import literal_prefix, matches
-from onyx.objects.reader import Allowance, ObjectFile
-from onyx.objects.urls import ObjectUrl, is_url, parse_url
 from onyx.plugins.files.local_file import LocalFile
+from onyx.storage.objects.bucket import Bucket, Found
+from onyx.storage.objects.patterns import literal_prefix, matches
+from onyx.storage.objects.reader import Allowance, ObjectFile
+from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
 
 _DIRECTORY = "is a directory; write {}/* for its files"
 

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from onyx.errors import OnyxError, UserError
 from onyx.model.report import nearest
-from onyx.objects.urls import is_url
 from onyx.plugins.files.byte_sources import COMPRESSED, FileBytes
 from onyx.plugins.files.csv_columns import CsvColumns
 from onyx.plugins.files.csv_records import CsvRecords, read_header
@@ -28,6 +27,7 @@ from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.options import located, option_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.records import RECORD, BadRecords, Records
+from onyx.storage.objects.urls import is_url
 
 FILES_MAX = 65_536
 """Partitions of a job are numbered in 16 bits."""

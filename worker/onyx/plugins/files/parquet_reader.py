@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from onyx.errors import Unavailable, UserError
 from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
-from onyx.objects.urls import is_url
 from onyx.plugins.chunks import Chunks, good_runs, unwrapped
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.file_systems import FileSystem
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.records import BadRecords
+from onyx.storage.objects.urls import is_url
 
 ROWS_AT_A_TIME = 4_096
 """The number of rows, as dicts."""

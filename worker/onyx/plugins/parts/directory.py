@@ -30,7 +30,7 @@ from onyx.plugins.options import task_error
 from onyx.plugins.parts.output_folder import OutputFolder, exists
 from onyx.plugins.parts.staged_file import StagedFile
 from onyx.plugins.protocol import PluginContext, Token
-from onyx.rooted import opened, remove_tree
+from onyx.storage.rooted import opened, remove_tree
 
 STAGING = ".staging"
 _GONE = "gone."

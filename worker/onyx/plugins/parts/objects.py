@@ -28,14 +28,14 @@ from typing import BinaryIO, cast
 
 from onyx.errors import Fenced, OnyxError, UserError
 from onyx.ids import GroupId
-from onyx.objects.bucket import Bucket
-from onyx.objects.connection import ObjectMissing
-from onyx.objects.urls import ObjectUrl, note_of
-from onyx.objects.writer import OBJECT_BYTES_MAX, ObjectWriter, complete
 from onyx.path_names import staged_begin
 from onyx.plugins.options import task_error
 from onyx.plugins.parts.directory import STAGING, staging_name, writer_name
 from onyx.plugins.protocol import PluginContext, Token
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.connection import ObjectMissing
+from onyx.storage.objects.urls import ObjectUrl, note_of
+from onyx.storage.objects.writer import OBJECT_BYTES_MAX, ObjectWriter, complete
 
 _MARK = "writer"
 _numbers = itertools.count()

@@ -17,10 +17,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from onyx.durable import make_durable_directory
 from onyx.errors import Blocked, OnyxError, Unavailable
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
+from onyx.storage.durable import make_durable_directory
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from onyx.ids import GroupId
-from onyx.objects.urls import ObjectUrl
 from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.parts.objects import ObjectParts
 from onyx.plugins.protocol import PluginContext, Token
+from onyx.storage.objects.urls import ObjectUrl
 
 
 class Staged(Protocol):

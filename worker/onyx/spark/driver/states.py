@@ -14,11 +14,11 @@ from pathlib import Path
 from onyx.errors import OnyxError
 from onyx.ids import JobId, PeerId
 from onyx.log.interface import LogReader
-from onyx.objects.urls import is_url
 from onyx.spark.driver.request import Held
 from onyx.state.names import place_chunk, place_prefix
 from onyx.state.sharing import check_shared
-from onyx.state.stores.interface import ChunkStore
+from onyx.storage.interface import BlobStore
+from onyx.storage.objects.urls import is_url
 
 logger = logging.getLogger("onyx.task")
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("onyx.task")
 class States:
     """The states of one driver. Methods block."""
 
-    def __init__(self, store: ChunkStore, place: str, job: JobId, peer: PeerId) -> None:
+    def __init__(self, store: BlobStore, place: str, job: JobId, peer: PeerId) -> None:
         """`place`: URL or path of the store."""
         self._store, self._job, self._peer = store, job, peer
         self.place = place if is_url(place) else str(Path(place).absolute())

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from onyx.errors import OnyxError
-from onyx.objects.bucket import Bucket
-from onyx.objects.urls import ObjectUrl
-from onyx.objects.writer import ObjectWriter
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.urls import ObjectUrl
+from onyx.storage.objects.writer import ObjectWriter
 
 Place = Path | ObjectUrl
 

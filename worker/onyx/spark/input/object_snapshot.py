@@ -19,15 +19,15 @@ from typing import Protocol
 import msgspec
 
 from onyx.errors import UserError
-from onyx.objects.bucket import Bucket, only_if
-from onyx.objects.connection import ConditionFailed, ObjectMissing
-from onyx.objects.urls import ObjectUrl
 from onyx.plugins.options import task_error
 from onyx.plugins.parts.directory import staging_name
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.input.snapshot import MANIFEST
 from onyx.spark.objects.staged import ObjectTarget, read_list
 from onyx.spark.session.scratch import spark_scratch
+from onyx.storage.objects.bucket import Bucket, only_if
+from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
+from onyx.storage.objects.urls import ObjectUrl
 from onyx.structs import prepared
 
 

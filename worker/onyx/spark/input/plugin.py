@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onyx.errors import Unavailable, UserFunctionError
-from onyx.objects.urls import ObjectUrl
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.options import folder_at
@@ -22,6 +21,7 @@ from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.snapshot import SUFFIX, Snapshot
 from onyx.spark.objects.staged import ObjectTarget
 from onyx.spark.session.place import spark_for, wrong_place
+from onyx.storage.objects.urls import ObjectUrl
 
 
 class SparkInput:

@@ -25,11 +25,11 @@ from pathlib import Path
 
 import msgspec
 
-from onyx.durable import sync_directory
 from onyx.errors import Unavailable, UserError
 from onyx.plugins.parts.directory import DirectoryParts, staging_name
 from onyx.plugins.protocol import PluginContext, UpgradedJob
-from onyx.rooted import leads_to, opened
+from onyx.storage.durable import sync_directory
+from onyx.storage.rooted import leads_to, opened
 from onyx.structs import prepared
 
 MANIFEST = "_onyx.json"

@@ -32,11 +32,11 @@ from typing import TypeVar
 import msgspec
 import pyarrow.parquet as pq
 
-from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import UserError, UserFunctionError
 from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import StageRequest
+from onyx.storage.durable import make_durable_directory, sync_directory
 from onyx.structs import prepared
 
 T = TypeVar("T")

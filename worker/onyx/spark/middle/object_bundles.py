@@ -22,9 +22,6 @@ from pathlib import Path
 import msgspec
 
 from onyx.errors import UserError
-from onyx.objects.bucket import Bucket, only_if
-from onyx.objects.connection import ConditionFailed, ObjectMissing
-from onyx.objects.urls import ObjectUrl
 from onyx.plugins.options import task_error
 from onyx.plugins.parts.objects import ObjectParts
 from onyx.plugins.protocol import PluginContext
@@ -43,6 +40,9 @@ from onyx.spark.middle.bundles import (
 from onyx.spark.objects.fetch import opened_parquet
 from onyx.spark.objects.staged import ObjectTarget, read_list
 from onyx.spark.session.scratch import spark_scratch
+from onyx.storage.objects.bucket import Bucket, only_if
+from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
+from onyx.storage.objects.urls import ObjectUrl
 
 POLL_S = 1.0
 

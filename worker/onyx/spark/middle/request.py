@@ -8,7 +8,6 @@ from pathlib import Path
 import msgspec
 
 from onyx.errors import FailsAgain
-from onyx.objects.urls import ObjectUrl
 from onyx.plugins.options import folder_at, read_options, task_error
 from onyx.plugins.parts.directory import staging_name
 from onyx.plugins.protocol import PluginContext
@@ -19,6 +18,7 @@ from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.places import Bundles
 from onyx.spark.session.place import spark_for, wrong_place
 from onyx.spark.stage.frames import why_not_callable
+from onyx.storage.objects.urls import ObjectUrl
 
 
 def folder_of(context: PluginContext, options: MiddleOptions) -> Bundles:

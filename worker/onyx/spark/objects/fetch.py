@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
-from onyx.objects.bucket import Bucket
-from onyx.objects.reader import ObjectFile
-from onyx.objects.urls import ObjectUrl, parse_url
 from onyx.spark.objects.carried import carried
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.reader import ObjectFile
+from onyx.storage.objects.urls import ObjectUrl, parse_url
 
 WHOLE_BYTES_MAX = 16_777_216
 """An object of this size is read at once."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from onyx.objects.urls import parse_url
 from onyx.spark.objects.fetch import BATCH_ROWS, fetch_rows, schema_of
+from onyx.storage.objects.urls import parse_url
 
 TASKS_MAX = 256
 """Tasks of Spark for one frame; more objects than that share them."""

@@ -18,12 +18,12 @@ import msgspec
 import pyarrow as pa
 
 from onyx.errors import OnyxError
-from onyx.objects.bucket import Bucket
-from onyx.objects.urls import note_of, parse_url
-from onyx.objects.writer import ObjectWriter
 from onyx.spark.objects.bodies import Body, body, suffix
 from onyx.spark.objects.carried import carried
 from onyx.spark.objects.staged import ObjectTarget, Staged
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.urls import note_of, parse_url
+from onyx.storage.objects.writer import ObjectWriter
 from onyx.structs import prepared
 
 FOUND = "onyx_partition_"

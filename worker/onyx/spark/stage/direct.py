@@ -20,14 +20,14 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import FailsAgain, OnyxError, Unavailable, UserError
 from onyx.ids import JobId
-from onyx.objects.bucket import Bucket, only_if
-from onyx.objects.connection import ConditionFailed, ObjectMissing
-from onyx.objects.urls import ObjectUrl
 from onyx.path_names import path_name
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
+from onyx.storage.durable import make_durable_directory, sync_directory
+from onyx.storage.objects.bucket import Bucket, only_if
+from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
+from onyx.storage.objects.urls import ObjectUrl
 from onyx.structs import prepared
 
 

@@ -29,17 +29,17 @@ from pathlib import Path
 
 import msgspec
 
-from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.plugins.parts.directory import DirectoryParts, published_parts
 from onyx.plugins.protocol import PluginContext, SealProgress
-from onyx.rooted import leads_to, opened, remove_tree
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
 from onyx.spark.stage.direct import DirectoryWriteNotes, DirectWrite
 from onyx.spark.stage.frames import folder_of, result_of
+from onyx.storage.durable import make_durable_directory, sync_directory
+from onyx.storage.rooted import leads_to, opened, remove_tree
 
 MANIFEST = "_onyx.json"
 PERMISSION_POLL_S = 0.5

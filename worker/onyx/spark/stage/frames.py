@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.model.report import show
-from onyx.objects.urls import ObjectUrl
 from onyx.path_names import path_name
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import Frame, StageRequest, Write
 from onyx.spark.session.place import spark_for, wrong_place
 from onyx.spark.stage.options import SparkOptions, WriteOptions, is_frame, same_result
+from onyx.storage.objects.urls import ObjectUrl
 
 P = TypeVar("P", Path, ObjectUrl)
 

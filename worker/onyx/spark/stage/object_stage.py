@@ -27,9 +27,6 @@ import msgspec
 
 from onyx.errors import Unavailable
 from onyx.ids import JobId
-from onyx.objects.bucket import Bucket, Piece, only_if
-from onyx.objects.connection import ConditionFailed, ObjectMissing
-from onyx.objects.urls import ObjectUrl
 from onyx.path_names import path_name
 from onyx.plugins.parts.names import run_name
 from onyx.plugins.parts.objects import ObjectParts, published_at
@@ -41,6 +38,9 @@ from onyx.spark.stage import versions
 from onyx.spark.stage.direct import DirectWrite, ObjectWriteNotes
 from onyx.spark.stage.directory_stage import MANIFEST, wait_until_permitted
 from onyx.spark.stage.frames import folder_of, result_of
+from onyx.storage.objects.bucket import Bucket, Piece, only_if
+from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
+from onyx.storage.objects.urls import ObjectUrl
 from onyx.structs import prepared
 
 SUCCESS = "_SUCCESS"

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from onyx.errors import FailsAgain
-from onyx.objects.urls import is_url
 from onyx.spark.objects.reading import read_objects, schemas_of
+from onyx.storage.objects.urls import is_url
 
 _PATTERN = re.compile(r"[\[\]{}*?\\]")
 _SPARK_TYPES = {

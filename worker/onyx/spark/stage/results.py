@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from onyx.ids import GroupId, JobId
-from onyx.objects.urls import ObjectUrl
 from onyx.plugins.parts.names import run_name
 from onyx.plugins.parts.objects import ObjectParts
 from onyx.plugins.parts.stores import PartStore
@@ -17,6 +16,7 @@ from onyx.spark.stage import object_stage, versions
 from onyx.spark.stage.directory_stage import DirectoryNotes, StageParts, Workplace, run_stage
 from onyx.spark.stage.frames import folder_of, result_of
 from onyx.spark.stage.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
+from onyx.storage.objects.urls import ObjectUrl
 
 
 @dataclass(slots=True)

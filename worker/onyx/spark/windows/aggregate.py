@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from onyx.objects.urls import is_url
 from onyx.spark.objects.reading import read_objects
 from onyx.spark.windows.object_files import all_files
 from onyx.spark.windows.plan import (
@@ -41,6 +40,7 @@ from onyx.spark.windows.plan import (
     Ranges,
 )
 from onyx.spark.windows.sessions import NUMBER, firing, numbered
+from onyx.storage.objects.urls import is_url
 
 _TYPES = {
     SHARD: "SMALLINT", EXTENT: "BIGINT", LAST: "BIGINT", SEQ: "BIGINT", FRESH: "BOOLEAN",

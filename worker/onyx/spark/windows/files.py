@@ -12,10 +12,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from onyx.durable import make_durable_directory, sync_directory
 from onyx.errors import Unavailable
 from onyx.spark.child.request import StageRequest
 from onyx.spark.windows.spool import RESULT, SUFFIX, encode
+from onyx.storage.durable import make_durable_directory, sync_directory
 
 
 class SpoolFolder:

@@ -16,14 +16,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.errors import OnyxError, UserError
-from onyx.objects.bucket import Bucket
-from onyx.objects.urls import ObjectUrl, parse_url
-from onyx.objects.writer import ObjectWriter
 from onyx.spark.child.request import StageRequest
 from onyx.spark.objects.fetch import opened_parquet
 from onyx.spark.objects.staged import ObjectTarget, read_list
 from onyx.spark.session.scratch import spark_scratch
 from onyx.spark.windows.spool import RESULT, SUFFIX, encode
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.urls import ObjectUrl, parse_url
+from onyx.storage.objects.writer import ObjectWriter
 
 LIST = "list.json"
 

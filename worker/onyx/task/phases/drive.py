@@ -30,7 +30,7 @@ from onyx.spark.driver.request import QueryFailure, QueryReply, QueryRequest
 from onyx.spark.driver.states import States
 from onyx.spark.middle.request import place_of
 from onyx.spark.session.place import spark_of_job
-from onyx.state.stores.opening import state_place
+from onyx.state.opening import state_place
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
 from onyx.task.failures.failure import Failure

@@ -34,10 +34,10 @@ from onyx.plugins.protocol import Token, TransactionalOutput, UpgradedJob
 from onyx.replica.state import Partitions, Replica
 from onyx.state.chunks import ShardChange
 from onyx.state.gathering import Gathered
+from onyx.state.opening import state_place
 from onyx.state.recovery import CarriedOver, CarryOver, read_state
 from onyx.state.shard_state import ShardState
 from onyx.state.sharing import check_shared
-from onyx.state.stores.opening import state_place
 from onyx.task.channels.wiring import commits
 from onyx.task.parts import Assignment, Program
 from onyx.task.plugin_context import plugin_context

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TypeVar
 
 from onyx.errors import Fenced
+from onyx.state.opening import state_place
 from onyx.state.recovery import CarryOver, Recovered, recover
 from onyx.state.sharing import check_shared
-from onyx.state.stores.opening import state_place
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import Program
 from onyx.task.recovery.progress import report_recovery

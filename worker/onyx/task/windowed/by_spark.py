@@ -8,7 +8,6 @@ from operator import truediv
 from pathlib import Path
 
 from onyx.errors import UserError
-from onyx.objects.urls import is_url, parse_url
 from onyx.settings import StateSettings
 from onyx.spark.session.place import spark_of_job, wrong_place
 from onyx.spark.windows.files import SpoolFolder
@@ -17,7 +16,8 @@ from onyx.spark.windows.object_files import SpoolObjects
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.window import SparkWindow
 from onyx.state.names import WINDOWS_BY_SPARK
-from onyx.state.stores.opening import state_place
+from onyx.state.opening import state_place
+from onyx.storage.objects.urls import is_url, parse_url
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import LatestProgress, Program
 from onyx.task.seal_progress import report

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.objects.connection import ObjectMissing, connect, our_errors
-from onyx.objects.urls import ObjectUrl
+from onyx.storage.objects.connection import ObjectMissing, connect, our_errors
+from onyx.storage.objects.urls import ObjectUrl
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+BY_UMASK = -1
+"""A mode: whatever the umask leaves."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _NO_LINK = _FOLDER | os.O_NOFOLLOW
 
@@ -26,7 +28,8 @@ def opened(root: Path | int, names: Sequence[str], make_mode: int | None = None)
     Arguments:
         root: a path, or the descriptor of a folder that is held open.
         names: of the folders on the way, each without a separator.
-        make_mode: mode of folders that are missing and are then made, durably; None makes none.
+        make_mode: mode of folders that are missing and are then made, durably; `BY_UMASK`; None
+            makes none.
 
     Raises:
         OSError: FileNotFoundError when it is not there; ENOTDIR or ELOOP for a file or a link.
@@ -69,6 +72,10 @@ def _entered(folder: int, name: str, make_mode: int | None) -> int:
         if make_mode is None:
             raise
     with contextlib.suppress(FileExistsError):
+        if make_mode == BY_UMASK:
+            os.mkdir(name, dir_fd=folder)
+            os.fsync(folder)
+            return os.open(name, _NO_LINK, dir_fd=folder)
         os.mkdir(name, 0o700, dir_fd=folder)
         made = os.open(name, _NO_LINK, dir_fd=folder)
         try:

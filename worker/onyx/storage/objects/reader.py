@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.objects.bucket import Bucket
-from onyx.objects.connection import ConditionFailed, ObjectMissing, RangeMissing
-from onyx.objects.urls import ObjectUrl
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.connection import ConditionFailed, ObjectMissing, RangeMissing
+from onyx.storage.objects.urls import ObjectUrl
 
 AHEAD_BYTES_MAX = 67_108_864
 """Bytes read ahead of all objects that one task has open."""

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from onyx.errors import OnyxError
-from onyx.objects.bucket import Bucket
-from onyx.objects.connection import ObjectMissing
+from onyx.storage.objects.bucket import Bucket
+from onyx.storage.objects.connection import ObjectMissing
 
 PIECE_BYTES = 8_388_608
 """A store takes 10,000 pieces of at least 5 MiB."""

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.errors import UserError
-from onyx.objects.patterns import literal_prefix, matches
-from onyx.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.storage.objects.patterns import literal_prefix, matches
+from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
 
 
 @pytest.mark.parametrize(

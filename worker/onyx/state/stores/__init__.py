@@ -1,1 +1,0 @@
-"""Where chunks are kept: a shared directory, an object store, or memory."""

@@ -1,0 +1,153 @@
+"""What every place for files can do.
+
+Creation is the only thing that two processes ever compete for. Everything else, fencing included,
+is made of "create if absent" and "replace if unchanged", which a file system (link, rename under a
+lock) and an object store (If-None-Match, If-Match) have. Appending to one file was rejected: object
+stores cannot, and a zombie could go on writing to it.
+
+Names are relative, their parts joined by `/` (`path_names.file_path`). What begins with a dot is
+being written, and is never listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+
+class Stored(NamedTuple):
+    """A name in a listing."""
+
+    name: str
+    size_bytes: int
+
+
+class Modes(NamedTuple):
+    """What folders and files that are made allow, and to whom."""
+
+    folder: int
+    file: int
+
+
+PRIVATE = Modes(0o700, 0o600)
+GROUP = Modes(0o770, 0o640)
+"""For workers of different users of one group: each may add and remove, nobody changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purpose:
+    """What a place is for: in its errors, and in what it does beside its names."""
+
+    what: str = ""
+    """How errors begin, before the path: `state cannot be kept in`."""
+    hint: str = ""
+    """What somebody may do if the place cannot be used at all."""
+    modes: Modes | None = None
+    """Rights, whatever the umask is; None leaves them to that."""
+    prunes: bool = False
+    """Whether a folder goes with its last file."""
+
+
+class BlobStore(Protocol):
+    """Named bytes that are created once and never changed. Safe to use from any thread.
+
+    Every method raises Unavailable when the store cannot be reached or is full (the same call may
+    succeed later), UserError when somebody must mend something first (rights, bucket, path), or
+    nothing can have the name.
+    """
+
+    def create(self, name: str, data: bytes) -> bool:
+        """Write `data` under a name that nobody has written.
+
+        Returns:
+            True: `data` is there and durable, from this call or an earlier one that failed in
+            doubt; False: other bytes are there.
+        """
+
+    def read(self, name: str) -> bytes | None:
+        """All bytes, or None when there is nothing of this name."""
+
+    def list(self, prefix: str) -> Sequence[Stored]:
+        """All below a folder, in the order of their names. `prefix` ends with `/`, or is empty."""
+
+    def delete(self, name: str) -> None:
+        """Remove it; nothing happens when it is not there."""
+
+    def remove_tree(self, name: str) -> None:
+        """Remove a folder with all that is in it, whoever has written that."""
+
+
+class NewFile(ABC):
+    """A file that nobody sees before it is published; leaving a `with` block publishes it, or drops
+    it after an exception."""
+
+    file: BinaryIO
+    """To write to."""
+
+    @abstractmethod
+    def publish(self) -> None:
+        """Have it seen whole under its name. Raises UserError, Unavailable."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Give it up, as far as that is possible now."""
+
+    def __enter__(self) -> BinaryIO:
+        return self.file
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            with contextlib.ExitStack() as stack:
+                stack.callback(self.drop)
+                self.publish()
+                stack.pop_all()
+        else:
+            self.drop()
+
+
+class Location(BlobStore, Protocol):
+    """A place for files."""
+
+    poll_s: float
+    """How often to look for what others have made."""
+
+    @property
+    def local(self) -> Path | None:
+        """The folder, if other programs see the files there, as Spark does; None if only clients of
+        a store do."""
+
+    def __truediv__(self, name: str) -> Location:
+        """A folder in it."""
+
+    def path_of(self, name: str) -> str:
+        """The absolute path or URL of a file, for other processes."""
+
+    def replace(self, name: str, data: bytes, before: bytes | None) -> bool:
+        """Write `data` in the place of what was read, durably; None: of nothing.
+
+        Returns:
+            Whether it is there; False: something else is, from another writer.
+        """
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a file of this name."""
+
+    def source(self, name: str) -> Any:
+        """What readers of Parquet open: a path, or a file. Raises UserError: it is gone."""
+
+    def new_file(self, name: str, durable: bool = True) -> NewFile:
+        """A file of a name that nobody else uses.
+
+        Args:
+            durable: whether it must survive a loss of power once it is published.
+        """

@@ -1,0 +1,30 @@
+"""A path or URL as a place: the one module that asks which of them it is."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from onyx.storage.folder import Folder
+from onyx.storage.interface import Location, Purpose
+from onyx.storage.objects.urls import is_url, parse_url
+from onyx.storage.s3 import Prefix
+
+_FILE = "file:///"
+
+
+def absolute(path: str, base: str) -> str:
+    """A URL as it is, a path below a base; `file:///path` is a path."""
+    path = path.removeprefix("file://") if path.startswith(_FILE) else path
+    return path if is_url(path) else os.path.join(base, path)
+
+
+def location(place: str, purpose: Purpose | None = None) -> Location:
+    """The place at a path, or at `s3://bucket/prefix`. Nothing is made or requested yet.
+
+    Raises:
+        UserError: the URL is of an unknown kind, names no bucket or carries credentials.
+    """
+    if is_url(place):
+        return Prefix(parse_url(place), purpose)
+    return Folder(Path(place), purpose)

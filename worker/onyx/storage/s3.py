@@ -1,0 +1,168 @@
+"""A place in an object store that speaks S3: objects whose keys begin alike.
+
+A request is repeated when its answer is lost, and then finds what it has written itself. So bytes
+are compared, and versions are those of the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from onyx.errors import OnyxError, Unavailable, UserError
+from onyx.path_names import file_path, is_file_name
+from onyx.storage.interface import NewFile, Purpose, Stored
+from onyx.storage.objects.bucket import Bucket, Piece, only_if
+from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
+from onyx.storage.objects.reader import ObjectFile
+from onyx.storage.objects.urls import ObjectUrl
+from onyx.storage.objects.writer import ObjectWriter
+
+POLL_S = 1.0
+WHOLE_BYTES_MAX = 16_777_216
+"""An object of this size is read at once."""
+
+
+class Prefix:
+    """A `Location` below a URL."""
+
+    poll_s = POLL_S
+    local = None
+
+    def __init__(self, url: ObjectUrl, purpose: Purpose | None = None) -> None:
+        """Nothing is requested yet."""
+        self.url = url
+        self._purpose = purpose or Purpose()
+
+    def __str__(self) -> str:
+        return str(self.url)
+
+    def __truediv__(self, name: str) -> Prefix:
+        return Prefix(self.url / "/".join(file_path(name)), self._purpose)
+
+    def path_of(self, name: str) -> str:
+        """The URL of an object."""
+        return str(self.url / "/".join(file_path(name)))
+
+    def create(self, name: str, data: bytes) -> bool:
+        """An object that is not there yet may still come, and the error says so."""
+        return self._put(name, data, None)
+
+    def replace(self, name: str, data: bytes, before: bytes | None) -> bool:
+        """Write `data` in the place of what was read."""
+        found = self._get(name) if before is not None else None
+        if before is not None and (found is None or found.data != before):
+            return False
+        return self._put(name, data, found)
+
+    def read(self, name: str) -> bytes | None:
+        """All bytes, or None when there is nothing of this name."""
+        found = self._get(name)
+        return None if found is None else found.data
+
+    def exists(self, name: str) -> bool:
+        """Whether there is an object of this name."""
+        with self.explained():
+            return self.bucket.look(self._key(name)) is not None
+
+    def source(self, name: str) -> BinaryIO:
+        """A small object in memory; a large one, to be read by ranges."""
+        url = self.url / "/".join(file_path(name))
+        with self.explained():
+            found = self.bucket.look(url.key)
+            if found is None:
+                raise UserError(f"{url} is gone: somebody has removed it, or a rule of the bucket")
+            file = ObjectFile(self.bucket, url, {url.key: found.version})
+            if found.size_bytes > WHOLE_BYTES_MAX:
+                return cast(BinaryIO, file)
+            with file:
+                return io.BytesIO(file.read())
+
+    def list(self, prefix: str) -> list[Stored]:
+        """All below a folder, in the order of their names."""
+        start = len(f"{self.url.key}/") if self.url.key else 0
+        with self.explained():
+            found = list(self.bucket.list(self._folder(prefix)))
+        stored = (Stored(each.key[start:], each.size_bytes) for each in found)
+        return [each for each in stored if all(map(is_file_name, each.name.split("/")))]
+
+    def delete(self, name: str) -> None:
+        """Remove it; nothing happens when it is not there."""
+        with self.explained():
+            self.bucket.delete(self._key(name))
+
+    def remove_tree(self, name: str) -> None:
+        """Remove all objects of a folder."""
+        with self.explained():
+            for found in self.bucket.list(f"{self._key(name)}/"):
+                self.bucket.delete(found.key)
+
+    def new_file(self, name: str, durable: bool = True) -> NewFile:
+        """An object of a name that nobody else uses."""
+        return _NewObject(self, self._key(name))
+
+    @property
+    def bucket(self) -> Bucket:
+        """The bucket that it is in."""
+        with self.explained():
+            return Bucket(self.url.bucket)
+
+    def _key(self, name: str) -> str:
+        return (self.url / "/".join(file_path(name))).key
+
+    def _folder(self, name: str) -> str:
+        """How the keys in a folder begin."""
+        key = self._key(name.removesuffix("/")) if name else self.url.key
+        return f"{key}/" if key else ""
+
+    def _get(self, name: str) -> Piece | None:
+        with self.explained():
+            return self.bucket.get(self._key(name))
+
+    def _put(self, name: str, data: bytes, before: Piece | None) -> bool:
+        """Whether an object has these bytes after it was put on a condition."""
+        with self.explained():
+            try:
+                self.bucket.put(self._key(name), data, only_if(before))
+            except (ConditionFailed, ObjectMissing):
+                return self.read(name) == data
+            except Unavailable:
+                found = self.read(name)
+                if found is None or (before is not None and found == before.data):
+                    raise
+                return found == data
+        return True
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Raises errors of the store as errors of this place."""
+        try:
+            yield
+        except (ConditionFailed, ObjectMissing):
+            raise
+        except UserError as error:
+            what, hint = self._purpose.what, self._purpose.hint
+            raise UserError(f"{what} {error}".lstrip() + (f"; {hint}" if hint else "")) from error
+
+
+class _NewObject(NewFile):
+    """An upload, until it is completed."""
+
+    def __init__(self, place: Prefix, key: str) -> None:
+        self._explained = place.explained
+        self._writer = ObjectWriter(place.bucket, key, lambda upload: None)
+        self.file = cast(BinaryIO, self._writer)
+
+    def publish(self) -> None:
+        """Complete it."""
+        with self._explained():
+            self._writer.settle()
+            self._writer.complete()
+        self._writer.close()
+
+    def drop(self) -> None:
+        """Abort it."""
+        with contextlib.suppress(OnyxError):
+            self._writer.abort()
