@@ -40,9 +40,10 @@ from onyx.flow.columns import Columns
 from onyx.flow.grouping import shard_of
 from onyx.flow.key_codes import KeyCodes
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
-from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.firings import Spark
+from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.window import SparkWindow
+from onyx.storage.opening import location
 from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows
 from onyx.windows.task_windows import TaskWindows
@@ -119,7 +120,7 @@ def windows(shape: Shape, folder: Path) -> TaskWindows:
             raise AssertionError("nothing fires")
 
         spark = Spark(nothing, nothing, "", {}, "", lambda: True)
-        return SparkWindow(each, grouped, shards, SpoolFolder(folder), spark, 1_000)
+        return SparkWindow(each, grouped, shards, Spool(location(str(folder))), spark, 1_000)
 
     return TaskWindows(compiled, shard_of, make_elsewhere=make)
 

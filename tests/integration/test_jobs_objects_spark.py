@@ -16,8 +16,8 @@ from tests.support.jobs import manifest
 from tests.support.object_stores import Gateway, ObjectStore
 
 from onyx.settings import Settings, StateSettings
-from onyx.spark.child.request import StageRequest
-from onyx.spark.windows.object_files import SpoolObjects
+from onyx.spark.target import Target
+from onyx.spark.windows.spool import Spool
 from onyx.testing import with_test_env
 
 pytestmark = pytest.mark.server
@@ -94,13 +94,13 @@ def job_on_spark(store: ObjectStore) -> dict[str, Any]:
 def test_all_that_spark_does_for_a_job_is_in_the_store(
     real_store: ObjectStore, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settle, fired = SpoolObjects.settle, list[str]()
+    settle, fired = Spool.settle, list[str]()
 
-    def settled(spool: SpoolObjects, asked: StageRequest, name: str) -> None:
-        settle(spool, asked, name)
-        fired.extend(spool.files(name))
+    def settled(spool: Spool, target: Target, master: str) -> None:
+        settle(spool, target, master)
+        fired.extend(spool.files(target.name))
 
-    monkeypatch.setattr(SpoolObjects, "settle", settled)
+    monkeypatch.setattr(Spool, "settle", settled)
     state = StateSettings(url=f"{real_store.url}/state")
     settings = dataclasses.replace(Settings(), state=state)
     with with_test_env(4, modules=[module], settings=settings) as env:

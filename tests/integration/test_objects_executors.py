@@ -34,10 +34,9 @@ from onyx.spark.objects.staged import ObjectTarget
 from onyx.spark.objects.writing import write_objects
 from onyx.spark.session.connect import open_connect
 from onyx.spark.stage.output import SparkOutput
-from onyx.spark.windows.object_files import SpoolObjects
 from onyx.spark.windows.plan import AGGREGATE, COUNT, EXTENT, KEY_TEXT, SHARD, Piece, Plan
-from onyx.spark.windows.spool import new_part, new_result
-from onyx.storage.objects.urls import parse_url
+from onyx.spark.windows.spool import Spool, new_part, new_result
+from onyx.storage.opening import location
 
 pytestmark = pytest.mark.server
 ROWS = 200_000
@@ -203,7 +202,7 @@ def test_a_stage_in_the_middle_gets_its_bundle_from_there(
 def test_a_firing_of_a_window_aggregates_parts_and_the_result_of_the_one_before(
     server: SparkServer, real_store: ObjectStore
 ) -> None:
-    spool, before = SpoolObjects(parse_url(f"{real_store.url}/state")), list[Piece]()
+    spool, before = Spool(location(f"{real_store.url}/state")), list[Piece]()
     result = ""
     for words in (["a", "b", "a"], ["b", "c"]):
         part, result = new_part(), new_result()
@@ -215,9 +214,9 @@ def test_a_firing_of_a_window_aggregates_parts_and_the_result_of_the_one_before(
         request = StageRequest(
             AGGREGATE, source=FrameSource(), params=plan.params(), master=at(server)
         )
-        with spool.asked(request, result) as asked:
-            run_in_child(asked, 300.0, Watch())
-            spool.settle(asked, result)
+        with spool.target(result) as target:
+            run_in_child(target.asked(request), 300.0, Watch())
+            spool.settle(target, request.master)
         before = [Piece((spool.path(result),), partial=True)]
     found: dict[str, int] = {}
     for file in spool.files(result):

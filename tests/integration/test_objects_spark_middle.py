@@ -19,8 +19,7 @@ from onyx.errors import Unavailable, UserError
 from onyx.plugins.options import check_options
 from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.spark.child.request import StageRequest, Watch
-from onyx.spark.middle.bundles import Bundle
-from onyx.spark.middle.object_bundles import ObjectBundles
+from onyx.spark.middle.bundles import Bundle, Bundles
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of
 from onyx.spark.middle.results import PARTITIONS, StageResults
@@ -98,11 +97,9 @@ def context(clock: ManualClock, incarnation: str = "one") -> PluginContext:
     return dataclasses.replace(made, upstream=("read",), spark_stage="m:f")
 
 
-def bundles(store: ObjectStore, clock: ManualClock | None = None) -> ObjectBundles:
+def bundles(store: ObjectStore, clock: ManualClock | None = None) -> Bundles:
     """As another process sees them, each time anew."""
-    made = folder_of(context(clock or ManualClock()), options(store))
-    assert isinstance(made, ObjectBundles)
-    return made
+    return folder_of(context(clock or ManualClock()), options(store))
 
 
 def rows(store: ObjectStore) -> list[int]:
@@ -131,11 +128,13 @@ def test_what_comes_goes_on_and_nothing_else_stays(store: ObjectStore) -> None:
     assert rows(store) == [2, 4, 6]
     task.until(lambda: not store.keys(f"{PLACE}/parts/part"))
     task.spool.close()
-    assert [key.rpartition("/")[0] for key in store.keys("bundles/")] == [
-        f"{PLACE}/bundles", f"{PLACE}/bundles",
-        f"{PLACE}/results/00000001", f"{PLACE}/results/00000001",
-        f"{PLACE}/results/00000002", f"{PLACE}/results/00000002",
-    ]  # fmt: skip
+    results = [key for key in store.keys("bundles/") if not key.startswith(f"{PLACE}/bundles/")]
+    runs = [[name for name, _ in bundles(store).result(n).files] for n in (1, 2)]  # type: ignore[union-attr]
+    assert results == [
+        f"{PLACE}/results/0000000{number}/{name}"
+        for number, (file,) in enumerate(runs, 1)
+        for name in ("_onyx.json", file)
+    ]
     first = spark.requests[0]
     assert [part.startswith(f"{store.url}/{PLACE}/parts/read.") for part in first.frames[0].parts]
 
@@ -154,7 +153,7 @@ def test_of_two_results_of_a_bundle_the_first_stands_and_the_other_goes(store: O
     first.until(stands(store, 2))
     assert (len(quick.requests), rows(store)) == (1, [2, 4])
     kept = [key for key in store.keys(f"{PLACE}/results/") if key.endswith(".parquet")]
-    assert [each.rpartition("/")[2] for each in kept] == [
+    assert [each.removeprefix(f"{PLACE}/results/00000001/") for each in kept] == [
         name
         for name, _ in bundles(store).result(1).files  # type: ignore[union-attr]
     ]
@@ -170,14 +169,15 @@ def test_of_two_bundles_of_one_number_the_first_stands(store: ObjectStore) -> No
 def published(store: ObjectStore, number: int, *files: list[int], last: bool = False) -> None:
     made = bundles(store)
     bundle = made.make(Bundle(number, last=last))
-    with made.asked(StageRequest("m:f"), bundle) as asked:
+    with made.target(bundle) as target:
+        asked = target.asked(StageRequest("m:f"))
         assert asked.objects is not None
         staged = list[Staged]()
         for place, numbers in enumerate(files):
             batch = pa.record_batch({"n": numbers})
             staged += uploaded(Upload(asked.objects), place, 0, [batch])
         write_list(Path(asked.target), tuple(staged))
-        made.take(asked, bundle)
+        made.publish(target.settle("local"), bundle)
 
 
 def test_rows_have_positions_that_never_change(fake_store: ObjectStore) -> None:

@@ -18,7 +18,6 @@ import msgspec
 from onyx.model.job import CatalogEntry
 from onyx.model.parsing.job import parse_mapping
 from onyx.path_names import staged_name
-from onyx.plugins.parts.directory import STAGING
 from onyx.resolve import Resolver
 from onyx.spark.driver.request import (
     OutputResult,
@@ -30,6 +29,7 @@ from onyx.spark.driver.request import (
 )
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.spark.session.ending import die_with
+from onyx.storage.staging.interface import STAGING
 
 COMMAND = (sys.executable, __file__)
 replies: BinaryIO

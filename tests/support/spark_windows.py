@@ -19,13 +19,11 @@ import pyarrow.parquet as pq
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.spark.child.request import StageRequest, Watch
-from onyx.spark.objects.fetch import opened_parquet
 from onyx.spark.objects.staged import write_list
 from onyx.spark.objects.upload import Upload, uploaded
+from onyx.spark.target import opened
 from onyx.spark.windows.aggregate import state_columns
-from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.firings import Spark
-from onyx.spark.windows.object_files import files_of
 from onyx.spark.windows.plan import (
     COUNT,
     DUE,
@@ -45,8 +43,9 @@ from onyx.spark.windows.plan import (
     Piece,
     Plan,
 )
+from onyx.spark.windows.spool import Spool, files_of
 from onyx.spark.windows.window import SparkWindow
-from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.storage.opening import location
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import Firing, Pages
 from onyx.windows.groups import Shards
@@ -96,7 +95,7 @@ def run_plan(request: StageRequest, timeout_s: float, watch: Watch) -> None:
 def rows_of(plan: Plan, piece: Piece) -> list[dict[str, Any]]:
     found = []
     for path in piece.paths:
-        for file in tables_of(path, piece.partial):
+        for file in tables_of(path):
             for row in file.to_pylist():
                 found += [
                     as_state(plan, piece, {**row, EXTENT: extent})
@@ -106,16 +105,14 @@ def rows_of(plan: Plan, piece: Piece) -> list[dict[str, Any]]:
     return found
 
 
-def tables_of(path: str, partial: bool) -> list[pa.Table]:
+def tables_of(path: str) -> list[pa.Table]:
     """What is in a part or result."""
-    if is_url(path):
-        return [table_of(parse_url(each)) for each in files_of(path)]
-    files = sorted(Path(path).glob("*.parquet")) if partial else [Path(path)]
-    return [pq.ParquetFile(file).read() for file in files]
+    return [table_of(each) for each in files_of(path)]
 
 
-def table_of(url: ObjectUrl) -> pa.Table:
-    with opened_parquet(url) as file:
+def table_of(path: str) -> pa.Table:
+    folder, _, name = path.rpartition("/")
+    with opened(location(folder), name) as file:
         return file.read()
 
 
@@ -199,7 +196,7 @@ def by_spark(
 
     def make(compiled: CompiledWindow, grouped: bool, shards: Shards) -> SparkWindow:
         spark = Spark(runner, aside, "local[2]", CONF, "test", lambda: True)
-        return SparkWindow(compiled, grouped, shards, SpoolFolder(folder), spark, page_max)
+        return SparkWindow(compiled, grouped, shards, Spool(location(str(folder))), spark, page_max)
 
     return make
 

@@ -227,3 +227,20 @@ def test_classes_that_msgspec_reads_are_prepared_for_threads() -> None:
 
     assert len(read) > 5
     assert read - prepared - CHECKED_OTHERWISE == set()
+
+
+IS_A_URL = re.compile(r"""\b(is_url|urlparse|urlsplit)\(|"://" (not )?in\b|"s3://"\)""")
+
+
+def test_only_storage_asks_whether_a_path_is_a_url() -> None:
+    """[a folder or a bucket is decided once: decision 0061]"""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in SOURCES
+        if "storage" not in path.parts and "model" not in path.parts
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if IS_A_URL.search(line)
+    ]
+    # A URL of a database, and the address of a broker without a scheme: these are no places.
+    known = {"worker/onyx/plugins/sql/options.py", "worker/onyx/plugins/kafka/options.py"}
+    assert {each.partition(":")[0] for each in found} <= known, found

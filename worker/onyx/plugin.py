@@ -21,7 +21,7 @@ from onyx.plugins.immediate import ImmediateColumnsOutput, ImmediateOutput
 from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader, partition_names
 from onyx.plugins.options import Options, located, option_error, read_options, task_error
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat, ColumnsPartsWriter
-from onyx.plugins.parts.stores import PartStore, parts_at
+from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.parts.writer import PartBody, PartFormat, PartsWriter
 from onyx.plugins.protocol import (
     START,
@@ -39,6 +39,7 @@ from onyx.plugins.protocol import (
 )
 from onyx.plugins.roll_limits import RollLimits
 from onyx.plugins.transactions import TransactionStore, TransactionWriter
+from onyx.storage.staging.interface import PartStore
 
 __all__ = [
     "START",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,11 @@ from tests.support.plugin_context import plugin_context
 from onyx.errors import Fenced, Problem, Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId
 from onyx.plugins.options import check_options
-from onyx.plugins.parts.directory import DirectoryParts
 from onyx.plugins.protocol import START, UpgradedJob
 from onyx.spark.child.request import FrameSource, StageRequest, Watch
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.plugin import SparkInput
+from onyx.spark.target import Target
 from onyx.testing import check_input
 
 
@@ -76,9 +77,16 @@ def numbers(source: SparkInput) -> list[int]:
     return [row["n"] for row in rows(source)]
 
 
-def left(folder: Path) -> list[str]:
-    """Files that are neither in a snapshot nor its manifest."""
-    return [str(path) for path in (folder / "out").rglob("*") if ".staging" in path.parts]
+def left(folder: Path) -> list[Path]:
+    """Folders of runs whose files are in no snapshot."""
+    named = {
+        path.parent.parent / manifest["snapshot"] / name
+        for path in (folder / "out").rglob("_onyx.json")
+        for manifest in [json.loads(path.read_text())]
+        for name in manifest["files"]
+    }
+    runs = (folder / "out").glob("*/run-*")
+    return [run for run in runs if not named & set(run.iterdir())]
 
 
 def test_the_plugin_keeps_the_rules_of_inputs(tmp_path: Path) -> None:
@@ -107,38 +115,36 @@ def test_what_is_evaluated_is_what_the_options_say(tmp_path: Path) -> None:
     assert second.spark_conf == {"a": "b"}, "else it needs another child than other stages"
 
 
-def test_what_a_killed_worker_has_left_is_removed_and_not_read(
+def test_what_a_killed_worker_has_left_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(target: Path) -> None:
         raise KeyboardInterrupt
 
     dying = source(tmp_path, FakeSpark(die), "dead")
-    monkeypatch.setattr(DirectoryParts, "close", lambda self: None)
+    monkeypatch.setattr(Target, "drop", lambda self: None)
     with pytest.raises(KeyboardInterrupt):
         dying.partitions()
     monkeypatch.undo()
     assert left(tmp_path)
     assert numbers(source(tmp_path, FakeSpark(), "alive")) == [0, 1, 2, 3]
-    assert left(tmp_path) == []
 
 
-def test_a_frozen_worker_that_wakes_up_publishes_nothing(tmp_path: Path) -> None:
-    """Its folder was removed, and Spark made it again for what was still to be written."""
+def test_a_frozen_worker_that_wakes_up_changes_no_snapshot(tmp_path: Path) -> None:
     other = FakeSpark()
 
     def freeze(target: Path) -> None:
         if not other.requests:
             assert numbers(source(tmp_path, other, "alive")) == [0, 1, 2, 3]
-            target.mkdir(parents=True)
 
-    with pytest.raises(Fenced):
-        source(tmp_path, FakeSpark(freeze), "frozen").partitions()
-    assert {row["n"] for row in rows(source(tmp_path, other))} == {0, 1, 2, 3}
+    woken = FakeSpark(freeze)
+    woken.requests += [StageRequest("m:f")]  # so that its rows are of run 2
+    assert {row["run"] for row in rows(source(tmp_path, woken, "frozen"))} == {1}
+    assert left(tmp_path) == []
 
 
 def test_of_two_snapshots_the_first_one_stands(tmp_path: Path) -> None:
-    """Two tasks of one process, of which neither fences the other."""
+    """Two tasks of one process."""
     first = FakeSpark()
 
     def other(target: Path) -> None:

@@ -18,11 +18,12 @@ from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.plugins.options import check_options
 from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.spark.child.request import StageRequest, Watch
-from onyx.spark.middle.bundles import Bundle, BundleFolder
+from onyx.spark.middle.bundles import Bundle, Bundles
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of, request_of
 from onyx.spark.middle.results import PARTITIONS, StageResults, first_needed
 from onyx.spark.middle.spool import StageSpool
+from onyx.storage.opening import location
 from onyx.testing import check_input
 
 PATIENCE_S = 30.0
@@ -95,6 +96,12 @@ class Task:
         raise AssertionError("never reached")
 
 
+def folder_below(task: Task, name: str) -> Path:
+    """A folder in the place of a task."""
+    assert task.folder.place.local is not None
+    return task.folder.place.local / name
+
+
 def read_options(folder: Path, **options: Any) -> MiddleOptions:
     read, problems = check_options({"path": str(folder / "bundles"), **options}, MiddleOptions)
     assert read is not None, problems
@@ -147,7 +154,7 @@ def test_without_limits_there_is_one_bundle_which_ends_with_the_input(
     assert rows(tmp_path) == [1, 2, 3]
     assert [len(frame.parts) for frame in spark.requests[0].frames] == [2]
     task.until(lambda: task.runs == [True])
-    assert list(task.folder.parts.glob("*.parquet")) == []
+    assert list(folder_below(task, "parts").glob("*.parquet")) == []
 
 
 @pytest.mark.parametrize("options", [{"bundleSegments": 2}, {"bundleSeconds": 5}])
@@ -183,7 +190,7 @@ def test_a_peer_that_does_not_lead_makes_bundles_only_when_it_seals(
 
 
 def spooled(task: Task) -> tuple[str, ...]:
-    return tuple(sorted(path.name for path in task.folder.parts.glob("*.parquet")))
+    return tuple(sorted(path.name for path in folder_below(task, "parts").glob("*.parquet")))
 
 
 def test_segments_of_several_tasks_are_frames_that_become_durable_in_order(
@@ -274,7 +281,7 @@ def test_what_a_worker_makes_after_another_one_is_dropped(tmp_path: Path) -> Non
     other.until(lambda: other.folder.result(1))
     before = other.folder.result(1)
     goes_on.set()
-    folder = frozen.folder.path / "results"
+    folder = folder_below(frozen, "results")
     frozen.until(lambda: frozen.runs and [each.name for each in folder.iterdir()] == ["00000001"])
     assert frozen.folder.result(1) == before
     assert rows(tmp_path) == [1, 2]
@@ -307,10 +314,11 @@ def test_a_run_ends_when_its_task_does_and_leaves_no_result(tmp_path: Path) -> N
 
 
 def test_of_two_bundles_of_one_number_the_first_stands(tmp_path: Path) -> None:
-    folder = BundleFolder(tmp_path / "task")
+    place = location(str(tmp_path / "task"))
+    folder = Bundles(place, ManualClock())
     first = Bundle(1, (), last=True)
     assert folder.make(first) == first
-    assert BundleFolder(tmp_path / "task").make(Bundle(1)) == first
+    assert Bundles(place, ManualClock()).make(Bundle(1)) == first
     assert folder.waiting().ended
 
 
@@ -325,16 +333,23 @@ def test_a_frame_without_a_segment_needs_a_schema(tmp_path: Path, spark: FakeSpa
     assert rows(tmp_path) == [1]
 
 
+def made_of(folder: Bundles, bundle: Bundle, *files: list[int]) -> None:
+    """A bundle and its result, of files with these numbers."""
+    bundle = folder.make(bundle)
+    with folder.target(bundle) as target:
+        written = Path(target.asked(StageRequest("m:f")).target)
+        written.mkdir()
+        for index, numbers in enumerate(files):
+            pq.write_table(pa.table({"n": numbers}), written / f"{index}.parquet")
+        folder.publish(target.settle("local"), bundle)
+
+
 @pytest.fixture
 def made(tmp_path: Path) -> Path:
     """Three bundles, the second with an empty result."""
     task = Task(tmp_path, FakeSpark())
     for number, frames in enumerate(([[1, 2], [3]], [], [[4], [5, 6, 7], [8]]), 1):
-        staged = task.folder.staged_result(number)
-        staged.mkdir()
-        for index, numbers in enumerate(frames):
-            pq.write_table(pa.table({"n": numbers}), staged / f"{index}.parquet")
-        task.folder.publish(staged, task.folder.make(Bundle(number, last=number == 3)))
+        made_of(task.folder, Bundle(number, last=number == 3), *frames)
     return tmp_path
 
 
@@ -360,10 +375,7 @@ def test_a_partition_ends_behind_the_last_bundle_and_not_before(tmp_path: Path) 
         assert reader.read_columns(10) == []  # type: ignore[attr-defined]
         assert not reader.exhausted()
         for each in range(1 if number == 1 else 2, number + 1):
-            staged = folder.staged_result(each)
-            staged.mkdir()
-            pq.write_table(pa.table({"n": [each]}), staged / "0.parquet")
-            folder.publish(staged, folder.make(Bundle(each, last=each > PARTITIONS)))
+            made_of(folder, Bundle(each, last=each > PARTITIONS), [each])
         clock.advance(1.0)
         batch = reader.read_columns(10)  # type: ignore[attr-defined]
         assert batch.column("n").to_pylist() == [number]
@@ -373,13 +385,10 @@ def test_a_partition_ends_behind_the_last_bundle_and_not_before(tmp_path: Path) 
     reader.close()
 
 
-def published(folder: BundleFolder, first: int, last: int) -> None:
+def published(folder: Bundles, first: int, last: int) -> None:
     """Results of these bundles, a row each."""
     for number in range(first, last + 1):
-        staged = folder.staged_result(number)
-        staged.mkdir()
-        pq.write_table(pa.table({"n": [number]}), staged / "0.parquet")
-        folder.publish(staged, folder.make(Bundle(number)))
+        made_of(folder, Bundle(number), [number])
 
 
 def test_a_result_loses_its_rows_when_all_partitions_are_behind_it(
@@ -390,9 +399,9 @@ def test_a_result_loses_its_rows_when_all_partitions_are_behind_it(
     published(task.folder, 1, 9)
     task.write(10)
     task.until(lambda: task.folder.result(10))
-    kept = task.folder.path / "results"
-    task.until(lambda: not list(kept.glob("00000002/*.parquet")))
-    assert sorted(each.parent.name for each in kept.glob("*/*.parquet")) == [
+    kept = folder_below(task, "results")
+    task.until(lambda: not list(kept.glob("00000002/*/*.parquet")))
+    assert sorted(each.parent.parent.name for each in kept.glob("*/*/*.parquet")) == [
         f"{number:08d}" for number in range(3, 11)
     ]
     other = Task(tmp_path, FakeSpark(), incarnation="two", cursors=lambda: cursors)

@@ -14,7 +14,6 @@ from onyx.ids import GroupId
 from onyx.log import job_documents
 from onyx.path_names import staged_name
 from onyx.plugins.attempts import AWAY_S, BLOCKED_RETRY_S
-from onyx.plugins.parts.directory import STAGING
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.driver.request import (
     OutputResult,
@@ -26,6 +25,7 @@ from onyx.spark.driver.request import (
     TaskCounts,
 )
 from onyx.spark.driver.spools import SpoolWriter
+from onyx.storage.staging.interface import STAGING
 from onyx.task.phases.drive import QUERY_RETRY_S
 from onyx.task.phases.table import TABLE, Kind, Phase, Progress
 from onyx.task.task import Task

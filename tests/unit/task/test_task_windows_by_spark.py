@@ -219,7 +219,10 @@ def test_a_store_that_refuses_kills_the_job_with_task_and_key(fake_store: Object
     made = bench("s3://no-such-bucket/state", GLOBAL, 1)
     made.settle()
     detail = made.exceptions[0]["detail"]
-    assert "state of count: s3://no-such-bucket/state/job-1/windows.spark/count/p-" in detail
+    assert (
+        "state of count: state cannot be kept in s3://no-such-bucket/state/job-1/windows.spark/count/p-"
+        in detail
+    )
     assert "there is no such bucket" in detail
 
 

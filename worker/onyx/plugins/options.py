@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -19,7 +18,8 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BuiltIn
 from onyx.model.report import at, nearest
 from onyx.path_names import climbs
-from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.storage.interface import Location, Purpose
+from onyx.storage.opening import is_remote, location
 from onyx.structs import Mismatch, convert
 
 if TYPE_CHECKING:
@@ -104,36 +104,34 @@ def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, 
     return read, list(read.wrong())
 
 
-def located(context: PluginContext, path: str, option: str = "path") -> Path | ObjectUrl:
-    """The file or object that an option names; relative paths count from the worker's data folder.
+def located(context: PluginContext, path: str, option: str = "path") -> Location:
+    """The place that an option names; relative paths count from the worker's data folder.
 
     Raises:
         UserError: it is a URL of an unknown kind, or has credentials in it.
     """
-    place = context.located(path)
-    if not is_url(place):
-        return Path(place)
     try:
-        return parse_url(place)
+        return location(context.located(path), Purpose(f"{context.where}: option {option!r}:"))
     except UserError as error:
         raise option_error(context, option, str(error)) from error
 
 
-def is_object(path: str) -> bool:
-    """Whether a path of a job is a URL, and not that of a file."""
-    return is_url(path) and not path.startswith("file:///")
+def pattern_at(context: PluginContext, path: str, option: str = "path") -> str:
+    """The pattern of paths, or of URLs, that an option names. Raises like `located`."""
+    for problem in wrong_place(option, path):
+        raise option_error(context, option, problem.message)
+    return context.located(path)
 
 
 def wrong_place(option: str, path: str) -> Iterator[Problem]:
-    """What is wrong with a path as a URL of an object."""
-    if is_object(path):
-        try:
-            parse_url(path)
-        except UserError as error:
-            yield Problem(option, str(error))
+    """What is wrong with a path as a place."""
+    try:
+        location(path)
+    except UserError as error:
+        yield Problem(option, str(error))
 
 
-def folder_at(context: PluginContext, path: str) -> Path | ObjectUrl:
+def folder_at(context: PluginContext, path: str) -> Location:
     """The folder that the option `path` names, in which Onyx and Spark make and remove files.
 
     Raises:
@@ -152,7 +150,7 @@ def wrong_folder(option: str, path: str) -> Iterator[Problem]:
 
 def climbing(option: str, path: str) -> Iterator[Problem]:
     """Whether the path of a folder leads out of one that it names."""
-    if climbs(path) and not is_object(path):
+    if climbs(path) and not is_remote(path):
         yield Problem(option, "has a part `..`", "name the folder itself")
 
 

@@ -13,7 +13,6 @@ methods for them (`ColumnsReader`, `ColumnsOutput`). Nowhere else do plugins tou
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
@@ -21,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Spark
 from onyx.seams import Clock
+from onyx.storage.opening import absolute
+from onyx.storage.staging.interface import Token as Token
 
 if TYPE_CHECKING:  # clients and the operator read options of plugins, and need no Arrow
     import pyarrow as pa
@@ -123,8 +124,7 @@ class PluginContext:
     def located(self, path: str) -> str:
         """A path of a job as a path of this worker. URLs are returned unchanged, but `file:///path`
         is a path."""
-        path = path.removeprefix("file://") if path.startswith("file:///") else path
-        return path if "://" in path else os.path.join(self.data_dir, path)
+        return absolute(path, self.data_dir)
 
 
 @runtime_checkable
@@ -197,8 +197,6 @@ class Input(Protocol):
         ...
 
 
-Token = Mapping[str, Any]
-"""JSON data from which any worker can publish what was committed under it."""
 Commit = Callable[[Token, int], None]
 """Called with a token and the number of segments it stands for, in the order of writing. When it
 has returned, these segments count as written, even if the writer dies before it publishes them."""

@@ -8,16 +8,12 @@ replica, which does not know where a task was initialized.
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import msgspec
 
 from onyx.errors import OnyxError
-from onyx.spark.driver.storage import Place, names_in, remove
-from onyx.spark.input.snapshot import MANIFEST
-from onyx.storage.objects.bucket import Bucket
-from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.spark.target import MANIFEST
+from onyx.storage.interface import Location
+from onyx.storage.opening import absolute, location
 from onyx.structs import prepared
 
 
@@ -37,28 +33,22 @@ def remove_left(path: str, name: str, data_dir: str) -> bool:
         name: of the folder below it.
         data_dir: where relative paths of jobs begin.
     """
-    place = _place(path, data_dir)
-    for other in names_in(place):
-        if other != name and _snapshot_of(place / other) == name:
+    place = location(absolute(path, data_dir))
+    try:
+        folders = [each.name for each in place.entries() or () if each.is_folder]
+        if any(_snapshot_of(place, other) == name for other in folders if other != name):
             return False
-    remove(place / name)
-    return name not in names_in(place)
+        place.remove_tree(name)
+    except OnyxError:
+        return False
+    return True
 
 
-def _place(path: str, data_dir: str) -> Place:
-    plain = path.removeprefix("file://") if path.startswith("file:///") else path
-    return parse_url(plain) if is_url(plain) else Path(os.path.join(data_dir, plain)).absolute()
-
-
-def _snapshot_of(folder: Place) -> str:
+def _snapshot_of(place: Location, folder: str) -> str:
     """The snapshot in which the job of a folder reads; empty if it has none, or that cannot be
     told."""
     try:
-        if isinstance(folder, ObjectUrl):
-            found = Bucket(folder.bucket).get((folder / MANIFEST).key)
-            data = b"{}" if found is None else found.data
-        else:
-            data = (folder / MANIFEST).read_bytes()
+        data = place.read(f"{folder}/{MANIFEST}") or b"{}"
         return msgspec.json.decode(data, type=_Snapshot).snapshot
-    except (OSError, OnyxError, msgspec.MsgspecError):
+    except (OnyxError, msgspec.MsgspecError):
         return ""

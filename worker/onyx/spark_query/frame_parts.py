@@ -14,7 +14,7 @@ import msgspec
 from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
-from onyx.spark.driver.storage import NewFile, Place
+from onyx.storage.interface import Location
 from onyx.structs import prepared
 
 PART_BYTES_MAX = 134_217_728
@@ -33,8 +33,8 @@ class FramePart(msgspec.Struct, frozen=True):
 class FrameParts:
     """The parts of one task with a stage."""
 
-    def __init__(self, folder: Place, writer: str, form: ColumnsFormat) -> None:
-        """`folder`: exists. `writer`: what no other task of Spark is named."""
+    def __init__(self, folder: Location, writer: str, form: ColumnsFormat) -> None:
+        """`writer`: what no other task of Spark is named."""
         self._folder = folder
         self._writer = writer
         self._form = form
@@ -46,7 +46,7 @@ class FrameParts:
         part = self._open.get(upstream)
         if part is None:
             name = f"{upstream}.{self._writer}{len(self._written)}-{len(self._open)}.parquet"
-            part = self._open[upstream] = _Part(self._folder / name, self._form.begin)
+            part = self._open[upstream] = _Part(self._folder, name, self._form.begin)
         part.add(segments)
         if part.is_full:
             self._end(upstream)
@@ -60,13 +60,15 @@ class FrameParts:
     def _end(self, upstream: str) -> None:
         part = self._open.pop(upstream)
         part.end()
-        self._written.append(FramePart(upstream, str(part.path)))
+        self._written.append(FramePart(upstream, self._folder.path_of(part.name)))
 
 
 class _Part:
-    def __init__(self, path: Place, begin: Callable[[BinaryIO], ColumnsBody]) -> None:
-        self.path = path
-        self._file = NewFile(path)
+    def __init__(
+        self, folder: Location, name: str, begin: Callable[[BinaryIO], ColumnsBody]
+    ) -> None:
+        self.name = name
+        self._file = folder.new_file(name, durable=False)  # it goes with the query
         self._body = begin(self._file.file)
         self._segments = 0
 
@@ -83,4 +85,4 @@ class _Part:
 
     def end(self) -> None:
         self._body.finish()
-        self._file.close()
+        self._file.publish()

@@ -3,25 +3,24 @@ the query see, and read from there."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from onyx.spark.driver.storage import Place
 from onyx.spark.objects.reading import fetched
 from onyx.spark.objects.staged import ObjectTarget
 from onyx.spark.objects.upload import Upload
 from onyx.spark.objects.writing import uploaded_frame
 from onyx.spark_query.rows import DDL, SCHEMA
+from onyx.storage.interface import Location
 
 ROWS_AT_ONCE = 64
 """A row is a whole batch of segments."""
 
 
-def keep_rows(spark: Any, frame: Any, place: Place) -> Any:
+def keep_rows(spark: Any, frame: Any, place: Location) -> Any:
     """A frame of rows, evaluated now, and read from a folder from now on."""
-    if isinstance(place, Path):
-        frame.write.parquet(str(place))
-        return spark.read.schema(DDL).parquet(str(place))
+    if place.local is not None:
+        frame.write.parquet(str(place.local))
+        return spark.read.schema(DDL).parquet(str(place.local))
     staged = uploaded_frame(frame, Upload(ObjectTarget(str(place), "part")))
-    urls = [str(place / each.name) for each in staged]
+    urls = [place.path_of(each.name) for each in staged]
     return fetched(spark, urls, SCHEMA, DDL, ROWS_AT_ONCE)

@@ -26,17 +26,16 @@ from onyx.spark.child.request import EXACT_TIMES, StageRequest
 from onyx.spark.child.run_stage import Turn, run
 from onyx.spark.compiler.plan import Middle
 from onyx.spark.driver.request import QueryRequest
-from onyx.spark.driver.storage import Place, make, remove
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import filled, request_of
-from onyx.spark.objects.staged import ObjectTarget, read_list
 from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.masters import OF_SESSIONS
+from onyx.spark.target import target_in
 from onyx.spark_query.frame_parts import FramePart
-from onyx.spark_query.places import folder_in, parts_of
+from onyx.spark_query.places import folder_in, parts_of, remove_run
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
-from onyx.storage.objects.urls import ObjectUrl
+from onyx.storage.interface import Location
 
 PAUSE_S = 2.0
 """Before a stage that failed is run again."""
@@ -66,10 +65,10 @@ class MiddleStages:
         for middle in query.plan.middles:
             request_of(query.context(middle.task), self._options(middle))
             # This run may have begun before, and found that windows cannot be combined.
-            remove(folder_in(query, middle.task))
-            make(parts_of(query, middle.task))
+            remove_run(query, middle.task)
+            parts_of(query, middle.task).make()
 
-    def rows_folder(self, stage: int) -> Place:
+    def rows_folder(self, stage: int) -> Location:
         """For the rows that are there when a stage of the plan begins, behind a Spark stage."""
         middle = next(each for each in self._query.plan.middles if each.stage == stage)
         return folder_in(self._query, middle.task) / "rows"
@@ -125,9 +124,12 @@ class MiddleStages:
         )
         most = query.request.stage_attempts_max
         for attempt in range(1, most + 1):
-            target = folder_in(query, middle.task) / f"result-{attempt}"
+            place = folder_in(query, middle.task)
             try:
-                return self._files(asked, target, f"{middle.task}-{attempt}.json")
+                with target_in(place, f"result-{attempt}") as target:
+                    self._run_stage(target.asked(asked))
+                    files = target.settle(asked.master, durable=False)
+                return [place.path_of(name) for name, _ in files]
             except FailsAgain as error:
                 raise FailsAgain(f"stage {middle.function} failed with: {error}") from error
             except UserFunctionError as error:
@@ -136,25 +138,6 @@ class MiddleStages:
                     raise UserFunctionError(what) from error
                 self._pause(PAUSE_S)
         raise AssertionError("an attempt at least")
-
-    def _files(self, asked: StageRequest, target: Place, names: str) -> list[str]:
-        """Run the stage once; the files of its result.
-
-        Args:
-            names: of a file for the names of objects.
-        """
-        if isinstance(target, ObjectUrl):
-            written = Path(self._query.request.scratch) / names
-            objects = ObjectTarget(str(target), "part")
-            self._run_stage(msgspec.structs.replace(asked, target=str(written), objects=objects))
-            return [str(target / each.name) for each in read_list(written)]
-        self._run_stage(msgspec.structs.replace(asked, target=str(target.resolve())))
-        if not target.is_dir():
-            raise UserFunctionError(
-                f"Spark at {asked.master} has written the result to {target}, which this worker "
-                "does not see: `path` must be on a volume that both share"
-            )
-        return sorted(map(str, target.glob("[!._]*.parquet")))
 
     def _options(self, middle: Middle) -> MiddleOptions:
         return read_options(self._query.context(middle.task), MiddleOptions)

@@ -26,7 +26,7 @@ from onyx.model.report import listed, nearest
 from onyx.settings import Settings, from_environment
 from onyx.spark_source.options import SourceOptions
 from onyx.spark_source.places import Found, place_at, readable
-from onyx.storage.objects.urls import is_url
+from onyx.storage.opening import absolute
 from onyx.windows.firing import ALL, Number
 from onyx.windows.units import is_time
 
@@ -43,8 +43,7 @@ def find(options: SourceOptions) -> Found:
     assert options.job is not None, "checked with the options"
     with connect(options) as client:
         entry = _output(_job(client, options.job), options)
-    path = str(entry.options["path"]).removeprefix("file://")
-    path = path if is_url(path) else os.path.join(settings(options).data_dir, path)
+    path = absolute(str(entry.options["path"]), settings(options).data_dir)
     frame = entry.options.get("frame")
     place = place_at(path, options, entry.plugin, frame)
     # A result has other columns than the segments of which it was made.

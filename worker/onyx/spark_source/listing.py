@@ -5,8 +5,6 @@ Staged parts lie in folders below and have other names, so a listing never has o
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +14,10 @@ import msgspec
 
 from onyx.errors import UserError
 from onyx.plugins.parts.names import PART, whose
+from onyx.spark.target import MANIFEST
 from onyx.spark_source.offsets import Part
-from onyx.storage.objects.bucket import Bucket
-from onyx.storage.objects.urls import ObjectUrl, is_url, parse_url
+from onyx.storage.opening import location
 
-MANIFEST = "_onyx.json"
-"""Beside the files of a result, and beside the parts of a job."""
 _SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz")
 _RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
 
@@ -72,33 +68,26 @@ def document(folder: str, name: str) -> Any:
     Raises:
         UserError: it is damaged, or may not be read.
     """
+    data = location(folder).read(name)
     try:
-        data = _bytes(folder, name)
         return None if data is None else msgspec.json.decode(data)
-    except (OSError, msgspec.DecodeError) as error:
+    except msgspec.DecodeError as error:
         raise UserError(f"{folder}/{name} cannot be read: {error}") from error
 
 
 def below(folder: str, name: str) -> str:
     """What is below a folder."""
-    return str(parse_url(folder) / name) if is_url(folder) else os.path.join(folder, name)
+    return str(location(folder) / name)
 
 
 def holds(folder: str, name: str) -> bool:
     """Whether a folder has something of this name."""
-    if not is_url(folder):
-        return os.path.exists(os.path.join(folder, name))
-    url = parse_url(folder) / name
-    return next(Bucket(url.bucket).list(f"{url.key}/"), None) is not None
+    return (location(folder) / name).entries() is not None
 
 
 def subfolders(folder: str) -> list[str]:
     """Names of the folders in a folder; none if it is not there."""
-    try:
-        names = [name for name, _, _ in _entries(folder)]
-    except FileNotFoundError:
-        return []
-    return list(dict.fromkeys(name.removesuffix("/") for name in names if name.endswith("/")))
+    return [each.name for each in location(folder).entries() or () if each.is_folder]
 
 
 def _parts(place: Place, folder: Folder) -> Iterator[Part]:
@@ -137,39 +126,13 @@ def _result(place: Place, folder: Folder) -> Iterator[Part]:
 
 def _files(place: Place, folder: str) -> Iterator[tuple[str, str, int]]:
     """Name, path and size of what is in a folder; folders have a slash at the end."""
-    try:
-        yield from _entries(folder)
-    except FileNotFoundError as error:
+    at = location(folder)
+    entries = at.entries()
+    if entries is None:
         raise NotThere(
             f"{place.name}: {folder} is not there: nothing has been written yet, or this machine "
             "does not see the volume of the workers"
-        ) from error
-    except OSError as error:
-        raise UserError(f"{place.name}: {folder} cannot be read: {error.strerror}") from error
-
-
-def _entries(folder: str) -> Iterator[tuple[str, str, int]]:
-    if is_url(folder):
-        url = parse_url(folder)
-        prefix = f"{url.key}/" if url.key else ""
-        for found in Bucket(url.bucket).list(prefix):
-            name, below, _ = found.key.removeprefix(prefix).partition("/")
-            yield name + below, str(ObjectUrl(url.bucket, prefix + name)), found.size_bytes
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # removed since it was listed
-                name = f"{entry.name}/" if entry.is_dir() else entry.name
-                yield name, entry.path, entry.stat().st_size
-
-
-def _bytes(folder: str, name: str) -> bytes | None:
-    if is_url(folder):
-        url = parse_url(folder) / name
-        found = Bucket(url.bucket).get(url.key)
-        return found.data if found else None
-    try:
-        with open(os.path.join(folder, name), "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        )
+    for each in entries:
+        name = f"{each.name}/" if each.is_folder else each.name
+        yield name, f"{at}/{each.name}", each.size_bytes

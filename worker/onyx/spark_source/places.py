@@ -6,15 +6,14 @@ A path is enough, and no ZooKeeper is asked then. A job and a task are looked up
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.model.plugins import OUTPUTS, makes_one_result
+from onyx.spark.target import MANIFEST
 from onyx.spark_source.listing import (
-    MANIFEST,
     Folder,
     Place,
     below,
@@ -23,7 +22,7 @@ from onyx.spark_source.listing import (
     subfolders,
 )
 from onyx.spark_source.options import SourceOptions
-from onyx.storage.objects.urls import is_url
+from onyx.storage.opening import location
 
 _READABLE = [row.name for row in OUTPUTS.values() if row.keeps_parts]
 
@@ -51,7 +50,7 @@ def place_at(
     Raises:
         UserError: it is not there, or its parts cannot be attributed to a job.
     """
-    folder = path if is_url(path) else os.path.abspath(path.removeprefix("file://"))
+    folder = str(location(path))
     name = _named(options, folder)
     by_spark = (holds(folder, each) for each in ("parts", "result", "frames"))
     of_spark = any(by_spark) if plugin is None else makes_one_result("output", plugin)

@@ -19,7 +19,6 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
 from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.extras import Extras
-from onyx.plugins.files.file_systems import Files
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetRows
@@ -30,6 +29,7 @@ from onyx.seams import SystemClock
 from onyx.spark_source.fitting import as_text, fitted
 from onyx.spark_source.lines import JsonLines, Misfit, TextLines
 from onyx.spark_source.offsets import Rows
+from onyx.storage.files import Files
 
 BATCH_ROWS = 65_536
 TEXT = pa.schema([("value", pa.string())])

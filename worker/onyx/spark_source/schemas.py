@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 from onyx.errors import OnyxError, UserError
 from onyx.flow.column_types import usual_schema
 from onyx.plugins.files.byte_sources import named_errors
-from onyx.plugins.files.file_systems import Files
 from onyx.spark_source.lines import misfit
 from onyx.spark_source.offsets import Part, Rows
 from onyx.spark_source.rows import TEXT, batches
 from onyx.spark_source.shapes import FIELDS_MAX, Shape
+from onyx.storage.files import Files
 
 PARTS_MAX = 1_000
 """Parts that are looked at for their columns. With more, the schema has to be given."""

@@ -13,7 +13,6 @@ whoever runs the worker.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import secrets
@@ -26,20 +25,13 @@ from typing import BinaryIO
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.path_names import file_path, is_file_name
 from onyx.storage.durable import make_durable_directory
-from onyx.storage.interface import Modes, NewFile, Purpose, Stored
+from onyx.storage.interface import Entry, Modes, NewFile, Purpose, Stored
 from onyx.storage.rooted import BY_UMASK, opened
+from onyx.storage.staging.folder import DirectoryParts
+from onyx.storage.staging.interface import Writer
+from onyx.storage.system_errors import FULL, UNUSABLE
 
 POLL_S = 0.2
-FULL = (errno.ENOSPC, errno.EDQUOT)
-UNUSABLE = (
-    errno.EACCES,
-    errno.EEXIST,  # of a folder: its place is taken, by a link to nowhere for example
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.ENOTDIR,
-    errno.EPERM,
-    errno.EROFS,
-)
 _HIDDEN = "."
 _BY_UMASK = Modes(BY_UMASK, BY_UMASK)
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -133,7 +125,7 @@ class Folder:
         """The path of a file."""
         return str(self.local.joinpath(*file_path(name)))
 
-    def list(self, prefix: str) -> list[Stored]:
+    def list(self, prefix: str) -> Sequence[Stored]:
         """All below a folder, in the order of their names."""
         below = file_path(prefix.removesuffix("/")) if prefix else []
         found: list[Stored] = []
@@ -145,12 +137,42 @@ class Folder:
             found.extend(_files(folder, prefix))
         return sorted(found)
 
+    def make(self) -> None:
+        """Have the folder."""
+        with self._explained(""):
+            make_durable_directory(self._root, self._purpose.modes and self.modes.folder)
+            with opened(self._root, self._below, self.modes.folder):
+                self._written.set()
+
+    def sync(self) -> None:
+        """Make the names in it durable that others have just made."""
+        with (
+            self._explained(""),
+            contextlib.suppress(FileNotFoundError),
+            opened(self._root, self._below) as folder,
+        ):
+            os.fsync(folder)
+
+    def entries(self) -> Sequence[Entry] | None:
+        """Everything in the folder, in no order."""
+        found = []
+        try:
+            with os.scandir(self.local) as entries:
+                for entry in entries:
+                    with contextlib.suppress(FileNotFoundError):  # removed since it was listed
+                        found.append(Entry(entry.name, entry.is_dir(), entry.stat().st_size))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._error("", error) from error
+        return found
+
     def delete(self, name: str) -> None:
         """Remove it; nothing happens when it is not there."""
         with contextlib.suppress(FileNotFoundError), self._reading(name) as (folder, file):
             os.unlink(file, dir_fd=folder)
         if self._purpose.prunes:
-            self._prune(name)
+            self.prune(name)
 
     def remove_tree(self, name: str) -> None:
         """Remove a folder with all that is in it, of a link the link alone."""
@@ -161,9 +183,22 @@ class Folder:
                 shutil.rmtree(file, ignore_errors=True, dir_fd=folder)
                 os.rmdir(file, dir_fd=folder)  # raises why it is still there, if it is
 
+    def prune(self, name: str) -> None:
+        """Remove the folders on the way to a name in which nothing is left."""
+        folders = [*self._below, *file_path(name)[:-1]]
+        with self._explained(name), contextlib.suppress(FileNotFoundError):
+            while folders:
+                *folders, last = folders
+                with opened(self._root, folders) as folder:
+                    _remove_if_empty(folder, last)
+
     def new_file(self, name: str, durable: bool = True) -> NewFile:
         """A file of a name that nobody else uses."""
         return _NewFile(self, name, durable)
+
+    def staging(self, writer: Writer) -> DirectoryParts:
+        """The parts that one writer stages here."""
+        return DirectoryParts(self.local, writer)
 
     @contextlib.contextmanager
     def writing(self, name: str) -> Iterator[tuple[int, str]]:
@@ -187,15 +222,6 @@ class Folder:
             raise
         except OSError as error:
             raise self._error(name, error) from error
-
-    def _prune(self, name: str) -> None:
-        """Remove the folders of a file that have nothing in them any more."""
-        *folders, _ = file_path(name)
-        with self._explained(name), contextlib.suppress(FileNotFoundError):
-            while folders:
-                *folders, last = folders
-                with opened(self._root, [*self._below, *folders]) as folder:
-                    _remove_if_empty(folder, last)
 
     @contextlib.contextmanager
     def _explained(self, name: str) -> Iterator[None]:

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
+from onyx.storage.staging.interface import PartStore, Writer
+
 
 class Stored(NamedTuple):
     """A name in a listing."""
@@ -115,6 +117,14 @@ class NewFile(ABC):
             self.drop()
 
 
+class Entry(NamedTuple):
+    """What is directly in a folder."""
+
+    name: str
+    is_folder: bool
+    size_bytes: int
+
+
 class Location(BlobStore, Protocol):
     """A place for files."""
 
@@ -129,6 +139,16 @@ class Location(BlobStore, Protocol):
     def __truediv__(self, name: str) -> Location:
         """A folder in it."""
 
+    def make(self) -> None:
+        """Have the folder, if folders have to be made."""
+
+    def entries(self) -> Sequence[Entry] | None:
+        """Everything in the folder, whoever has made it, in no order; None if there is no such
+        folder."""
+
+    def sync(self) -> None:
+        """Make the names in the folder durable that others have just made."""
+
     def path_of(self, name: str) -> str:
         """The absolute path or URL of a file, for other processes."""
 
@@ -138,6 +158,9 @@ class Location(BlobStore, Protocol):
         Returns:
             Whether it is there; False: something else is, from another writer.
         """
+
+    def prune(self, name: str) -> None:
+        """Remove the folders on the way to a name in which nothing is left."""
 
     def exists(self, name: str) -> bool:
         """Whether there is a file of this name."""
@@ -151,3 +174,6 @@ class Location(BlobStore, Protocol):
         Args:
             durable: whether it must survive a loss of power once it is published.
         """
+
+    def staging(self, writer: Writer) -> PartStore:
+        """The parts that one writer stages here. Nobody sees them after its death."""

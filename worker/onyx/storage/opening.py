@@ -19,12 +19,19 @@ def absolute(path: str, base: str) -> str:
     return path if is_url(path) else os.path.join(base, path)
 
 
+def is_remote(path: str) -> bool:
+    """Whether a path of a job leads to a store, which programs without a client of it do not
+    see."""
+    return is_url(path) and not path.startswith(_FILE)
+
+
 def location(place: str, purpose: Purpose | None = None) -> Location:
     """The place at a path, or at `s3://bucket/prefix`. Nothing is made or requested yet.
 
     Raises:
         UserError: the URL is of an unknown kind, names no bucket or carries credentials.
     """
+    place = absolute(place, "")
     if is_url(place):
         return Prefix(parse_url(place), purpose)
     return Folder(Path(place), purpose)

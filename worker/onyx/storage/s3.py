@@ -7,22 +7,21 @@ are compared, and versions are those of the store.
 from __future__ import annotations
 
 import contextlib
-import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO, cast
 
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.path_names import file_path, is_file_name
-from onyx.storage.interface import NewFile, Purpose, Stored
+from onyx.storage.interface import Entry, NewFile, Purpose, Stored
 from onyx.storage.objects.bucket import Bucket, Piece, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
-from onyx.storage.objects.reader import ObjectFile
+from onyx.storage.objects.reader import opened_object
 from onyx.storage.objects.urls import ObjectUrl
 from onyx.storage.objects.writer import ObjectWriter
+from onyx.storage.staging.interface import Writer
+from onyx.storage.staging.s3 import ObjectParts
 
 POLL_S = 1.0
-WHOLE_BYTES_MAX = 16_777_216
-"""An object of this size is read at once."""
 
 
 class Prefix:
@@ -71,22 +70,34 @@ class Prefix:
         """A small object in memory; a large one, to be read by ranges."""
         url = self.url / "/".join(file_path(name))
         with self.explained():
-            found = self.bucket.look(url.key)
-            if found is None:
-                raise UserError(f"{url} is gone: somebody has removed it, or a rule of the bucket")
-            file = ObjectFile(self.bucket, url, {url.key: found.version})
-            if found.size_bytes > WHOLE_BYTES_MAX:
-                return cast(BinaryIO, file)
-            with file:
-                return io.BytesIO(file.read())
+            return opened_object(url)
 
-    def list(self, prefix: str) -> list[Stored]:
+    def list(self, prefix: str) -> Sequence[Stored]:
         """All below a folder, in the order of their names."""
         start = len(f"{self.url.key}/") if self.url.key else 0
         with self.explained():
             found = list(self.bucket.list(self._folder(prefix)))
         stored = (Stored(each.key[start:], each.size_bytes) for each in found)
         return [each for each in stored if all(map(is_file_name, each.name.split("/")))]
+
+    def prune(self, name: str) -> None:
+        """A folder is gone with its last object."""
+
+    def make(self) -> None:
+        """Nothing has to be made."""
+
+    def sync(self) -> None:
+        """What can be listed is durable."""
+
+    def entries(self) -> Sequence[Entry] | None:
+        """Everything in the folder, in no order."""
+        prefix = self._folder("")
+        with self.explained():
+            found = [(each.key.removeprefix(prefix), each.size_bytes)
+                     for each in self.bucket.list(prefix)]  # fmt: skip
+        folders = dict.fromkeys(name.partition("/")[0] for name, _ in found if "/" in name)
+        files = [Entry(name, False, size_bytes) for name, size_bytes in found if "/" not in name]
+        return [*(Entry(name, True, 0) for name in folders), *files] or None
 
     def delete(self, name: str) -> None:
         """Remove it; nothing happens when it is not there."""
@@ -102,6 +113,10 @@ class Prefix:
     def new_file(self, name: str, durable: bool = True) -> NewFile:
         """An object of a name that nobody else uses."""
         return _NewObject(self, self._key(name))
+
+    def staging(self, writer: Writer) -> ObjectParts:
+        """The parts that one writer stages here."""
+        return ObjectParts(self.url, writer)
 
     @property
     def bucket(self) -> Bucket:

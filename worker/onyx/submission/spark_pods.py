@@ -22,11 +22,10 @@ from onyx.model.cluster import Cluster
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import keeps_parts, makes_one_result, runs_spark
 from onyx.model.report import at
-from onyx.plugins.options import is_object
 from onyx.spark.compiler.refusals import is_unbounded
 from onyx.spark.stage.options import same_result
 from onyx.state.opening import DEFAULT_FOLDER
-from onyx.storage.objects.urls import is_url
+from onyx.storage.opening import is_remote
 
 _BESIDE = "or a master local[*], which runs beside the worker"
 _VARIABLES = ("ONYX_DATA_DIR", "ONYX_STATE_URL", "ONYX_SPARK_MASTER")
@@ -51,7 +50,7 @@ class SparkPods:
 
     def sees(self, path: str) -> bool:
         """Whether every pod sees the same under a path of a job."""
-        if is_object(path):
+        if is_remote(path):
             return True
         place = os.path.normpath(self.place(path))
         return self.folder is not None and f"{place}/".startswith(f"{self.folder.rstrip('/')}/")
@@ -99,7 +98,7 @@ def _windows(job: Job, pods: SparkPods) -> Iterator[Problem]:
     whole = job.engine == "spark"
     if (whole and not is_unbounded(job)) or pods.state is None or not pods.is_own(_master(job)):
         return
-    if is_url(pods.state) or pods.sees(pods.state):
+    if pods.sees(pods.state):
         return
     for index, window in enumerate(job.windows):
         if not whole and window.engine != "spark":

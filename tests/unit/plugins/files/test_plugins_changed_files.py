@@ -6,9 +6,9 @@ import pytest
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Unavailable, UserError
-from onyx.plugins.files.local_file import WHOLE_BYTES
 from onyx.plugins.protocol import START, Cursor
 from onyx.plugins.registry import build_input
+from onyx.storage.local_file import WHOLE_BYTES
 
 SMALL = 4_000
 LARGE = WHOLE_BYTES // 10 + 20_000

@@ -16,8 +16,9 @@ from tests.support.object_stores import ObjectStore
 from tests.support.plugin_context import plugin_context
 
 from onyx.errors import Fenced, Unavailable, UserError
-from onyx.plugins.parts import directory as directory_parts
+from onyx.plugins.parts.stores import published
 from onyx.plugins.registry import build_output
+from onyx.storage.opening import location
 
 OPENED = []
 DAY, NOON = date(2026, 1, 1), datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -389,7 +390,7 @@ def test_published_parts_are_listed_without_staging(tmp_path):
     output.write(numbers(1))
     output.flush()
     output.write(numbers(2))
-    assert [each.suffix for each in directory_parts.published_parts(tmp_path, ".jsonl")] == [
+    assert [os.path.splitext(each)[1] for each in published(location(str(tmp_path)), ".jsonl")] == [
         ".jsonl"
     ]
 

@@ -21,7 +21,7 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 
 from onyx.errors import Unavailable, UserError
-from onyx.plugins.files.file_systems import FileSystem, system_errors
+from onyx.storage.files import FileSystem, system_errors
 
 SKIP_BYTES = 1_048_576
 """Read at a time while looking for an offset in a compressed file."""

@@ -17,17 +17,16 @@ from onyx.plugins.files.byte_sources import COMPRESSED, FileBytes
 from onyx.plugins.files.csv_columns import CsvColumns
 from onyx.plugins.files.csv_records import CsvRecords, read_header
 from onyx.plugins.files.extras import Extras
-from onyx.plugins.files.file_systems import Files
 from onyx.plugins.files.line_columns import JsonLineColumns, TextColumns
 from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetReader, ParquetRows
 from onyx.plugins.files.text_reader import FileBlocks, FileReader
 from onyx.plugins.json_columns import JsonColumns
-from onyx.plugins.options import located, option_error, task_error
+from onyx.plugins.options import option_error, pattern_at, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.records import RECORD, BadRecords, Records
-from onyx.storage.objects.urls import is_url
+from onyx.storage.files import Files
 
 FILES_MAX = 65_536
 """Partitions of a job are numbered in 16 bits."""
@@ -50,13 +49,13 @@ class FilesInput:
         self._context = context
         self._options = options
         self._patterns = [
-            str(located(context, each)) for each in ([paths] if isinstance(paths, str) else paths)
+            pattern_at(context, each) for each in ([paths] if isinstance(paths, str) else paths)
         ]
         self._files = Files()
         self._columns = JsonColumns(context.schema) if context.batch_format == "arrow" else None
         self._check_extras()
         self._headers: dict[str, tuple[list[str], int]] = {}
-        self.cooperative = not any(map(is_url, self._patterns))
+        self.cooperative = not any(map(self._files.remote, self._patterns))
 
     def partitions(self) -> Sequence[str]:
         """The paths of the files that the patterns match, sorted.
@@ -125,7 +124,7 @@ class FilesInput:
         if not files:
             where = (
                 ""
-                if is_url(pattern)
+                if self._files.remote(pattern)
                 else (
                     " on this worker; relative paths count from "
                     f"{self._context.data_dir or os.getcwd()}"

@@ -21,10 +21,9 @@ from onyx.flow.segment import Segment
 from onyx.plugins.chunks import Chunks, good_runs, unwrapped
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.extras import Extras
-from onyx.plugins.files.file_systems import FileSystem
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.records import BadRecords
-from onyx.storage.objects.urls import is_url
+from onyx.storage.files import FileSystem
 
 ROWS_AT_A_TIME = 4_096
 """The number of rows, as dicts."""
@@ -56,7 +55,7 @@ class ParquetRows:
                 # Objects are read by few large ranges, those of a row group at a time.
                 self._file = pq.ParquetFile(
                     self._bytes,
-                    pre_buffer=is_url(path),
+                    pre_buffer=files.remote(path),
                     # Nanoseconds, as which times of 96 bits are read otherwise, end in 2262.
                     coerce_int96_timestamp_unit="us",
                 )

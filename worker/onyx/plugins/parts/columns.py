@@ -11,10 +11,10 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 
 from onyx.flow.columns import Columns
-from onyx.plugins.parts.stores import PartStore
 from onyx.plugins.parts.writer import PartBody, PartsWriter
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
+from onyx.storage.staging.interface import PartStore
 
 
 class ColumnsBody(PartBody, Protocol):

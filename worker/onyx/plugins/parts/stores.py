@@ -1,94 +1,35 @@
-"""Where parts are staged and published: a directory, or an object store."""
+"""Where the parts of a task are staged and published."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from pathlib import Path
-from typing import BinaryIO, Protocol
-
-from onyx.ids import GroupId
-from onyx.plugins.parts.directory import DirectoryParts
-from onyx.plugins.parts.objects import ObjectParts
-from onyx.plugins.protocol import PluginContext, Token
-from onyx.storage.objects.urls import ObjectUrl
+from onyx.path_names import path_name
+from onyx.plugins.protocol import PluginContext
+from onyx.storage.interface import Location
+from onyx.storage.staging.interface import PartStore, Writer
 
 
-class Staged(Protocol):
-    """A part, or several that belong together, until it is published.
+def parts_at(place: Location, context: PluginContext) -> PartStore:
+    """The parts of a task in a place (see `options.located`).
 
-    `make_room`, `settle` and `publish` raise Unavailable when they cannot be done now. Nothing is
-    lost then, and the same call may be repeated.
+    Raises:
+        UserError: the id of the job, or the task's name, cannot be a part of a path.
     """
-
-    def make_room(self) -> None:
-        """Hand over what was written, so that it does not fill memory."""
-        ...
-
-    def settle(self) -> None:
-        """Make the staged part durable."""
-        ...
-
-    def publish(self) -> None:
-        """Make the part visible, and that durable."""
-        ...
-
-    def token(self) -> Token:
-        """What any worker needs to publish a settled part (`PartStore.finish`)."""
-        ...
-
-    def drop(self) -> None:
-        """Give the part up, as far as that is possible now."""
-        ...
+    return place.staging(writer_of(context))
 
 
-class StagedPart(Staged, Protocol):
-    """One part."""
-
-    file: BinaryIO
-    """To write to. Writing never fails because a server does not answer."""
-
-
-class PartStore(Protocol):
-    """Stages and publishes the parts of one task, for one writer.
-
-    Any method may raise Fenced when this incarnation was declared dead, UserError when the store
-    cannot be used, Unavailable when it cannot be used now.
-    """
-
-    size_bytes_max: int
-    """The size of a part."""
-
-    def create(self, name: str) -> StagedPart:
-        """A new, empty part. No other part ever has this name."""
-        ...
-
-    def finish(self, token: Token) -> None:
-        """Publish a part that any writer has settled. Idempotent: a part that is published, or was
-        and has been removed by a user since, stays as it is."""
-        ...
-
-    def fence(self, live: Sequence[GroupId]) -> None:
-        """Make it impossible for incarnations that are not `live` to publish what they staged.
-        Idempotent, and safe when several peers do it at once. Only a live incarnation may call it.
-        """
-        ...
-
-    def sweep(self) -> None:
-        """Remove what writers have left staged whose names begin as this one's."""
-        ...
-
-    def explained(self) -> AbstractContextManager[None]:
-        """Raises errors of the system as errors of this task."""
-        ...
-
-    def close(self) -> None:
-        """Remove what is staged and not published, as far as that is possible now."""
-        ...
+def writer_of(context: PluginContext) -> Writer:
+    """Who stages parts. Raises like `parts_at`."""
+    name = f"{context.incarnation}.{context.writer}"
+    return Writer(folder_name(context), context.incarnation, name, context.task, context.where)
 
 
-def parts_at(place: Path | ObjectUrl, context: PluginContext) -> PartStore:
-    """The store of a task's parts at a path or URL (see `options.located`)."""
-    if isinstance(place, ObjectUrl):
-        return ObjectParts(place, context)
-    return DirectoryParts(place, context)
+def folder_name(context: PluginContext) -> str:
+    """Name of a folder of a task of a job, where all jobs have theirs. Raises like `parts_at`."""
+    job = path_name(context.job, "the id of a job")
+    return f"{job}.{path_name(context.task, 'the name of a task')}"
+
+
+def published(place: Location, suffix: str) -> list[str]:
+    """Names of the visible parts of all writers, in a stable order."""
+    names = (each.name for each in place.list(""))
+    return [each for each in names if each.startswith("part-") and each.endswith(suffix)]

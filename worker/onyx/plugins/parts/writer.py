@@ -3,7 +3,7 @@
 Segments are written to a staged part. A part that is large or old enough is settled, which makes it
 durable, and then published in one step. Only then do its segments count as durable. So a reader
 never sees half a part, and what was acked survives a crash. A `PartStore` stages and publishes: a
-directory (`parts.directory`) or an object store (`parts.objects`).
+directory or an object store (`storage.staging`).
 
 The outputs `files` and `spark` write parts. Under exactly-once a settled part is committed before
 it is published. After a crash another worker publishes what was committed, and writes none of it
@@ -24,10 +24,10 @@ from onyx.errors import OnyxError, Unavailable
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.parts.names import part_name
-from onyx.plugins.parts.stores import PartStore, Staged
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
 from onyx.plugins.rolling import RollingWriter
+from onyx.storage.staging.interface import PartStore, Staged
 
 
 class PartBody(Protocol):

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
+from onyx.errors import OnyxError
 from onyx.ids import GroupId
-from onyx.spark.driver.storage import Place, names_in, remove
+from onyx.storage.interface import Location
 
 
 class Leftovers:
     """What runs leave in the places of a job's stages, as the driver of the job removes it."""
 
-    def __init__(self, places: Sequence[Place], own: GroupId) -> None:
+    def __init__(self, places: Sequence[Location], own: GroupId) -> None:
         self._places = places
         self._own = own
 
@@ -26,20 +26,20 @@ class Leftovers:
         its files, and fails."""
         kept = set(live)
         for place in self._places:
-            for name in names_in(place):
-                if name not in kept:
-                    remove(place / name)
-            _remove_if_empty(place)
+            with contextlib.suppress(OnyxError):
+                for entry in place.entries() or ():
+                    if entry.name not in kept:
+                        _remove(place, entry.name)
 
     def sweep(self, attempt: str) -> None:
         """Remove what a run of this worker has left."""
         for place in self._places:
-            remove(place / self._own / attempt)
-            _remove_if_empty(place / self._own)
-            _remove_if_empty(place)
+            _remove(place, f"{self._own}/{attempt}")
 
 
-def _remove_if_empty(folder: Place) -> None:
-    if isinstance(folder, Path):
-        with contextlib.suppress(OSError):
-            folder.rmdir()
+def _remove(place: Location, name: str) -> None:
+    """Remove a folder, and those that it was in if nothing is left there, as far as that is
+    possible now."""
+    with contextlib.suppress(OnyxError):
+        place.remove_tree(name)
+        place.prune(name)

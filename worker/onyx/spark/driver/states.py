@@ -9,7 +9,7 @@ the number that is committed, which that commit does not name, is named by no la
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+import os
 
 from onyx.errors import OnyxError
 from onyx.ids import JobId, PeerId
@@ -18,7 +18,7 @@ from onyx.spark.driver.request import Held
 from onyx.state.names import place_chunk, place_prefix
 from onyx.state.sharing import check_shared
 from onyx.storage.interface import BlobStore
-from onyx.storage.objects.urls import is_url
+from onyx.storage.opening import absolute
 
 logger = logging.getLogger("onyx.task")
 
@@ -29,7 +29,7 @@ class States:
     def __init__(self, store: BlobStore, place: str, job: JobId, peer: PeerId) -> None:
         """`place`: URL or path of the store."""
         self._store, self._job, self._peer = store, job, peer
-        self.place = place if is_url(place) else str(Path(place).absolute())
+        self.place = absolute(place, os.getcwd())
         """The place as every process of Spark must see it."""
 
     def take_over(self, log: LogReader, held: Held, batch: int) -> None:

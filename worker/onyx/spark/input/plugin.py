@@ -7,7 +7,6 @@ input `files`. See `snapshot` for how the files come to be.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from onyx.errors import Unavailable, UserFunctionError
 from onyx.plugins.files.input import FilesInput
@@ -16,12 +15,11 @@ from onyx.plugins.options import folder_at
 from onyx.plugins.protocol import Cursor, PluginContext, Reader, UpgradedJob
 from onyx.spark.child.request import EXACT_TIMES, FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.child.runner import run_in_child
-from onyx.spark.input.object_snapshot import ObjectSnapshot
 from onyx.spark.input.options import SparkInputOptions
-from onyx.spark.input.snapshot import SUFFIX, Snapshot
-from onyx.spark.objects.staged import ObjectTarget
+from onyx.spark.input.snapshot import Snapshot
 from onyx.spark.session.place import spark_for, wrong_place
-from onyx.storage.objects.urls import ObjectUrl
+from onyx.spark.target import SUFFIX, Target
+from onyx.storage.interface import Location
 
 
 class SparkInput:
@@ -49,13 +47,9 @@ class SparkInput:
         self._options = options
         self._where = spark_for(context, options, wrong_place)
         self._runner = runner
-        self._snapshot: Snapshot | ObjectSnapshot = (
-            Snapshot(place.absolute(), context)
-            if isinstance(place, Path)
-            else ObjectSnapshot(place, context)
-        )
-        self._folder: Path | ObjectUrl | None = None
-        self._files = FilesInput(context, InputOptions(path=str(place / f"*{SUFFIX}")))
+        self._snapshot = Snapshot(place, context)
+        self._folder: Location | None = None
+        self._files = FilesInput(context, InputOptions(path=f"{place}/*{SUFFIX}"))
         self.cooperative = self._files.cooperative
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
@@ -65,7 +59,7 @@ class SparkInput:
 
     def partitions(self) -> Sequence[str]:
         """The files of the snapshot, which is made if there is none. Raises as `Snapshot.files`."""
-        return self._snapshot.files(self._evaluate)
+        return self._snapshot.files(self._evaluate, self._where.master)
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader of a file.
@@ -78,17 +72,15 @@ class SparkInput:
         if self._folder is None:
             raise Unavailable(
                 f"{self._context.where}: the snapshot of the DataFrame is not in "
-                f"{self._snapshot.path} on this worker: all workers must see the same folder"
+                f"{self._snapshot.place} on this worker: all workers must see the same folder"
             )
-        return self._files.open(str(self._folder / partition), cursor)
+        return self._files.open(self._folder.path_of(partition), cursor)
 
     def close(self) -> None:
         """Leave the task; the snapshot stays."""
         self._files.close()
 
-    def _evaluate(
-        self, target: Path, wanted: Callable[[], bool], objects: ObjectTarget | None = None
-    ) -> None:
+    def _evaluate(self, target: Target) -> None:
         options, context = self._options, self._context
         what = options.frame or f"format {options.format}"
         source = FrameSource(
@@ -97,8 +89,6 @@ class SparkInput:
         request = StageRequest(
             stage=what,
             source=source,
-            target=str(target),
-            objects=objects,
             params=options.arguments,
             master=self._where.master,
             spark_conf=self._where.conf,
@@ -106,6 +96,7 @@ class SparkInput:
             name=f"onyx: {context.job_name}, {context.task}",
         )
         try:
-            self._runner(request, options.snapshot_timeout, Watch(wanted))
+            asked = target.asked(request)
+            self._runner(asked, options.snapshot_timeout, Watch(context.wanted))
         except (UserFunctionError, Unavailable) as error:
             raise type(error)(f"{context.where}: snapshot of {what}: {error}") from error

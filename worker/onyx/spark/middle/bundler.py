@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onyx.errors import Blocked, Fenced, OnyxError, Unavailable, UserFunctionError, describe
+from onyx.errors import Blocked, Fenced, OnyxError, UserFunctionError, describe
 from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import StageRequest, StageRunner
-from onyx.spark.middle.bundles import Bundle
-from onyx.spark.middle.places import Bundles
+from onyx.spark.middle.bundles import Bundle, Bundles
 from onyx.spark.middle.stage_run import StageRun
 
 RETRY_S = 2.0
@@ -82,10 +81,7 @@ class Bundler:
             self._follow(self._run)
         elif not self._ended and self._now_s() >= self._next_s:
             self._next_s = self._now_s() + self._folder.poll_s
-            try:
-                bundle = self._next_bundle()
-            except OSError as error:
-                raise self._unavailable(error) from error
+            bundle = self._next_bundle()
             if bundle is not None:
                 self._start(bundle)
 
@@ -95,11 +91,8 @@ class Bundler:
         Raises:
             Unavailable: the file system failed; try again.
         """
-        try:
-            while not (waiting := self._folder.waiting(self._number)).ended:
-                self._folder.make(Bundle(waiting.number, waiting.parts, last=True))
-        except OSError as error:
-            raise self._unavailable(error) from error
+        while not (waiting := self._folder.waiting(self._number)).ended:
+            self._folder.make(Bundle(waiting.number, waiting.parts, last=True))
 
     def cancel(self) -> None:
         """Have a run end soon."""
@@ -192,7 +185,3 @@ class Bundler:
 
     def _now_s(self) -> float:
         return self._context.clock.monotonic_s()
-
-    def _unavailable(self, error: OSError) -> Unavailable:
-        where = f"{self._context.where}: {self._folder.where}"
-        return Unavailable(f"{where}: {error.strerror or error}")

@@ -1,49 +1,42 @@
-"""What lies in the folder of a stage in the middle of a job: parts, bundles of them, results.
+"""What lies in the place of a stage in the middle of a job: parts, bundles of them, results.
 
-    <path>/<job>.<task>/parts/       Parquet parts that the peers of the task have published; the
-                                     name of a part begins with the upstream task
-    <path>/<job>.<task>/bundles/     a file for each bundle, 1, 2, ...: which parts it has, and
-                                     whether it is the last one
-    <path>/<job>.<task>/results/     a folder for each bundle: what the stage made of it, until all
-                                     its rows are complete
+    <path>/<job>.<task>/parts/              Parquet parts that the peers of the task have published;
+                                            the name of a part begins with the upstream task
+    <path>/<job>.<task>/bundles/<number>    which parts a bundle has, and whether it is the last
+    <path>/<job>.<task>/results/<number>/   what runs of the stage have made of a bundle, a folder
+                                            each; `_onyx.json` names the files of the result
 
-Each bundle and each result appears in one step, and the first one that does is final: whoever makes
-another one under the same number finds it there and takes it. So it does not matter that two
-workers make the same bundle, or run the stage over it, as one may that was declared dead. Bundles
-are made in order, and none after the last. A part is in one bundle, and is removed when the result
-of that stands.
+Bundles are numbered 1, 2, and so on. Each bundle and each result is created on the condition that
+there is none, so the first one that appears is final: whoever makes another one under the same
+number finds it there and takes it. So it does not matter that two workers make the same bundle, or
+run the stage over it, as one may that was declared dead. Bundles are made in order, and none after
+the last. A part is in one bundle, and is removed when the result of that stands.
 
 Rejected: a list of bundles in the log. Its entries are read by every worker, and a bundle a second
-is much for it, while the folder must be shared anyway.
+is much for it, while the place must be shared anyway. And a result that appears by the rename of
+its folder, which no object store has.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import os
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import pyarrow.parquet as pq
 
-from onyx.errors import UserError, UserFunctionError
-from onyx.plugins.parts.directory import DirectoryParts
+from onyx.errors import UserError
+from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.protocol import PluginContext
-from onyx.spark.child.request import StageRequest
-from onyx.storage.durable import make_durable_directory, sync_directory
+from onyx.seams import Clock
+from onyx.spark.target import MANIFEST, Target, is_data, rows_of, target_in
+from onyx.storage.interface import Location
+from onyx.storage.staging.interface import PartStore
 from onyx.structs import prepared
 
 T = TypeVar("T")
-SUFFIX = ".parquet"
-MANIFEST = "_onyx.json"
-POLL_S = 0.2
-"""How soon parts, and results of others, are noticed."""
 _DIGITS = 8
 
 
@@ -63,7 +56,8 @@ class Result(msgspec.Struct, frozen=True):
     """What the stage has made of a bundle."""
 
     files: tuple[tuple[str, int], ...]
-    """Names of Parquet files in the folder of the result, sorted, each with its rows."""
+    """Names of Parquet files below the folder of the bundle, in the order of the rows, each with
+    its rows."""
     last: bool = False
     """It is that of the last bundle."""
 
@@ -79,30 +73,44 @@ class Waiting:
     """The last bundle stands."""
 
 
-class BundleFolder:
-    """The bundle folder of one task of one job (`places.Bundles`). Any method may raise OSError."""
+@dataclass(frozen=True, slots=True)
+class _Absent:
+    """A result that was not there."""
 
-    poll_s = POLL_S
+    number: int
+    at_s: float
 
-    def __init__(self, path: Path) -> None:
-        """`path`: of this task alone."""
-        self.path = self.where = path
-        self.parts = path / "parts"
+
+class Bundles:
+    """The bundles of one task of one job. Any method may raise UserError, Unavailable."""
+
+    def __init__(self, place: Location, clock: Clock) -> None:
+        """`place`: of this task alone."""
+        self.place = place
+        self.poll_s = place.poll_s
+        """How often to look for what others have made."""
+        self._parts = place / "parts"
+        self._bundles = place / "bundles"
+        self._results = place / "results"
+        self._clock = clock
         self._seen: dict[int, Bundle] = {}
+        self._absent: _Absent | None = None
+        """Many readers wait for the same result."""
         self._kept = 1
         """Results before that have no rows any more."""
 
-    def store(self, context: PluginContext) -> DirectoryParts:
+    def store(self, context: PluginContext) -> PartStore:
         """Where a peer writes parts."""
-        return DirectoryParts(self.parts, context)
+        return parts_at(self._parts, context)
 
     # --- bundles ----------------------------------------------------------------------------------
 
     def bundle(self, number: int) -> Bundle | None:
         """A bundle; None while it is not made. Raises UserError if it is damaged."""
         found = self._seen.get(number)
-        if found is None and (data := _read(self._bundle(number))) is not None:
-            found = self._seen[number] = decoded(data, Bundle, self._bundle(number))
+        name = f"{number_name(number)}.json"
+        if found is None and (data := self._bundles.read(name)) is not None:
+            found = self._seen[number] = _decoded(data, Bundle, self._bundles, name)
         return found
 
     def waiting(self, first: int = 1) -> Waiting:
@@ -114,129 +122,94 @@ class BundleFolder:
                 return Waiting(number, (), ended=True)
             taken.update(bundle.parts)
             number += 1
-        try:
-            names = os.listdir(self.parts)
-        except FileNotFoundError:
-            names = []
-        found = sorted(each for each in names if is_part(each) and each not in taken)
-        return Waiting(number, tuple(found))
+        found = (each.name for each in self._parts.list("") if is_data(each.name))
+        return Waiting(number, tuple(each for each in found if each not in taken))
 
     def make(self, bundle: Bundle) -> Bundle:
         """Make a bundle, unless there is one of this number; the one that stands then. All before
         it stand, and none of them is the last."""
         if bundle.parts:
-            sync_directory(self.parts)  # a writer may be about to do so
-        place = self._bundle(bundle.number)
-        make_durable_directory(place.parent)
-        unfinished = place.parent / f".{uuid.uuid4().hex}"
-        try:
-            with unfinished.open("xb") as file:
-                file.write(msgspec.json.encode(bundle))
-                file.flush()
-                os.fsync(file.fileno())
-            with contextlib.suppress(FileExistsError):
-                os.link(unfinished, place)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        sync_directory(place.parent)
+            self._parts.sync()  # a writer may be about to do so
+        self._bundles.create(f"{number_name(bundle.number)}.json", msgspec.json.encode(bundle))
         stands = self.bundle(bundle.number)
         assert stands is not None, "it was made, here or by another worker"
         return stands
 
     def frames(self, bundle: Bundle, upstream: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-        """Paths of the parts of a bundle by the task that they come from."""
+        """Paths or URLs of the parts of a bundle by the task that they come from."""
         return {
-            task: tuple(
-                str((self.parts / name).resolve()) for name in bundle.parts if task_of(name) == task
-            )
+            task: tuple(self._parts.path_of(name) for name in bundle.parts if task_of(name) == task)
             for task in upstream
         }
 
     def rows_in(self, part: str) -> int:
         """Rows of a part."""
-        return rows_of(self.parts / part)
+        return rows_of(self._parts, part)
 
     def tidy(self, bundle: Bundle) -> None:
-        """Remove the parts of a bundle whose result stands, and what other runs have staged: they
-        can publish nothing any more."""
+        """Remove the parts of a bundle whose result stands, and what other runs have left: they can
+        publish nothing any more."""
         for name in bundle.parts:
-            (self.parts / name).unlink(missing_ok=True)
+            self._parts.delete(name)
         self._seen.pop(bundle.number, None)
-        place = self.result_folder(bundle.number)
-        for path in place.parent.glob(f".{place.name}-*"):
-            shutil.rmtree(path, ignore_errors=True)
+        result = self.result(bundle.number)
+        self._remove_all_but({name for name, _ in result.files} if result else set(), bundle.number)
 
     # --- results ----------------------------------------------------------------------------------
+
+    def result(self, number: int) -> Result | None:
+        """What the stage made of a bundle; None while that does not stand. Raises UserError if it
+        is damaged."""
+        now_s, absent = self._clock.monotonic_s(), self._absent
+        if absent is not None and absent.number == number and now_s < absent.at_s + self.poll_s:
+            return None
+        place = self._result(number)
+        data = place.read(MANIFEST)
+        if data is None:
+            self._absent = _Absent(number, now_s)
+            return None
+        return _decoded(data, Result, place, MANIFEST)
+
+    @contextlib.contextmanager
+    def target(self, bundle: Bundle) -> Iterator[Target]:
+        """A place for a result of the bundle, that no other run has."""
+        with target_in(self._result(bundle.number), f"run-{uuid.uuid4().hex[:12]}") as target:
+            yield target
+
+    def publish(self, files: tuple[tuple[str, int], ...], bundle: Bundle) -> None:
+        """Make the files of a run the result of the bundle, unless that has one."""
+        mine = Result(files, bundle.last)
+        self._result(bundle.number).create(MANIFEST, msgspec.json.encode(mine))
+        self._absent = None
+
+    def file(self, number: int, name: str) -> str:
+        """The path or URL of a file of a result."""
+        return self._result(number).path_of(name)
+
+    def has_file(self, number: int, name: str) -> bool:
+        """Whether it is still there."""
+        return self._result(number).exists(name)
 
     def drop_results(self, before: int) -> None:
         """Remove the rows of the results of bundles before this one, which nobody reads again.
         That they stood is still known, so that no stage runs over these bundles again."""
         while self._kept < before:
-            for path in self.result_folder(self._kept).glob(f"*{SUFFIX}"):
-                path.unlink(missing_ok=True)
+            self._remove_all_but(set(), self._kept)
             self._kept += 1
 
-    def result(self, number: int) -> Result | None:
-        """What the stage made of a bundle; None while that does not stand. Raises UserError if it
-        is damaged."""
-        data = _read(self.result_folder(number) / MANIFEST)
-        if data is None:
-            return None
-        return decoded(data, Result, self.result_folder(number))
+    def _remove_all_but(self, kept: set[str], number: int) -> None:
+        """Remove files of a result, and what is left of the runs that none of the others is of."""
+        place = self._result(number)
+        gone = {each.name for each in place.list("")} - kept - {MANIFEST}
+        runs = set(map(_run_of, gone)) - set(map(_run_of, kept))
+        for run in runs:
+            place.remove_tree(run)
+        for name in gone:
+            if _run_of(name) not in runs:
+                place.delete(name)
 
-    def result_folder(self, number: int) -> Path:
-        """Where a result lies."""
-        return self.path / "results" / number_name(number)
-
-    def staged_result(self, number: int) -> Path:
-        """Where a run of the stage may make a result: a new name in a folder that is there."""
-        place = self.result_folder(number)
-        make_durable_directory(place.parent)
-        return place.parent / f".{place.name}-{uuid.uuid4().hex[:12]}"
-
-    @contextlib.contextmanager
-    def asked(self, request: StageRequest, bundle: Bundle) -> Iterator[StageRequest]:
-        """The request with a place for a result of the bundle, that no other run has."""
-        target = self.staged_result(bundle.number).resolve()
-        yield msgspec.structs.replace(request, target=str(target))
-
-    def take(self, asked: StageRequest, bundle: Bundle) -> None:
-        """Make what a run has made the result of the bundle, unless that has one."""
-        target = Path(asked.target)
-        if not target.is_dir():
-            raise UserFunctionError(
-                f"Spark at {asked.master} has written the result to {target}, which this worker "
-                "does not see: `path` must be on a volume that both share"
-            )
-        self.publish(target, bundle)
-
-    def take_nothing(self, bundle: Bundle) -> None:
-        """Publish a result without rows."""
-        target = self.staged_result(bundle.number)
-        target.mkdir()
-        self.publish(target, bundle)
-
-    def file(self, number: int, name: str) -> str:
-        """The path of a file of a result."""
-        return str(self.result_folder(number) / name)
-
-    def has_file(self, number: int, name: str) -> bool:
-        """Whether it is still there."""
-        return (self.result_folder(number) / name).exists()
-
-    def publish(self, staged: Path, bundle: Bundle) -> None:
-        """Make a folder of Parquet files the result of a bundle, unless that has one."""
-        _complete(staged, bundle)
-        place = self.result_folder(bundle.number)
-        try:
-            staged.rename(place)  # a folder that is not empty is never replaced
-        except OSError as error:
-            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
-                raise
-        sync_directory(place.parent)
-
-    def _bundle(self, number: int) -> Path:
-        return self.path / "bundles" / f"{number_name(number)}.json"
+    def _result(self, number: int) -> Location:
+        return self._results / number_name(number)
 
 
 def task_of(part: str) -> str:
@@ -244,47 +217,18 @@ def task_of(part: str) -> str:
     return part.partition(".")[0]
 
 
-def rows_of(path: Path) -> int:
-    """Rows of a Parquet file."""
-    rows: int = pq.read_metadata(path).num_rows
-    return rows
-
-
-def is_part(name: str) -> bool:
-    """Whether it is a Parquet file that is published, or of a result."""
-    return name.endswith(SUFFIX) and not name.startswith((".", "_"))
-
-
 def number_name(number: int) -> str:
     """How a bundle is called, in the order of their numbers."""
     return f"{number:0{_DIGITS}d}"
 
 
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+def _run_of(name: str) -> str:
+    """The folder of the run that has written a file of a result."""
+    return name.partition("/")[0]
 
 
-def decoded(data: bytes, kind: type[T], path: object) -> T:
-    """What is in a bundle, or says what a result is. Raises UserError: it is damaged."""
+def _decoded(data: bytes, kind: type[T], place: Location, name: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
-        raise UserError(f"{path} is damaged: {error}") from error
-
-
-def _complete(staged: Path, bundle: Bundle) -> None:
-    """Write beside the files what they are, and make all durable."""
-    names = sorted(path.name for path in staged.iterdir())
-    files = [name for name in names if is_part(name)]
-    for name in names:
-        if name not in files:
-            (staged / name).unlink()  # checksums and marks of Hadoop, which no other reader knows
-    counted = tuple((name, rows_of(staged / name)) for name in files)
-    (staged / MANIFEST).write_bytes(msgspec.json.encode(Result(counted, bundle.last)))
-    for path in staged.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    sync_directory(staged)
+        raise UserError(f"{place.path_of(name)} is damaged: {error}") from error

@@ -13,14 +13,14 @@ from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
-from onyx.plugins.parts.stores import PartStore, StagedPart
 from onyx.plugins.protocol import Token
+from onyx.storage.staging.interface import PartStore, StagedPart
 
 _PARTS = "parts"
 
 
 class FrameParts:
-    """A store of parts (`parts.stores.PartStore`) whose tokens stand for several."""
+    """A store of parts (`staging.interface.PartStore`) whose tokens stand for several."""
 
     def __init__(self, store: PartStore) -> None:
         self._store = store
@@ -53,7 +53,7 @@ class FrameParts:
 
 
 class StagedFrames:
-    """Parts that are published together (`parts.stores.Staged`), and what is written to them
+    """Parts that are published together (`staging.interface.Staged`), and what is written to them
     (`parts.columns.ColumnsBody`)."""
 
     def __init__(

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
 from onyx.errors import FailsAgain
 from onyx.plugins.options import folder_at, read_options, task_error
-from onyx.plugins.parts.directory import staging_name
+from onyx.plugins.parts.stores import folder_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TIMES, Frame, StageRequest
-from onyx.spark.middle.bundles import BundleFolder
-from onyx.spark.middle.object_bundles import ObjectBundles
+from onyx.spark.middle.bundles import Bundles
 from onyx.spark.middle.options import MiddleOptions
-from onyx.spark.middle.places import Bundles
 from onyx.spark.session.place import spark_for, wrong_place
 from onyx.spark.stage.frames import why_not_callable
-from onyx.storage.objects.urls import ObjectUrl
+from onyx.storage.interface import Location
 
 
 def folder_of(context: PluginContext, options: MiddleOptions) -> Bundles:
     """Where the bundles of a task are."""
-    place = folder_at(context, options.path)
-    if isinstance(place, Path):
-        return BundleFolder(place.absolute() / staging_name(context))
-    return ObjectBundles(place / staging_name(context), context)
+    place = folder_at(context, options.path) / folder_name(context)
+    return Bundles(place, context.clock)
 
 
-def place_of(context: PluginContext) -> Path | ObjectUrl:
+def place_of(context: PluginContext) -> Location:
     """The place of a stage in a query, by the options of the task. Raises UserError as
     `read_options`."""
-    place = folder_at(context, read_options(context, MiddleOptions).path)
-    return (place.absolute() if isinstance(place, Path) else place) / staging_name(context)
+    return folder_at(context, read_options(context, MiddleOptions).path) / folder_name(context)
 
 
 def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:

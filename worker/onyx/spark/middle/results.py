@@ -20,10 +20,10 @@ from onyx.plugins.files.options import InputOptions
 from onyx.plugins.indexed import partition_names
 from onyx.plugins.protocol import ColumnsReader, Cursor, PluginContext, Reader
 from onyx.seams import Clock
-from onyx.spark.middle.bundles import SUFFIX
+from onyx.spark.middle.bundles import Bundles
 from onyx.spark.middle.options import MiddleOptions
-from onyx.spark.middle.places import Bundles
 from onyx.spark.middle.request import folder_of
+from onyx.spark.target import SUFFIX
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ class StageResults:
     def __init__(self, context: PluginContext, options: MiddleOptions) -> None:
         self._context = context
         self._folder = folder_of(context, options)
-        self._files = FilesInput(context, InputOptions(path=self._folder.file(0, f"*{SUFFIX}")))
+        self._files = FilesInput(context, InputOptions(path=f"{self._folder.place}/*{SUFFIX}"))
 
     def partitions(self) -> Sequence[str]:
         """Always the same."""
@@ -174,10 +174,7 @@ class ResultReader:
         if self._last or now_s < self._next_s:
             return False
         number, folder = self._bundle, self._folder
-        try:
-            result = folder.result(number)
-        except OSError as error:
-            raise Unavailable(f"{folder.where}: {error.strerror or error}") from error
+        result = folder.result(number)
         if result is None:
             self._next_s = now_s + folder.poll_s
             return False

@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from onyx.errors import Blocked, OnyxError, Unavailable, contained, describe
-from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.protocol import Cursor, SealProgress
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
-from onyx.spark.middle.bundles import Bundle
-from onyx.spark.middle.places import Bundles
+from onyx.spark.middle.bundles import Bundle, Bundles
 from onyx.spark.middle.request import filled
 from onyx.spark.middle.results import first_needed
+from onyx.storage.system_errors import is_full
 
 
 class StageRun:
@@ -91,25 +90,26 @@ class StageRun:
         except BaseException as raised:
             error = contained(raised)
             if is_full(error):
-                error = Blocked(f"{self._folder.where}: {error}")
+                error = Blocked(f"{self._folder.place}: {error}")
             self._error = error if isinstance(error, OnyxError) else Unavailable(describe(error))
         finally:
             self._ended.set()
 
     def _make_result(self) -> None:
         folder, bundle = self._folder, self.bundle
-        with folder.asked(self._request, bundle) as asked:
+        with folder.target(bundle) as target:
+            files: tuple[tuple[str, int], ...] = ()
             if bundle.parts:
-                asked = msgspec.structs.replace(asked, frames=self._frames())
-                self._runner(asked, self._timeout_s, Watch(self._is_wanted, self._see))
+                asked = msgspec.structs.replace(self._request, frames=self._frames())
+                watch = Watch(self._is_wanted, self._see)
+                self._runner(target.asked(asked), self._timeout_s, watch)
+                files = target.settle(asked.master) if self._is_wanted() else ()
             if not self._is_wanted():
+                target.drop()
                 return
-            if bundle.parts:
-                folder.take(asked, bundle)
-            else:
-                folder.take_nothing(bundle)
+            folder.publish(files, bundle)
         folder.tidy(bundle)
-        with contextlib.suppress(Unavailable, OSError):  # the next run does it
+        with contextlib.suppress(Unavailable):  # the next run does it
             folder.drop_results(first_needed(self._cursors()))
 
     def _frames(self) -> tuple[Frame, ...]:

@@ -7,9 +7,7 @@ an executor holds one group of rows, and its disk nothing.
 from __future__ import annotations
 
 import contextlib
-import io
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,12 +16,9 @@ import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.spark.objects.carried import carried
-from onyx.storage.objects.bucket import Bucket
-from onyx.storage.objects.reader import ObjectFile
+from onyx.storage.objects.reader import opened_object
 from onyx.storage.objects.urls import ObjectUrl, parse_url
 
-WHOLE_BYTES_MAX = 16_777_216
-"""An object of this size is read at once."""
 BATCH_ROWS = 10_000
 """The number of rows, as Spark's own batches."""
 
@@ -75,7 +70,7 @@ def schema_of(url: ObjectUrl) -> pa.Schema:
 @contextlib.contextmanager
 def opened_parquet(url: ObjectUrl) -> Iterator[pq.ParquetFile]:
     """A Parquet object. Raises like `rows_of`."""
-    with _opened(url) as source:
+    with opened_object(url) as source:
         try:
             parquet = pq.ParquetFile(source)
         except (pa.ArrowException, OSError) as error:
@@ -99,15 +94,3 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
         return array
     # Spark's times have microseconds; what is finer is cut off.
     return pc.cast(array, field.type, safe=not kinds.is_timestamp(field.type))
-
-
-def _opened(url: ObjectUrl) -> Any:
-    bucket = Bucket(url.bucket)
-    found = bucket.look(url.key)
-    if found is None:
-        raise UserError(f"{url} is gone: somebody has removed it, or a rule of the bucket")
-    file = ObjectFile(bucket, url, {url.key: found.version})
-    if found.size_bytes > WHOLE_BYTES_MAX:
-        return file
-    with file:
-        return io.BytesIO(file.read())

@@ -8,20 +8,44 @@ which does not leave out columns either, and has to be registered in each sessio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from onyx.spark.objects.fetch import BATCH_ROWS, fetch_rows, schema_of
 from onyx.storage.objects.urls import parse_url
+from onyx.storage.opening import is_remote
 
+_PATTERN = re.compile(r"[\[\]{}*?\\]")
 TASKS_MAX = 256
 """Tasks of Spark for one frame; more objects than that share them."""
 REQUESTS_MAX = 16
 """At a time, for footers."""
+
+
+def read_files(session: Any, paths: Sequence[str], schema: Any, infer: bool = False) -> Any:
+    """A DataFrame of all rows of some files, in no order: Spark reads those of a folder itself.
+
+    Args:
+        paths: absolute ones, or URLs; of Parquet files, at least one.
+        schema: a `StructType`. A column that an object lacks is null, others are left out.
+        infer: whether the schema of files in a folder is found by Spark.
+    """
+    if is_remote(paths[0]):
+        return read_objects(session, paths, schema)
+    reader = session.read if infer else session.read.schema(schema)
+    return reader.parquet(*map(file_url, paths))
+
+
+def file_url(path: str) -> str:
+    """A local path as Spark reads it, which takes any other for a pattern on its default store."""
+    return "file://" + _PATTERN.sub(r"\\\g<0>", os.path.abspath(path))
 
 
 def read_objects(session: Any, urls: Sequence[str], schema: Any) -> Any:
@@ -53,7 +77,9 @@ def fetched(
     return places.mapInArrow(fetch, schema)
 
 
-def schemas_of(urls: Iterable[str]) -> list[pa.Schema]:
-    """The schema of each object, from its footer. Raises like `fetch.rows_of`."""
+def schemas_of(urls: Sequence[str]) -> list[pa.Schema]:
+    """The schema of each file, from its footer. Raises like `fetch.rows_of`."""
+    if not urls or not is_remote(urls[0]):
+        return [pq.read_schema(path) for path in urls]
     with ThreadPoolExecutor(REQUESTS_MAX) as pool:
         return list(pool.map(lambda url: schema_of(parse_url(url)), urls))

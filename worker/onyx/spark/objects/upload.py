@@ -3,7 +3,7 @@ other task and no other attempt has.
 
 What a task has written counts only if the driver got its rows, so an attempt that Spark repeats, or
 runs twice, adds nothing. With `ObjectTarget.notes` nothing is visible before the worker completes
-the uploads, and each has a note, by which it can be aborted (`plugins.parts.objects`).
+the uploads, and each has a note, by which it can be aborted (`storage.staging.s3`).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ is removed.
 from __future__ import annotations
 
 from onyx.errors import Blocked, SettingsError
-from onyx.plugins.parts.output_folder import is_full
 from onyx.state.local.scratch import Scratch, temporary_folder
+from onyx.storage.system_errors import is_full
 
 
 def spark_scratch() -> Scratch:

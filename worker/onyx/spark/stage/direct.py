@@ -11,12 +11,10 @@ Between the end of the write and its note lies an instant in which a crash leave
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -24,10 +22,7 @@ from onyx.errors import FailsAgain, OnyxError, Unavailable, UserError
 from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
-from onyx.storage.durable import make_durable_directory, sync_directory
-from onyx.storage.objects.bucket import Bucket, only_if
-from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
-from onyx.storage.objects.urls import ObjectUrl
+from onyx.storage.interface import Location
 from onyx.structs import prepared
 
 
@@ -45,82 +40,32 @@ class WriteNote(msgspec.Struct, frozen=True):
     failure: str = ""
 
 
-class WriteNotes(Protocol):
-    """The note of one job. Every method may raise OSError, UserError and Unavailable."""
+class WriteNotes:
+    """The note of one job. Every method may raise UserError and Unavailable."""
+
+    def __init__(self, place: Location, job: JobId) -> None:
+        """`place`: of the task."""
+        self._place = place / "writes"
+        self._name = f"{path_name(job, 'the id of a job')}.json"
 
     @property
-    def where(self) -> object:
-        """For messages."""
-        ...
+    def where(self) -> str:
+        """The note, for messages."""
+        return f"{self._place}/{self._name}"
 
     def read(self) -> bytes | None:
         """The note; None if there is none."""
-        ...
+        return self._place.read(self._name)
 
     def write(self, note: bytes, before: bytes | None) -> None:
         """Put it in the place of the one that was read.
 
         Raises Unavailable: another worker has written one meanwhile.
         """
-        ...
-
-
-class DirectoryWriteNotes:
-    """The note of one job."""
-
-    def __init__(self, path: Path, job: JobId) -> None:
-        self.where = path / "writes" / f"{path_name(job, 'the id of a job')}.json"
-
-    def read(self) -> bytes | None:
-        """The note; None if there is none."""
-        try:
-            return self.where.read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def write(self, note: bytes, before: bytes | None) -> None:
-        """The first note is a new name, which only one worker can make."""
-        if self.read() != before:
-            raise _taken(self.where)
-        make_durable_directory(self.where.parent)
-        unfinished = self.where.parent / f".{uuid.uuid4().hex}"
-        try:
-            with unfinished.open("xb") as file:
-                file.write(note)
-                file.flush()
-                os.fsync(file.fileno())
-            if before is None:
-                os.link(unfinished, self.where)
-            else:
-                unfinished.replace(self.where)
-        except FileExistsError as error:
-            raise _taken(self.where) from error
-        finally:
-            unfinished.unlink(missing_ok=True)
-        sync_directory(self.where.parent)
-
-
-class ObjectWriteNotes:
-    """The note of one job."""
-
-    def __init__(self, url: ObjectUrl, job: JobId) -> None:
-        self.where = url / "writes" / f"{path_name(job, 'the id of a job')}.json"
-
-    def read(self) -> bytes | None:
-        """The note; None if there is none."""
-        found = Bucket(self.where.bucket).get(self.where.key)
-        return found.data if found else None
-
-    def write(self, note: bytes, before: bytes | None) -> None:
-        """Put it in the place of the one that was read."""
-        bucket = Bucket(self.where.bucket)
-        found = bucket.get(self.where.key)
-        if (found.data if found else None) != before:
-            raise _taken(self.where)
-        try:
-            bucket.put(self.where.key, note, only_if(found))
-        except (ConditionFailed, ObjectMissing) as error:
-            raise _taken(self.where) from error
+        if not self._place.replace(self._name, note, before):
+            raise Unavailable(
+                f"{self.where}: another worker has begun to write the result meanwhile"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +144,3 @@ class DirectWrite:
         data = msgspec.json.encode(note)
         self.notes.write(data, before)
         return data
-
-
-def _taken(where: object) -> Unavailable:
-    return Unavailable(f"{where}: another worker has begun to write the result meanwhile")

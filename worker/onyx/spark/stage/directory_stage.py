@@ -24,24 +24,26 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.ids import JobId
-from onyx.path_names import path_name
-from onyx.plugins.parts.directory import DirectoryParts, published_parts
-from onyx.plugins.protocol import PluginContext, SealProgress
+from onyx.plugins.parts.stores import published
+from onyx.plugins.protocol import SealProgress
 from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
 from onyx.spark.stage import versions
-from onyx.spark.stage.direct import DirectoryWriteNotes, DirectWrite
+from onyx.spark.stage.direct import DirectWrite, WriteNotes
 from onyx.spark.stage.frames import folder_of, result_of
+from onyx.spark.target import MANIFEST, SUFFIX
 from onyx.storage.durable import make_durable_directory, sync_directory
+from onyx.storage.interface import Location
 from onyx.storage.rooted import leads_to, opened, remove_tree
+from onyx.storage.staging.folder import DirectoryParts
+from onyx.storage.staging.interface import Writer
 
-MANIFEST = "_onyx.json"
 PERMISSION_POLL_S = 0.5
 PERMISSION_POLLS_MAX = 240
 """A worker that has lost sight of ZooKeeper waits so often before its attempt has failed."""
@@ -53,7 +55,7 @@ _NEW, _REPLACED = "result-", "replaced"
 class Workplace:
     """Where one peer finds and puts the files of one task of one job."""
 
-    path: Path
+    place: Location
     job: JobId
     permitted: Callable[[], bool]
     """False while this incarnation may have been declared dead."""
@@ -67,68 +69,24 @@ class Workplace:
     run: str = "part"
     """How the names of the files of a result begin."""
 
-    def of(self, frame: str | None) -> Workplace:
-        """Where the parts of a frame are."""
-        return replace(self, path=folder_of(self.path, frame))
-
-    @property
-    def parts(self) -> Path:
-        """Where the parts of this job are."""
-        return self.parts_of(self.job)
-
-    def parts_of(self, job: JobId) -> Path:
-        """Where the parts of a job are."""
-        return self.path / "parts" / path_name(job, "the id of a job")
-
     @property
     def result(self) -> Path:
         """The directory of the result."""
-        return result_of(self.path, self.job, self.appends)
+        folder = result_of(self.place, self.job, self.appends).local
+        assert folder is not None, "results in stores are those of object_stage"
+        return folder
 
 
 class StageParts(DirectoryParts):
     """The parts of a stage; the directory of a writer may hold a result, too."""
 
-    def __init__(self, directory: Path, context: PluginContext, result: Path) -> None:
-        super().__init__(directory, context)
+    def __init__(self, directory: Path, writer: Writer, result: Path) -> None:
+        super().__init__(directory, writer)
         self._result = result
 
     def _remove(self, folder: int, name: str) -> None:
         _put_back(f"{name}/{_REPLACED}", folder, self._result)
         super()._remove(folder, name)
-
-
-class DirectoryNotes:
-    """Where notes are kept."""
-
-    def __init__(self, place: Workplace) -> None:
-        self._place = place
-
-    def where(self, job: JobId) -> Path:
-        """Where the parts of a job are."""
-        return self._place.parts_of(job)
-
-    def read(self, job: JobId) -> bytes | None:
-        """The note of a job; None if there is none."""
-        try:
-            return (self.where(job) / versions.NOTE).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def write(self, job: JobId, note: bytes) -> None:
-        """Write the note of a job, whole and durable."""
-        folder = self.where(job)
-        make_durable_directory(folder)
-        unfinished = folder / f".{uuid.uuid4().hex}"
-        try:
-            with unfinished.open("xb") as file:
-                file.write(note)
-                file.flush()
-                os.fsync(file.fileno())
-            unfinished.rename(folder / versions.NOTE)
-        finally:
-            unfinished.unlink(missing_ok=True)
-        sync_directory(folder)
 
 
 def is_done(place: Workplace) -> bool:
@@ -169,7 +127,7 @@ def run_stage(
     except FileNotFoundError as error:
         raise _fenced() from error
     except OSError as error:
-        raise Unavailable(f"{place.path}: the result cannot be written: {error}") from error
+        raise Unavailable(f"{place.place}: the result cannot be written: {error}") from error
 
 
 def _run(
@@ -190,7 +148,7 @@ def _run(
     # Of this run alone: a server may go on with an earlier one, whose process was ended, and what
     # that still writes must not be in the result of this one.
     target = own / f"{_NEW}{uuid.uuid4().hex[:12]}"
-    frames = _frames(place, request)
+    frames = frames_of(place.place, place.job, request)
     filled = msgspec.structs.replace(request, frames=frames, target=str(target.resolve()))
     if any(frame.known for frame in frames):
         runner(filled, timeout_s, Watch(wanted, place.seen))
@@ -205,7 +163,7 @@ def _run(
     parts = sum(len(frame.parts) for frame in frames)
     _rename(target, place.run)
     _make_durable(target, {"job": place.job, "stage": request.stage, "parts": parts})
-    wait_until_permitted(place.path, place.permitted, wanted, place.pause)
+    wait_until_permitted(place.place, place.permitted, wanted, place.pause)
     _publish(place, held, target.name)
     remove_tree(held, _REPLACED)
 
@@ -222,28 +180,27 @@ def _run_direct(
         return place.wanted() and leads_to(own, held)
 
     def permit() -> None:
-        wait_until_permitted(place.path, place.permitted, wanted, place.pause)
+        wait_until_permitted(place.place, place.permitted, wanted, place.pause)
 
-    write = DirectWrite(place.job, DirectoryWriteNotes(place.path, place.job), permit)
+    write = DirectWrite(place.job, WriteNotes(place.place, place.job), permit)
     if not write.is_done():
-        filled = msgspec.structs.replace(request, frames=_frames(place, request))
+        filled = msgspec.structs.replace(request, frames=frames_of(place.place, place.job, request))
         write.run(filled, runner, timeout_s, Watch(wanted, place.seen))
 
 
-def _frames(place: Workplace, request: StageRequest) -> tuple[Frame, ...]:
+def frames_of(place: Location, job: JobId, request: StageRequest) -> tuple[Frame, ...]:
     """The frames of the request, with their parts."""
     return tuple(
-        msgspec.structs.replace(frame, parts=_parts(place.of(frame.name)))
+        msgspec.structs.replace(frame, parts=_parts(place, frame.name, job))
         for frame in request.frames
     )
 
 
-def _parts(place: Workplace) -> tuple[str, ...]:
-    return tuple(
-        str(path.resolve())
-        for job in versions.whose(DirectoryNotes(place), place.job)
-        for path in published_parts(place.parts_of(job), ".parquet")
-    )
+def _parts(place: Location, frame: str | None, job: JobId) -> tuple[str, ...]:
+    """The parts of a frame, those of earlier versions of the job first."""
+    notes = versions.Notes(folder_of(place, frame))
+    folders = [notes.where(each) for each in versions.whose(notes, job)]
+    return tuple(each.path_of(name) for each in folders for name in published(each, SUFFIX))
 
 
 def _rename(target: Path, run: str) -> None:

@@ -11,8 +11,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from onyx.errors import UserError
 from onyx.ids import JobId
@@ -23,12 +22,10 @@ from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import Frame, StageRequest, Write
 from onyx.spark.session.place import spark_for, wrong_place
 from onyx.spark.stage.options import SparkOptions, WriteOptions, is_frame, same_result
-from onyx.storage.objects.urls import ObjectUrl
-
-P = TypeVar("P", Path, ObjectUrl)
+from onyx.storage.interface import Location
 
 
-def folder_of(place: P, frame: str | None) -> P:
+def folder_of(place: Location, frame: str | None) -> Location:
     """Where the parts of a frame are, with those of all versions of the job.
 
     Raises:
@@ -39,7 +36,7 @@ def folder_of(place: P, frame: str | None) -> P:
     return place if frame is None else place / "frames" / frame
 
 
-def result_of(place: P, job: JobId, appends: bool) -> P:
+def result_of(place: Location, job: JobId, appends: bool) -> Location:
     """Where a result is published. One that is appended is a folder that Spark reads as a partition
     of the result, by a column `job`."""
     result = place / "result"

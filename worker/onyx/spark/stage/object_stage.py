@@ -26,21 +26,20 @@ from pathlib import Path
 import msgspec
 
 from onyx.errors import Unavailable
-from onyx.ids import JobId
-from onyx.path_names import path_name
 from onyx.plugins.parts.names import run_name
-from onyx.plugins.parts.objects import ObjectParts, published_at
 from onyx.plugins.protocol import PluginContext
-from onyx.spark.child.request import Frame, StageRequest, StageRunner, Watch
+from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.objects.staged import ObjectTarget, Staged, read_list
 from onyx.spark.session.scratch import spark_scratch
-from onyx.spark.stage import versions
-from onyx.spark.stage.direct import DirectWrite, ObjectWriteNotes
-from onyx.spark.stage.directory_stage import MANIFEST, wait_until_permitted
-from onyx.spark.stage.frames import folder_of, result_of
+from onyx.spark.stage.direct import DirectWrite, WriteNotes
+from onyx.spark.stage.directory_stage import frames_of, wait_until_permitted
+from onyx.spark.stage.frames import result_of
+from onyx.spark.target import MANIFEST
 from onyx.storage.objects.bucket import Bucket, Piece, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
 from onyx.storage.objects.urls import ObjectUrl
+from onyx.storage.s3 import Prefix
+from onyx.storage.staging.s3 import ObjectParts
 from onyx.structs import prepared
 
 SUCCESS = "_SUCCESS"
@@ -65,7 +64,7 @@ class Manifest(msgspec.Struct, frozen=True):
 class ObjectWorkplace:
     """Where one peer finds and puts the objects of one task of one job."""
 
-    url: ObjectUrl
+    place: Prefix
     context: PluginContext
     fenced: ObjectParts
     """The parts that the stage reads; its result is staged under the same fence."""
@@ -76,40 +75,14 @@ class ObjectWorkplace:
     @property
     def result(self) -> ObjectUrl:
         """Where the files of the result are."""
-        return result_of(self.url, self.context.job, self.appends)
+        result = result_of(self.place, self.context.job, self.appends)
+        assert isinstance(result, Prefix), "it is below one"
+        return result.url
 
     @property
     def manifest(self) -> ObjectUrl:
         """The object that says which files are the result."""
         return self.result / MANIFEST
-
-
-def parts_of(url: ObjectUrl, job: JobId) -> ObjectUrl:
-    """Where the parts of a job are, below the URL of its task."""
-    return url / "parts" / path_name(job, "the id of a job")
-
-
-class ObjectNotes:
-    """Where notes are kept."""
-
-    def __init__(self, url: ObjectUrl) -> None:
-        self._url = url
-
-    def where(self, job: JobId) -> ObjectUrl:
-        """Where the parts of a job are."""
-        return parts_of(self._url, job)
-
-    def read(self, job: JobId) -> bytes | None:
-        """The note of a job; None if there is none."""
-        found = Bucket(self._url.bucket).get(self._key(job))
-        return found.data if found else None
-
-    def write(self, job: JobId, note: bytes) -> None:
-        """Write the note of a job."""
-        Bucket(self._url.bucket).put(self._key(job), note)
-
-    def _key(self, job: JobId) -> str:
-        return (self.where(job) / versions.NOTE).key
 
 
 def run_object_stage(
@@ -125,7 +98,7 @@ def run_object_stage(
         Fenced: this incarnation was declared dead meanwhile, or the task is to stop.
     """
     try:
-        bucket = Bucket(place.url.bucket)
+        bucket = Bucket(place.place.url.bucket)
         if request.write.direct:
             _run_direct(place, bucket, request, runner, timeout_s)
             return
@@ -137,7 +110,7 @@ def run_object_stage(
                 standing = _run(place, bucket, before, names, request, runner, timeout_s)
         _clean_up(place, bucket, standing)
     except OSError as error:
-        raise Unavailable(f"{place.url}: {error.strerror or error}") from error
+        raise Unavailable(f"{place.place}: {error.strerror or error}") from error
 
 
 def _run(
@@ -150,7 +123,8 @@ def _run(
     timeout_s: float,
 ) -> Manifest:
     """The manifest that stands afterwards."""
-    context, frames = place.context, _frames(place, bucket, request)
+    context = place.context
+    frames = frames_of(place.place, context.job, request)
     run = run_name(context)
     staged: tuple[Staged, ...] = ()
     try:
@@ -182,27 +156,14 @@ def _run_direct(
     context = place.context
 
     def permit() -> None:
-        wait_until_permitted(place.url, context.permitted, context.wanted, place.pause)
+        wait_until_permitted(place.place, context.permitted, context.wanted, place.pause)
 
-    write = DirectWrite(context.job, ObjectWriteNotes(place.url, context.job), permit)
+    write = DirectWrite(context.job, WriteNotes(place.place, context.job), permit)
     if not write.is_done():
-        filled = msgspec.structs.replace(request, frames=_frames(place, bucket, request))
+        filled = msgspec.structs.replace(
+            request, frames=frames_of(place.place, context.job, request)
+        )
         write.run(filled, runner, timeout_s, Watch(context.wanted, context.progress))
-
-
-def _frames(place: ObjectWorkplace, bucket: Bucket, request: StageRequest) -> tuple[Frame, ...]:
-    """The frames of the request, with their parts."""
-    return tuple(
-        msgspec.structs.replace(frame, parts=_parts(place, bucket, frame.name))
-        for frame in request.frames
-    )
-
-
-def _parts(place: ObjectWorkplace, bucket: Bucket, frame: str | None) -> tuple[str, ...]:
-    notes = ObjectNotes(folder_of(place.url, frame))
-    jobs = versions.whose(notes, place.context.job)
-    urls = (url for job in jobs for url in published_at(notes.where(job), bucket, ".parquet"))
-    return tuple(map(str, urls))
 
 
 def _publish(place: ObjectWorkplace, staged: Iterable[Staged]) -> None:

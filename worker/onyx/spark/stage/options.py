@@ -11,11 +11,12 @@ import msgspec
 from onyx.errors import Problem
 from onyx.model.report import at, show
 from onyx.path_names import PLAIN_NAMES, is_plain_name
-from onyx.plugins.options import climbing, is_object
+from onyx.plugins.options import climbing
 from onyx.plugins.parts.options import PartOptions
 from onyx.spark.child.request import FILE_FORMATS, Mode
 from onyx.spark.objects.forms import wrong_form
 from onyx.spark.session.place import Place, wrong_place
+from onyx.storage.opening import is_remote
 from onyx.structs import prepared
 
 _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z"
@@ -81,7 +82,7 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
         yield from climbing("path", self.path)
         yield from self._wrong_stage()
         yield from _wrong_write(self.write)
-        if is_object(self.path) and self.write.format in FILE_FORMATS:
+        if is_remote(self.path) and self.write.format in FILE_FORMATS:
             yield from wrong_form(self.write.format, self.write.options)
         if self.master is not None:
             yield from wrong_place(Place(self.master, self.spark_conf))

@@ -9,21 +9,20 @@ are used up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.ids import GroupId
 from onyx.plugins.options import folder_at
 from onyx.plugins.parts.columns import ColumnsPartsWriter
 from onyx.plugins.parts.formats import ParquetFormat
-from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.plugins.roll_limits import roll_limits
 from onyx.spark.child.request import StageRequest, StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.stage.frames import request_of
 from onyx.spark.stage.options import SparkOptions
-from onyx.spark.stage.results import Results, directory_results, object_results
+from onyx.spark.stage.results import Results, results_at
+from onyx.storage.system_errors import is_full
 
 
 class SparkOutput(ColumnsPartsWriter):
@@ -73,6 +72,4 @@ def _results(
 ) -> Results:
     place = folder_at(context, options.path)
     appends = request is not None and request.write.appends
-    if isinstance(place, Path):
-        return directory_results(place, context, options.frame, appends)
-    return object_results(place, context, options.frame, appends)
+    return results_at(place, context, options.frame, appends)

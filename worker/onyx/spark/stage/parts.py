@@ -9,20 +9,15 @@ the first segment of each part. Objects of a store are read by executors too (`s
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
 from onyx.errors import FailsAgain
-from onyx.spark.objects.reading import read_objects, schemas_of
-from onyx.storage.objects.urls import is_url
+from onyx.spark.objects.reading import read_files, schemas_of
 
-_PATTERN = re.compile(r"[\[\]{}*?\\]")
 _SPARK_TYPES = {
     pa.null(): pa.string(),
     pa.uint8(): pa.int16(),
@@ -40,7 +35,7 @@ def read_parts(session: Any, paths: Sequence[str], ddl: str | None) -> Any:
         UserError, Unavailable: an object store refuses, or cannot be reached.
     """
     groups: dict[pa.Schema, list[str]] = {}
-    for path, schema in zip(paths, _schemas(paths), strict=True):
+    for path, schema in zip(paths, schemas_of(paths), strict=True):
         groups.setdefault(schema.remove_metadata(), []).append(path)
     wanted = _wanted(session, list(groups), ddl)
     if not groups:
@@ -52,24 +47,11 @@ def read_parts(session: Any, paths: Sequence[str], ddl: str | None) -> Any:
     return united
 
 
-def _schemas(paths: Sequence[str]) -> list[pa.Schema]:
-    if paths and is_url(paths[0]):
-        return schemas_of(paths)
-    return [pq.read_schema(path) for path in paths]
-
-
 def _read(session: Any, paths: Sequence[str], schema: pa.Schema) -> Any:
     """Files of one schema."""
-    if not is_url(paths[0]):
-        return session.read.parquet(*map(file_url, paths))
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return read_objects(session, paths, from_arrow_schema(spark_schema(schema)))
-
-
-def file_url(path: str) -> str:
-    """A local path as Spark reads it, which takes any other for a pattern on its default store."""
-    return "file://" + _PATTERN.sub(r"\\\g<0>", os.path.abspath(path))
+    return read_files(session, paths, from_arrow_schema(spark_schema(schema)), infer=True)
 
 
 def _wanted(session: Any, schemas: list[pa.Schema], ddl: str | None) -> Any:

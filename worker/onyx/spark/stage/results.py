@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from onyx.ids import GroupId, JobId
 from onyx.plugins.parts.names import run_name
-from onyx.plugins.parts.objects import ObjectParts
-from onyx.plugins.parts.stores import PartStore
+from onyx.plugins.parts.stores import writer_of
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.child.request import StageRequest, StageRunner
-from onyx.spark.stage import object_stage, versions
-from onyx.spark.stage.directory_stage import DirectoryNotes, StageParts, Workplace, run_stage
+from onyx.spark.stage import versions
+from onyx.spark.stage.directory_stage import StageParts, Workplace, run_stage
 from onyx.spark.stage.frames import folder_of, result_of
-from onyx.spark.stage.object_stage import ObjectNotes, ObjectWorkplace, run_object_stage
-from onyx.storage.objects.urls import ObjectUrl
+from onyx.spark.stage.object_stage import ObjectWorkplace, run_object_stage
+from onyx.storage.interface import Location
+from onyx.storage.s3 import Prefix
+from onyx.storage.staging.interface import PartStore
+from onyx.storage.staging.s3 import ObjectParts
 
 
 @dataclass(slots=True)
@@ -46,12 +47,22 @@ class Results:
             self.parts_of(replace(self.context, job=job)).fence(live)
 
 
-def directory_results(
-    path: Path, context: PluginContext, frame: str | None, appends: bool
+def results_at(
+    place: Location, context: PluginContext, frame: str | None, appends: bool
+) -> Results:
+    """Parts and results in a place."""
+    notes = versions.Notes(folder_of(place, frame))
+    if isinstance(place, Prefix):
+        return _in_store(place, context, notes, appends)
+    return _in_folder(place, context, notes, appends)
+
+
+def _in_folder(
+    place: Location, context: PluginContext, notes: versions.Notes, appends: bool
 ) -> Results:
     """Parts and results that Spark reads and writes where they are."""
-    place = Workplace(
-        path,
+    work = Workplace(
+        place,
         context.job,
         context.permitted,
         wanted=context.wanted,
@@ -59,31 +70,33 @@ def directory_results(
         seen=context.progress,
         run=run_name(context),
     )
-    own = place.of(frame)
 
     def parts_of(context: PluginContext) -> StageParts:
-        result = result_of(path, context.job, appends)
-        return StageParts(own.parts_of(context.job), context, result)
+        folder, result = notes.where(context.job).local, result_of(place, context.job, appends)
+        assert folder is not None, "the place is a folder"
+        assert result.local is not None, "the place is a folder"
+        return StageParts(folder, writer_of(context), result.local)
 
     def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
-        run_stage(place, parts.own, request, runner, timeout_s)
+        run_stage(work, parts.own, request, runner, timeout_s)
 
     parts = parts_of(context)
-    return Results(context, parts, parts_of, DirectoryNotes(own), run)
+    return Results(context, parts, parts_of, notes, run)
 
 
-def object_results(
-    url: ObjectUrl, context: PluginContext, frame: str | None, appends: bool
+def _in_store(
+    place: Prefix, context: PluginContext, notes: versions.Notes, appends: bool
 ) -> Results:
     """Parts and results in a store, which executors read and write."""
-    own = folder_of(url, frame)
 
     def parts_of(context: PluginContext) -> ObjectParts:
-        return ObjectParts(object_stage.parts_of(own, context.job), context, own)
+        folder = notes.where(context.job)
+        assert isinstance(folder, Prefix), "it is in a store"
+        return folder.staging(writer_of(context))
 
     def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
-        run_object_stage(place, request, runner, timeout_s)
+        run_object_stage(work, request, runner, timeout_s)
 
     parts = parts_of(context)
-    place = ObjectWorkplace(url, context, parts, appends=appends)
-    return Results(context, parts, parts_of, ObjectNotes(own), run)
+    work = ObjectWorkplace(place, context, parts, appends=appends)
+    return Results(context, parts, parts_of, notes, run)

@@ -13,13 +13,14 @@ folder for all versions: segments that a given-up version wrote would be counted
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
 from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.path_names import path_name
 from onyx.plugins.protocol import UpgradedJob
+from onyx.storage.interface import Location
 from onyx.structs import prepared
 
 NOTE = "_onyx.json"
@@ -37,20 +38,24 @@ class Note(msgspec.Struct, frozen=True):
     """Jobs whose parts belong to the same result, the newest first."""
 
 
-class Notes(Protocol):
-    """Where notes are kept. May raise OSError, Unavailable."""
+class Notes:
+    """Notes beside the parts of jobs, in the place of one task. May raise UserError,
+    Unavailable."""
+
+    def __init__(self, place: Location) -> None:
+        self._place = place
 
     def read(self, job: JobId) -> bytes | None:
         """The note of a job."""
-        ...
+        return self.where(job).read(NOTE)
 
     def write(self, job: JobId, note: bytes) -> None:
         """Put it there in one step, durably; whoever else does so writes the same."""
-        ...
+        self.where(job).create(NOTE, note)
 
-    def where(self, job: JobId) -> object:
-        """The folder of the parts of a job, for messages."""
-        ...
+    def where(self, job: JobId) -> Location:
+        """The folder of the parts of a job."""
+        return self._place / "parts" / path_name(job, "the id of a job")
 
 
 def upgrade(notes: Notes, job: JobId, old: Callable[[], UpgradedJob | None]) -> tuple[JobId, ...]:

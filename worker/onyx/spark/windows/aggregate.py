@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from onyx.spark.objects.reading import read_objects
-from onyx.spark.windows.object_files import all_files
+from onyx.spark.objects.reading import read_files
 from onyx.spark.windows.plan import (
     COUNT,
     EXTENT,
@@ -40,7 +39,7 @@ from onyx.spark.windows.plan import (
     Ranges,
 )
 from onyx.spark.windows.sessions import NUMBER, firing, numbered
-from onyx.storage.objects.urls import is_url
+from onyx.spark.windows.spool import files_of
 
 _TYPES = {
     SHARD: "SMALLINT", EXTENT: "BIGINT", LAST: "BIGINT", SEQ: "BIGINT", FRESH: "BOOLEAN",
@@ -123,9 +122,8 @@ def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
 
 
 def _rows(session: Any, schema: str, paths: Sequence[str]) -> Any:
-    if not is_url(paths[0]):
-        return session.read.schema(schema).parquet(*paths)
-    return read_objects(session, all_files(paths), session.createDataFrame([], schema).schema)
+    files = [file for path in paths for file in files_of(path)]
+    return read_files(session, files, session.createDataFrame([], schema).schema)
 
 
 def _made(plan: Plan, piece: Piece, name: str) -> Any:

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from onyx.errors import Blocked, Fenced, Unavailable, UserFunctionError, describe
 from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
-from onyx.plugins.parts.output_folder import is_full
 from onyx.plugins.protocol import SealProgress
 from onyx.seams import Clock, SystemClock
 from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
@@ -26,6 +25,7 @@ from onyx.spark.windows.outcomes import Outcome
 from onyx.spark.windows.plan import AGGREGATE, DUE, EXTENT, FIRES, LOWER, SHARD, UPPER, Plan
 from onyx.spark.windows.spool import Spool, least, new_result
 from onyx.spark.windows.states import groups, states
+from onyx.storage.system_errors import is_full
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.firing import Firing, Number
 
@@ -111,7 +111,6 @@ class Stage:
         return again_s
 
     def _run(self, plan: Plan, name: str) -> None:
-        self.folder.make()
         request = StageRequest(
             stage=AGGREGATE,
             source=FrameSource(),
@@ -121,9 +120,9 @@ class Stage:
             name=f"{self.spark.name}, {self.where}",
         )
         watch = Watch(self.spark.wanted, self._seen)
-        with self.folder.asked(request, name) as asked:
-            self.spark.runner(asked, STAGE_TIMEOUT_S, watch)
-            self.folder.settle(asked, name)
+        with self.folder.target(name) as target:
+            self.spark.runner(target.asked(request), STAGE_TIMEOUT_S, watch)
+            self.folder.settle(target, self.spark.master)
         self.due = least(self.folder, name, DUE) if plan.sessions is not None else None
 
     def _seen(self, progress: SealProgress) -> None:

@@ -1,7 +1,8 @@
-"""Where files of a window by Spark lie: what a folder and an object store can both do.
+"""Where files of a window by Spark lie.
 
     <state>/<job>/windows.spark/<task>/p-<id>.parquet     a part: rows that came between two chunks
-    <state>/<job>/windows.spark/<task>/r-<id>/            a result: states after a firing
+    <state>/<job>/windows.spark/<task>/r-<id>/            a result: states after a firing; its
+                                                          `_list.json` names the files that count
 
 They lie beside the state log, because whoever reads that has to see them, and go with the job. Each
 name is used once, and counts only when a chunk of the log names it; so neither a dead writer nor a
@@ -11,57 +12,80 @@ died before, stays until the job is removed.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from contextlib import AbstractContextManager
-from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from onyx.spark.child.request import StageRequest
+from onyx.errors import OnyxError, UserError
+from onyx.spark.target import SUFFIX, Target, opened, target_in
 from onyx.spark.windows.plan import KEY_INT, PLACE, SEQ
+from onyx.storage.interface import Location
+from onyx.storage.opening import location
 
-SUFFIX = ".parquet"
 RESULT = "r-"
+LIST = "_list.json"
 _MANY = frozenset({KEY_INT, PLACE, SEQ})
 """Columns of mostly different numbers, for which a dictionary would be made in vain."""
 
 
-class Spool(Protocol):
+class Spool:
     """The files of one task. Safe to use from any thread; everything blocks, and may raise
     Unavailable, or UserError if a store refuses."""
 
-    def make(self) -> None:
-        """Make it, if it is a place that has to be made."""
-        ...
+    def __init__(self, place: Location) -> None:
+        self.place = place
 
     def write(self, name: str, table: pa.Table) -> None:
         """Make a part durable."""
-        ...
+        with self.place.new_file(f"{name}{SUFFIX}") as file:
+            encode(table, file)
 
-    def asked(self, request: StageRequest, name: str) -> AbstractContextManager[StageRequest]:
-        """The request, with a place for a result of this name."""
-        ...
+    def target(self, name: str) -> AbstractContextManager[Target]:
+        """A place for a result of this name."""
+        return target_in(self.place, name)
 
-    def settle(self, asked: StageRequest, name: str) -> None:
+    def settle(self, target: Target, master: str) -> None:
         """Make the result of a run durable. Raises Unavailable: it cannot be seen."""
-        ...
+        names = [name for name, _ in target.settle(master)]
+        self.place.create(f"{target.name}/{LIST}", msgspec.json.encode(names))
 
     def path(self, name: str) -> str:
         """The path of a part or result, for a plan."""
-        ...
+        return self.place.path_of(name if name.startswith(RESULT) else f"{name}{SUFFIX}")
 
     def files(self, name: str) -> list[str]:
-        """The files of a result, in the order in which they are emitted."""
-        ...
+        """Names of the files of a result, in the order in which they are emitted."""
+        return _listed(self.place, name)
 
     def opened(self, file: str) -> AbstractContextManager[pq.ParquetFile]:
         """One of them."""
-        ...
+        return opened(self.place, file)
 
     def remove(self, name: str) -> None:
         """Remove a part or result; what cannot be removed goes with the job."""
-        ...
+        with contextlib.suppress(OnyxError):
+            if name.startswith(RESULT):
+                self.place.remove_tree(name)
+            else:
+                self.place.delete(f"{name}{SUFFIX}")
+
+
+def files_of(path: str) -> list[str]:
+    """The files of a part or result at a path or URL of a plan. Raises like `Spool.files`."""
+    folder, _, name = path.rpartition("/")
+    place = location(folder)
+    return [path] if name.endswith(SUFFIX) else [place.path_of(f) for f in _listed(place, name)]
+
+
+def _listed(place: Location, name: str) -> list[str]:
+    data = place.read(f"{name}/{LIST}")
+    if data is None:
+        raise UserError(f"{place}/{name}/{LIST} is gone, although the state of a job needs it")
+    return msgspec.json.decode(data, type=list[str])
 
 
 def new_part() -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from onyx.errors import UserError
 from onyx.storage.objects.bucket import Bucket
@@ -23,6 +23,8 @@ AHEAD_BYTES_MAX = 67_108_864
 BLOCK_BYTES_MAX = 8_388_608
 BLOCK_BYTES_MIN = 65_536
 FIRST_BLOCK_BYTES = 262_144
+WHOLE_BYTES_MAX = 16_777_216
+"""An object of this size is read at once."""
 
 
 class Allowance:
@@ -170,6 +172,24 @@ class ObjectFile(io.RawIOBase):
     def _seen(self, version: str, size: int) -> None:
         self._versions.setdefault(self._url.key, version)
         self._size = size
+
+
+def opened_object(url: ObjectUrl) -> BinaryIO:
+    """A small object in memory; a large one, to be read by ranges.
+
+    Raises:
+        UserError: it is gone, or may not be read.
+        Unavailable: the store cannot be reached.
+    """
+    bucket = Bucket(url.bucket)
+    found = bucket.look(url.key)
+    if found is None:
+        raise UserError(f"{url} is gone: somebody has removed it, or a rule of the bucket")
+    file = ObjectFile(bucket, url, {url.key: found.version})
+    if found.size_bytes > WHOLE_BYTES_MAX:
+        return cast(BinaryIO, file)
+    with file:
+        return io.BytesIO(file.read())
 
 
 @contextlib.contextmanager

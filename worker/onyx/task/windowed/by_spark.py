@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial, reduce
-from operator import truediv
-from pathlib import Path
+from functools import partial
 
 from onyx.errors import UserError
 from onyx.settings import StateSettings
 from onyx.spark.session.place import spark_of_job, wrong_place
-from onyx.spark.windows.files import SpoolFolder
 from onyx.spark.windows.firings import Spark
-from onyx.spark.windows.object_files import SpoolObjects
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.window import SparkWindow
 from onyx.state.names import WINDOWS_BY_SPARK
-from onyx.state.opening import state_place
-from onyx.storage.objects.urls import is_url, parse_url
+from onyx.state.opening import open_store, state_place
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import LatestProgress, Program
 from onyx.task.seal_progress import report
@@ -55,7 +50,8 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
     for problem in wrong_place(on):
         raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
     state = services.settings.state
-    folder = _spool(place, program, 0o770 if state.group_access else 0o700)
+    below = f"{program.job_id}/{WINDOWS_BY_SPARK}/{program.task}"
+    folder = Spool(open_store(place, state.group_access) / below)
     spark = Spark(
         services.stage_runner,
         services.aside,
@@ -73,14 +69,6 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
         return SparkWindow(compiled, grouped, shards, folder, spark, page_max)
 
     return make
-
-
-def _spool(place: str, program: Program, mode: int) -> Spool:
-    """Where the files of its windows are, beside its state log."""
-    below = (program.job_id, WINDOWS_BY_SPARK, program.task)
-    if is_url(place):
-        return SpoolObjects(reduce(truediv, below, parse_url(place)))
-    return SpoolFolder(Path(place).absolute().joinpath(*below), mode)
 
 
 def _wanted(program: Program, version: int) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Protocol, cast
 
 from onyx.errors import Unavailable, UserError
-from onyx.plugins.files.local_file import LocalFile
+from onyx.storage.local_file import LocalFile
 from onyx.storage.objects.bucket import Bucket, Found
 from onyx.storage.objects.patterns import literal_prefix, matches
 from onyx.storage.objects.reader import Allowance, ObjectFile
@@ -48,6 +48,10 @@ class FileSystem(Protocol):
         unknown."""
         ...
 
+    def remote(self, path: str) -> bool:
+        """Whether each read of a file is a request."""
+        ...
+
     def expect(self, path: str, version: str) -> None:
         """Treat a file of any other version as changed."""
         ...
@@ -76,6 +80,10 @@ class LocalFiles:
     def version(self, path: str) -> str | None:
         """The fingerprint, once it was opened."""
         return self._versions.get(path)
+
+    def remote(self, path: str) -> bool:
+        """Reads are of this machine."""
+        return False
 
     def expect(self, path: str, version: str) -> None:
         """Remember a fingerprint of an earlier process."""
@@ -111,6 +119,10 @@ class ObjectFiles:
         """The entity tag, once it was listed or opened."""
         url = parse_url(path)
         return self._versions.get(url.bucket, {}).get(url.key)
+
+    def remote(self, path: str) -> bool:
+        """Reads are requests."""
+        return True
 
     def expect(self, path: str, version: str) -> None:
         """Remember an entity tag of an earlier process."""
@@ -157,6 +169,10 @@ class Files:
     def expect(self, path: str, version: str) -> None:
         """Treat a file of any other version as changed."""
         self._of(path).expect(path, version)
+
+    def remote(self, path: str) -> bool:
+        """Whether each read of a file is a request."""
+        return self._of(path).remote(path)
 
     def _of(self, path: str) -> FileSystem:
         return self._objects if is_url(path) else self._local

@@ -29,39 +29,30 @@ from typing import BinaryIO, cast
 from onyx.errors import Fenced, OnyxError, UserError
 from onyx.ids import GroupId
 from onyx.path_names import staged_begin
-from onyx.plugins.options import task_error
-from onyx.plugins.parts.directory import STAGING, staging_name, writer_name
-from onyx.plugins.protocol import PluginContext, Token
 from onyx.storage.objects.bucket import Bucket
 from onyx.storage.objects.connection import ObjectMissing
 from onyx.storage.objects.urls import ObjectUrl, note_of
 from onyx.storage.objects.writer import OBJECT_BYTES_MAX, ObjectWriter, complete
+from onyx.storage.staging.interface import STAGING, Token, Writer
 
 _MARK = "writer"
 _numbers = itertools.count()
 
 
 class ObjectParts:
-    """The parts of one task below one URL (`parts.stores.PartStore`)."""
+    """The parts of one task below one URL (`staging.interface.PartStore`)."""
 
     size_bytes_max = OBJECT_BYTES_MAX
 
-    def __init__(self, url: ObjectUrl, context: PluginContext, staging: ObjectUrl | None = None):
-        """`staging`: where marks and notes are kept, below `url` if not given."""
+    def __init__(self, url: ObjectUrl, writer: Writer) -> None:
         self._url = url
-        self._context = context
-        self._task = (staging or url) / STAGING / staging_name(context)
+        self._writer = writer
+        self._task = url / STAGING / writer.folder
         self._own: ObjectUrl | None = None
 
     def create(self, name: str) -> ObjectPart:
         """A part below the URL of the task."""
-        return self.create_at(self._url / name)
-
-    def create_at(self, url: ObjectUrl) -> ObjectPart:
-        """A part that is to be elsewhere in the bucket, under the same fence."""
-        with self.explained():
-            own = self._own or self._marked()
-        return ObjectPart(self._bucket(), url, own, self.explained)
+        return ObjectPart(self._bucket(), self._url / name, self.notes, self.explained)
 
     @property
     def notes(self) -> ObjectUrl:
@@ -100,7 +91,7 @@ class ObjectParts:
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Remove the marks of all other incarnations, then abort the uploads that they noted."""
-        keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
+        keep = {str(incarnation) for incarnation in (*live, self._writer.incarnation)}
         with self.explained():
             bucket = self._bucket()
             marks = [key for key in self._foreign(bucket, keep) if key.endswith(f"/{_MARK}")]
@@ -112,7 +103,7 @@ class ObjectParts:
         """Abort what writers that are named like this one have left, and remove their marks."""
         with self.explained():
             bucket = self._bucket()
-            ours = f"{self._task.key}/{writer_name(self._context)}"
+            ours = f"{self._task.key}/{self._writer.name}"
             _abort(bucket, [found.key for found in bucket.list(ours)])
 
     def close(self) -> None:
@@ -122,7 +113,7 @@ class ObjectParts:
                 self._bucket().delete((self._own / _MARK).key)
 
     def _marked(self) -> ObjectUrl:
-        self._own = own = self._task / f"{writer_name(self._context)}{next(_numbers)}"
+        self._own = own = self._task / f"{self._writer.name}{next(_numbers)}"
         self._bucket().put((own / _MARK).key, b"")
         return own
 
@@ -139,20 +130,20 @@ class ObjectParts:
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
         """Raises errors of the store as errors of this task."""
-        context = self._context
+        writer = self._writer
         try:
             yield
         except ObjectMissing as error:
             raise Fenced(
-                f"task {context.task!r}: {error}: an upload of incarnation {context.incarnation} "
+                f"task {writer.task!r}: {error}: an upload of incarnation {writer.incarnation} "
                 "was taken away, because it was declared dead (or somebody removed it)"
             ) from error
         except UserError as error:
-            raise task_error(context, f"option 'path': {error}") from error
+            raise writer.error(f"option 'path': {error}") from error
 
 
 class ObjectPart:
-    """An upload and its note (`parts.stores.StagedPart`)."""
+    """An upload and its note (`staging.interface.StagedPart`)."""
 
     def __init__(
         self,
@@ -226,12 +217,6 @@ def _abort(bucket: Bucket, keys: Sequence[str]) -> None:
         if note is not None and not key.endswith(f"/{_MARK}"):
             bucket.abort_upload(*_upload_noted(note.data))
         bucket.delete(key)
-
-
-def published_at(url: ObjectUrl, bucket: Bucket, suffix: str) -> list[ObjectUrl]:
-    """The visible parts below a URL, of all writers, in a stable order."""
-    keys = (found.key for found in bucket.list((url / "part-").key))
-    return [ObjectUrl(url.bucket, key) for key in keys if key.endswith(suffix)]
 
 
 def _incarnation(name: str) -> str:

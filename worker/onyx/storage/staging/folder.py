@@ -26,29 +26,27 @@ from typing import BinaryIO, cast
 from onyx.errors import Fenced, InvariantViolated
 from onyx.ids import GroupId
 from onyx.path_names import path_name, staged_name
-from onyx.plugins.options import task_error
-from onyx.plugins.parts.output_folder import OutputFolder, exists
-from onyx.plugins.parts.staged_file import StagedFile
-from onyx.plugins.protocol import PluginContext, Token
 from onyx.storage.rooted import opened, remove_tree
+from onyx.storage.staging.interface import STAGING, Token, Writer
+from onyx.storage.staging.output_folder import OutputFolder, exists
+from onyx.storage.staging.staged_file import StagedFile
 
-STAGING = ".staging"
 _GONE = "gone."
 _ATTEMPTS_MAX = 10
 _numbers = itertools.count()
 
 
 class DirectoryParts:
-    """The parts of one task in one directory (`parts.stores.PartStore`)."""
+    """The parts of one task in one directory (`staging.interface.PartStore`)."""
 
     size_bytes_max = sys.maxsize
 
-    def __init__(self, directory: Path, context: PluginContext) -> None:
-        self._context = context
-        self._names = [STAGING, staging_name(context)]
+    def __init__(self, directory: Path, writer: Writer) -> None:
+        self._writer = writer
+        self._names = [STAGING, writer.folder]
         """The names of the task's staging directory and the one that it is in."""
         self._staging = "/".join(self._names)
-        self._folder = OutputFolder(directory, self._staging, context)
+        self._folder = OutputFolder(directory, writer)
         self._own: str | None = None
 
     def create(self, name: str) -> DirectoryPart:
@@ -73,7 +71,7 @@ class DirectoryParts:
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Remove the staging directories of all other incarnations."""
-        keep = {str(incarnation) for incarnation in (*live, self._context.incarnation)}
+        keep = {str(incarnation) for incarnation in (*live, self._writer.incarnation)}
         with self.explained(), self._folder.opened() as root:
             self._refuse_links()
             with contextlib.suppress(FileNotFoundError), opened(root, self._names) as folder:
@@ -86,7 +84,7 @@ class DirectoryParts:
 
     def sweep(self) -> None:
         """Remove the staging directories of writers that are named like this one."""
-        ours, path = writer_name(self._context), self._folder.path
+        ours, path = self._writer.name, self._folder.path
         with (
             self.explained(),
             self._folder.opened() as root,
@@ -118,10 +116,10 @@ class DirectoryParts:
         try:
             yield
         except FileNotFoundError as error:  # in a folder that is there
-            context = self._context
+            writer = self._writer
             raise Fenced(
-                f"task {context.task!r}: {self._folder.path}: {error.strerror}: the staging "
-                f"directory of incarnation {context.incarnation} was removed, because it was "
+                f"task {writer.task!r}: {self._folder.path}: {error.strerror}: the staging "
+                f"directory of incarnation {writer.incarnation} was removed, because it was "
                 "declared dead (or somebody removed it)"
             ) from error
         except OSError as error:
@@ -136,7 +134,7 @@ class DirectoryParts:
         if self._own is None:
             with self._folder.opened() as folder:
                 self._refuse_links()
-                own = f"{writer_name(self._context)}{next(_numbers)}"
+                own = f"{self._writer.name}{next(_numbers)}"
                 _make_beside_removals(folder, [*self._names, own])
                 self._own = own
         return self._own
@@ -146,13 +144,13 @@ class DirectoryParts:
         for name in (STAGING, self._staging):
             place = self._folder.path / name
             if place.is_symlink():
-                raise task_error(
-                    self._context, f"{place} is a link, but must be a directory of Onyx: remove it"
+                raise self._writer.error(
+                    f"{place} is a link, but must be a directory of Onyx: remove it"
                 )
 
 
 class DirectoryPart:
-    """A file in a staging directory (`parts.stores.StagedPart`)."""
+    """A file in a staging directory (`staging.interface.StagedPart`)."""
 
     def __init__(self, store: DirectoryParts, folder: OutputFolder, name: str) -> None:
         """`name`: writer and part."""
@@ -196,26 +194,6 @@ class DirectoryPart:
     def drop(self) -> None:
         """The file goes with its directory."""
         self._file.close()
-
-
-def staging_name(context: PluginContext) -> str:
-    """Name of the place, below `.staging`, of what the peers of a task have not finished.
-
-    Raises:
-        UserError: the id of the job, or the task's name, cannot be a part of a path.
-    """
-    job = path_name(context.job, "the id of a job")
-    return f"{job}.{path_name(context.task, 'the name of a task')}"
-
-
-def writer_name(context: PluginContext) -> str:
-    """What the names of this writer's directories, or of its marks, begin with."""
-    return f"{context.incarnation}.{context.writer}"
-
-
-def published_parts(directory: Path, suffix: str) -> list[Path]:
-    """The visible parts of a directory, in a stable order."""
-    return sorted(directory.glob(f"part-*{suffix}"))
 
 
 def _make_beside_removals(folder: int, names: Sequence[str]) -> None:

@@ -12,32 +12,29 @@ a network file system keep. Rejected: a marker file, because nobody could say wh
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from onyx.errors import Blocked, OnyxError, Unavailable
-from onyx.plugins.options import task_error
-from onyx.plugins.protocol import PluginContext
 from onyx.storage.durable import make_durable_directory
+from onyx.storage.staging.interface import STAGING, Writer
+from onyx.storage.system_errors import FULL, UNUSABLE
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-_UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 _REMEMBERED_MAX = 10_000
-_begun: dict[tuple[str, str, str], int] = {}
+_begun: dict[tuple[str, str], int] = {}
 """Inode of the folder that each task of a job began with, in this process."""
 
 
 class OutputFolder:
     """The output folder of one task, as one writer of this process sees it."""
 
-    def __init__(self, path: Path, staging: str, context: PluginContext) -> None:
-        """`staging`: the task's staging directory, relative to `path`."""
+    def __init__(self, path: Path, writer: Writer) -> None:
         self.path = path
-        self.staging = staging
-        self._context = context
-        self._key = (context.job, context.task, str(path.absolute()))
+        self.staging = f"{STAGING}/{writer.folder}"
+        """The task's staging directory, relative to the folder."""
+        self._writer = writer
+        self._key = (writer.folder, str(path.absolute()))
 
     @property
     def begun(self) -> bool:
@@ -70,11 +67,11 @@ class OutputFolder:
         what = f"cannot write to {self.path}: {error.strerror or error}"
         if error.errno in FULL:
             return self._blocked(f"{what}; make room on the disk, and the job goes on")
-        if error.errno not in _UNUSABLE:
-            return Unavailable(f"task {self._context.task!r}: {what}")
+        if error.errno not in UNUSABLE:
+            return Unavailable(f"task {self._writer.task!r}: {what}")
         if self.begun:
             return self._blocked(f"{what}; when it can be written again the job goes on")
-        return task_error(self._context, f"{what}; give the worker a directory it may write")
+        return self._writer.error(f"{what}; give the worker a directory it may write")
 
     def _recognize(self, descriptor: int) -> None:
         inode = os.fstat(descriptor).st_ino
@@ -92,12 +89,7 @@ class OutputFolder:
         )
 
     def _blocked(self, what: str) -> Blocked:
-        return Blocked(f"task {self._context.task!r}: {what}")
-
-
-def is_full(error: BaseException) -> bool:
-    """Whether a disk was full. Java and Spark have only the system's text for it."""
-    return any(os.strerror(number) in str(error) for number in FULL)
+        return Blocked(f"task {self._writer.task!r}: {what}")
 
 
 def exists(name: str, folder: int) -> bool:

@@ -17,7 +17,7 @@ import os
 from typing import Any
 
 from onyx.errors import WorkLost
-from onyx.plugins.parts.output_folder import OutputFolder
+from onyx.storage.staging.output_folder import OutputFolder
 
 HANDED_OVER_BYTES = 1_048_576
 """`write` itself hands over what waits when it is this much."""

@@ -1,0 +1,145 @@
+"""What a run of a stage writes: a folder of Parquet files that no other run has.
+
+Spark writes them itself where it sees a folder, and executors upload them elsewhere
+(`objects.staged`). Either way nothing counts before somebody names the files: nobody can see from
+the folder alone whether a run has ended, and a task of Spark that was repeated leaves files there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
+from onyx.spark.child.request import StageRequest
+from onyx.spark.objects.staged import ObjectTarget, read_list
+from onyx.spark.session.scratch import spark_scratch
+from onyx.storage.durable import sync_directory
+from onyx.storage.interface import Location
+
+SUFFIX = ".parquet"
+MANIFEST = "_onyx.json"
+"""Beside files: which of them count. Readers of Parquet folders leave such names out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A folder for one run."""
+
+    place: Location
+    name: str
+    """The name of the folder in the place."""
+    list_of_names: Path
+    """A file on this machine, in which a run says what executors have written."""
+
+    def asked(self, request: StageRequest) -> StageRequest:
+        """The request, for a result in this folder."""
+        if self.place.local is None:
+            objects = ObjectTarget(self.place.path_of(self.name), "part")
+            return msgspec.structs.replace(request, target=str(self.list_of_names), objects=objects)
+        return msgspec.structs.replace(request, target=self.place.path_of(self.name))
+
+    def settle(self, master: str, durable: bool = True) -> tuple[tuple[str, int], ...]:
+        """The files that a run has written.
+
+        Args:
+            master: the Spark that ran, for messages.
+            durable: whether they must survive a loss of power.
+
+        Returns:
+            The names of the files in the place, in the order of their rows; each with its rows.
+
+        Raises:
+            UserFunctionError: it cannot be seen from here.
+            Unavailable: it cannot be read or written now.
+        """
+        if self.place.local is None:
+            written = read_list(self.list_of_names)
+            return tuple((f"{self.name}/{each.name}", each.rows) for each in written)
+        folder = self.place.local / self.name
+        if not folder.is_dir():
+            raise UserFunctionError(
+                f"Spark at {master} has written the result to {folder}, which this worker "
+                "does not see: `path` must be on a volume that both share"
+            )
+        try:
+            names = _settled(folder, durable)
+        except OSError as error:
+            raise Unavailable(f"{folder}: {error.strerror or error}") from error
+        return tuple((f"{self.name}/{name}", rows_of(self.place, f"{self.name}/{name}"))
+                     for name in names)  # fmt: skip
+
+    def drop(self) -> None:
+        """Remove what was written, as far as that is possible now."""
+        with contextlib.suppress(OnyxError):
+            self.place.remove_tree(self.name)
+
+
+@contextlib.contextmanager
+def target_in(place: Location, name: str) -> Iterator[Target]:
+    """A target for one run, in a place; after an exception what was written is removed.
+
+    Args:
+        name: of a folder that nobody else uses.
+    """
+    place.make()
+    with spark_scratch() as scratch:
+        target = Target(place, name, scratch / "written.json")
+        try:
+            yield target
+        except BaseException:
+            target.drop()
+            raise
+
+
+def is_data(name: str) -> bool:
+    """Whether a file is one of a result: not one of the marks and checksums of Hadoop."""
+    return name.endswith(SUFFIX) and not name.startswith((".", "_"))
+
+
+@contextlib.contextmanager
+def opened(place: Location, name: str) -> Iterator[pq.ParquetFile]:
+    """A Parquet file of a place.
+
+    Raises:
+        UserError: it is gone, or no Parquet file.
+        Unavailable: it cannot be read now.
+    """
+    source = place.source(name)
+    try:
+        file = pq.ParquetFile(source)
+    except FileNotFoundError as error:
+        raise UserError(f"{place.path_of(name)} is gone: somebody has removed it") from error
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{place.path_of(name)} is no Parquet file: {error}") from error
+    with file:
+        yield file
+
+
+def rows_of(place: Location, name: str) -> int:
+    """Rows of a Parquet file. Raises like `opened`."""
+    with opened(place, name) as file:
+        rows: int = file.metadata.num_rows
+        return rows
+
+
+def _settled(folder: Path, durable: bool) -> list[str]:
+    """Leave but data in a folder; the names."""
+    for path in folder.iterdir():
+        if not is_data(path.name):
+            path.unlink()  # checksums and marks of Hadoop, which no other reader knows
+    names = sorted(os.listdir(folder))
+    for name in names if durable else ():
+        with (folder / name).open("rb") as file:
+            os.fsync(file.fileno())
+    if durable:
+        sync_directory(folder)
+        sync_directory(folder.parent)
+    return names
