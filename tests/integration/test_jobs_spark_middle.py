@@ -292,7 +292,7 @@ def test_a_job_that_is_killed_in_its_stage_leaves_no_row(
     env.client.kill(job)
     assert not env.client.wait(job, WAIT_S)
     assert rows(tmp_path) == []
-    assert list((tmp_path / "bundles").glob("*.stage/results/0*")) == []
+    assert list((tmp_path / "bundles").glob("*.stage/results/**/*.parquet")) == []
 
 
 def test_a_job_that_drains_passes_on_what_its_stage_makes(

@@ -91,7 +91,7 @@ def test_a_job_reads_each_row_of_a_frame_once(env: TestEnv, tmp_path: Path, form
     assert {each["n"]: each["at"] for each in lines}[61] == "1970-01-01T00:01:01Z"
     snapshots = [path for path in (tmp_path / "in").iterdir() if path.name != ".staging"]
     assert len(snapshots) == 1
-    assert len(list(snapshots[0].glob("*.parquet"))) == PARTITIONS
+    assert len(list(snapshots[0].glob("run-*/*.parquet"))) == PARTITIONS
 
 
 def source(folder: Path, incarnation: str) -> Any:
@@ -123,7 +123,7 @@ def test_a_worker_that_is_killed_in_a_snapshot_leaves_none_of_it(
             assert time.monotonic() < until_s
             time.sleep(0.2)
         os.kill(worker.pid, signal.SIGKILL)
-    assert [path.name for path in (tmp_path / "in").iterdir()] == [".staging"]
+    assert not list((tmp_path / "in").glob("*/_onyx.json"))
     again = source(tmp_path, "again")
     numbers = []
     for partition in again.partitions():

@@ -34,6 +34,12 @@ class FakeSpark:
     def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
         target = Path(request.target)
         target.mkdir(parents=True)
+        try:
+            self._write(request, target)
+        except FileNotFoundError as error:
+            raise UserFunctionError("the target is gone") from error
+
+    def _write(self, request: StageRequest, target: Path) -> None:
         self.requests.append(request)
         run = len(self.requests)
         for number in range(2):
@@ -115,7 +121,7 @@ def test_what_is_evaluated_is_what_the_options_say(tmp_path: Path) -> None:
     assert second.spark_conf == {"a": "b"}, "else it needs another child than other stages"
 
 
-def test_what_a_killed_worker_has_left_is_not_read(
+def test_what_a_killed_worker_has_left_is_removed_and_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(target: Path) -> None:
@@ -128,6 +134,7 @@ def test_what_a_killed_worker_has_left_is_not_read(
     monkeypatch.undo()
     assert left(tmp_path)
     assert numbers(source(tmp_path, FakeSpark(), "alive")) == [0, 1, 2, 3]
+    assert left(tmp_path) == []
 
 
 def test_a_frozen_worker_that_wakes_up_changes_no_snapshot(tmp_path: Path) -> None:
@@ -137,7 +144,7 @@ def test_a_frozen_worker_that_wakes_up_changes_no_snapshot(tmp_path: Path) -> No
         if not other.requests:
             assert numbers(source(tmp_path, other, "alive")) == [0, 1, 2, 3]
 
-    woken = FakeSpark(freeze)
+    woken = FakeSpark(freeze)  # and what it goes on to write was removed under its hands
     woken.requests += [StageRequest("m:f")]  # so that its rows are of run 2
     assert {row["run"] for row in rows(source(tmp_path, woken, "frozen"))} == {1}
     assert left(tmp_path) == []

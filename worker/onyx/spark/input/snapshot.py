@@ -7,20 +7,21 @@ A DataFrame has no stable positions: evaluated again, it may have its rows in an
 others. So the peer of the lowest slot evaluates it once, and the rows have the positions that they
 have in these files. `_onyx.json` is created on the condition that there is none, so the first
 snapshot that stands is final: whoever comes later, after any crash, reads it, and a second one is
-dropped. Hence no run needs a fence. What a killed worker has written goes with the job.
+dropped. Hence no run needs a fence. Whoever makes the snapshot removes what others have written.
 
 A job that upgrades another one goes on in the snapshot of that: it names the files of that.
 """
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgspec
 
-from onyx.errors import UserError
+from onyx.errors import OnyxError, UserError
 from onyx.plugins.parts.stores import folder_name
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.target import MANIFEST, Target, target_in
@@ -100,13 +101,28 @@ class Snapshot:
             self._create(name, found)
 
     def _made(self, name: str, evaluate: Evaluate, master: str) -> Manifest:
-        with target_in(self.place / name, f"run-{uuid.uuid4().hex[:12]}") as target:
-            evaluate(target)
-            mine = Manifest(name, tuple(file for file, _ in target.settle(master)))
-            stands = self._create(name, mine)
-            if stands != mine:
-                target.drop()
+        try:
+            with target_in(self.place / name, f"run-{uuid.uuid4().hex[:12]}") as target:
+                evaluate(target)
+                files = tuple(file for file, _ in target.settle(master))
+                stands = self._create(name, Manifest(name, files))
+        except OnyxError:
+            other = self._read(name)
+            if other is None:
+                raise
+            return other  # which has removed what was being written here
+        self._remove_others(stands)
         return stands
+
+    def _remove_others(self, stands: Manifest) -> None:
+        """Remove what killed workers have left, and slower ones are writing, as far as that is
+        possible now."""
+        place = self.place / stands.snapshot
+        named = {name.partition("/")[0] for name in stands.files}
+        with contextlib.suppress(OnyxError):
+            for each in place.entries() or ():
+                if each.is_folder and each.name not in named:
+                    place.remove_tree(each.name)
 
     def _create(self, name: str, mine: Manifest) -> Manifest:
         """What stands: ours, or the one that came first."""
