@@ -27,8 +27,8 @@ from onyx.plugins.context import context_of
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START
+from onyx.program.reading.segments_reader import segments_reader
 from onyx.seams import SystemClock
-from onyx.task.source.segments_reader import segments_reader
 
 ROWS, ROWS_QUICK = 200_000, 40_000
 EVERY = 250

@@ -31,6 +31,8 @@ from onyx.peer.holding import Holding
 from onyx.peer.running_tasks import kind_of
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
+from onyx.program.phases import Phase
+from onyx.program.reading.bad_records import described
 from onyx.recorder import NoRecorder, Recording
 from onyx.replica.command import Command
 from onyx.replica.commands import (
@@ -54,8 +56,7 @@ from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
 from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
-from onyx.task.phases.table import LOOP_END, Phase, Progress
-from onyx.task.source.bad_records import described
+from onyx.task.table import LOOP_END, Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.local import LocalTransport

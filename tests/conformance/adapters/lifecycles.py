@@ -11,7 +11,7 @@ from tests.support.bench import Bench, chain
 
 from onyx.model.job import Job, Lifecycle
 from onyx.plugins.protocol import START, Cursor
-from onyx.task.lifecycles import HOOKS, Event, Lifecycles, compile_lifecycles
+from onyx.program.lifecycles import HOOKS, Event, Lifecycles, compile_lifecycles
 
 SEGMENTS = [{"n": 1}]
 

@@ -31,7 +31,7 @@ from onyx.state.chunk_codec import ChunkReader
 from onyx.state.chunk_codec import Kind as ChunkKind
 from onyx.state.names import LogKey, TaskPlace
 from onyx.state.recovery import Recovered, recover
-from onyx.task.phases.table import Kind
+from onyx.task.table import Kind
 from onyx.task.task import Task
 from onyx.task.windowed.state import Windowing
 from onyx.windows.records import Fired, FiredGroups, FiringProgress, SetStates, TimerDue

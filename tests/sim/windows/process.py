@@ -38,7 +38,7 @@ from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
 from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
-from onyx.task.phases.table import Kind, Progress
+from onyx.task.table import Kind, Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Transport

@@ -21,7 +21,7 @@ from onyx.replica.commands import (
 )
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
-from onyx.task.phases.table import Kind
+from onyx.task.table import Kind
 
 JOB, READ, STAGE, WRITE = JobId("job"), TaskName("read"), TaskName("stage"), TaskName("write")
 

@@ -16,11 +16,12 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.acker import Acker
 from onyx.ledger.lineage import RANGE_POSITIONS
 from onyx.plugins.protocol import Output, PluginContext
+from onyx.program.phases import Phase
 from onyx.task.acking import acker as acker_module
 from onyx.task.acking.acker import EXPIRE_MARGIN_S, REPLAYS_MAX, AckerTask, idle_timeout_s
 from onyx.task.channels.wiring import Site
 from onyx.task.messages import Stop
-from onyx.task.phases.table import Kind, Phase
+from onyx.task.table import Kind
 from onyx.transport.interface import FLUSH, Channel
 
 SAME = {"m:same": lambda segment: segment}

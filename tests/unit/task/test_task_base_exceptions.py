@@ -12,7 +12,7 @@ from tests.support.bench import Bench, Kept, chain
 
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.replica.commands import KillJob
-from onyx.task.phases.table import Progress
+from onyx.task.table import Progress
 
 SEGMENTS = [{"n": n, "t": t} for n, t in enumerate([0, 8, 4, 4])]
 """Of which the third joins two sessions."""

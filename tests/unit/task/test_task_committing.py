@@ -14,7 +14,7 @@ from tests.support.bench import Bench, chain
 from tests.support.object_stores import ObjectStore
 
 from onyx.errors import Unavailable
-from onyx.task.phases.table import Phase
+from onyx.program.phases import Phase
 from onyx.task.sink.sink import Sink
 
 

@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from onyx.plugins.roll_limits import ROLL_LIMITS
+from onyx.program.phases import Phase
 from onyx.stalls import Reason
 from onyx.task.diagnosis import Facts, allowed_s, diagnose, is_alone
-from onyx.task.phases.table import Kind, Phase
+from onyx.task.table import Kind
 
 IN, FN, OUT = Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT
 DRIVER = Kind.DRIVER

@@ -15,6 +15,7 @@ from onyx.log import job_documents
 from onyx.path_names import staged_name
 from onyx.plugins.attempts import AWAY_S, BLOCKED_RETRY_S
 from onyx.plugins.protocol import SealProgress
+from onyx.program.phases import Phase
 from onyx.spark.driver.request import (
     OutputResult,
     Position,
@@ -27,7 +28,7 @@ from onyx.spark.driver.request import (
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.storage.staging.interface import STAGING
 from onyx.task.phases.drive import QUERY_RETRY_S
-from onyx.task.phases.table import TABLE, Kind, Phase, Progress
+from onyx.task.table import TABLE, Kind, Progress
 from onyx.task.task import Task
 
 OTHER = GroupId("group-2")

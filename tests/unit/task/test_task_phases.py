@@ -10,9 +10,10 @@ import pytest
 from tests.support.bench import Bench, chain
 
 from onyx.errors import Unavailable
+from onyx.program.phases import Phase
 from onyx.task.machine import WAITING_LOGGED_AFTER_S
-from onyx.task.phases.table import LOOP_STARTS, TABLE, Kind, Phase, Progress
 from onyx.task.source.frontier import Frontier
+from onyx.task.table import LOOP_STARTS, TABLE, Kind, Progress
 
 SEGMENTS = [{"n": n} for n in range(4)]
 SAME = {"m:same": lambda segment: segment}

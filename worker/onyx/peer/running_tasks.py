@@ -29,8 +29,8 @@ from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
 from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Query, Ready, Rewire, Seal, Stop
-from onyx.task.phases.table import Kind
 from onyx.task.services import Services
+from onyx.task.table import Kind
 from onyx.task.task import Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
 

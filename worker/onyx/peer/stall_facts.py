@@ -17,9 +17,9 @@ from onyx.seams import Clock
 from onyx.stalls import instant
 from onyx.task.diagnosis import EARLY, Facts
 from onyx.task.parts import Status, Work
-from onyx.task.phases.table import Kind
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
+from onyx.task.table import Kind
 from onyx.task.task import Task
 
 Mark = tuple[object, ...]

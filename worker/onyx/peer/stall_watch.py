@@ -25,12 +25,12 @@ from onyx.log.interface import GroupLog
 from onyx.model.locations import without_secrets
 from onyx.peer.stall_facts import Mark, facts_of, held_by, mark_of
 from onyx.peer.task_runner import TaskRunner
+from onyx.program.exceptions import frames_of, shown
+from onyx.program.phases import Phase
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import SLOW, Frame, Reason, Stall
 from onyx.task.diagnosis import BUSY_S, allowed_s, diagnose, is_alone
-from onyx.task.failures.exceptions import frames_of, shown
-from onyx.task.phases.table import Phase
 from onyx.task.task import Task
 from onyx.telemetry.catalog import JOB_STALLED
 from onyx.telemetry.interface import GroupMetrics

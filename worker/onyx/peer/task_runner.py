@@ -10,8 +10,9 @@ import logging
 from collections.abc import Callable
 
 from onyx.peer.task_threads import Loop, TaskThreads
+from onyx.program.phases import Phase
 from onyx.task import machine
-from onyx.task.phases.table import DONE, Kind, Phase, Progress
+from onyx.task.table import DONE, Kind, Progress
 from onyx.task.task import Task
 from onyx.telemetry.logs import locate, location
 

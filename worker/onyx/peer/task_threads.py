@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from onyx.task.phases.table import ADVANCED, DONE, Progress
+from onyx.task.table import ADVANCED, DONE, Progress
 
 logger = logging.getLogger("onyx.peer")
 

@@ -19,10 +19,10 @@ from onyx.flow.batch import Batch, Segment
 from onyx.flow.columns import Columns
 from onyx.flow.grouping import SHARDS, shard_of
 from onyx.ledger.applied import Mask
+from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
 from onyx.spark_query.failure import Disordered
 from onyx.task.parts import Program
-from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindows
@@ -37,7 +37,7 @@ SEGMENTS_MAX = 500_000
 
 
 class Combining:
-    """The windows of one task over the segments of one origin (`task.windowed.folding.Folding`)."""
+    """The windows of one task over the segments of one origin (`program.folding.Folding`)."""
 
     def __init__(self, program: Program, watermark: Callable[[], int | None]) -> None:
         """`watermark`: that of the origin, before the batch that is worked on."""

@@ -14,9 +14,9 @@ import msgspec
 
 from onyx.errors import OnyxError, UserError
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.program.failure import Failure, report
 from onyx.spark.driver.request import QueryFailure
 from onyx.spark.session.blame import blame, shortened
-from onyx.task.failures.failure import Failure, report
 
 _MARK = "onyx-failure"
 _DISORDERED = "onyx-disordered"

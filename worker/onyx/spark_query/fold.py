@@ -14,13 +14,13 @@ import numpy as np
 from onyx.flow.batch import Batch, Segment, Segments
 from onyx.flow.grouping import shard_of
 from onyx.ledger.applied import Mask
+from onyx.program.firing import carry_out
+from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
 from onyx.spark_query.failure import TaskFailed
 from onyx.spark_query.kept_states import Contents
 from onyx.spark_query.tree import Tree
 from onyx.task.parts import Program
-from onyx.task.windowed.fire import carry_out
-from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
 from onyx.windows.records import SetStates
@@ -28,7 +28,7 @@ from onyx.windows.uniqueness import UniqueKeys
 
 
 class Fold:
-    """The windows of one share (`task.windowed.folding.Folding`)."""
+    """The windows of one share (`program.folding.Folding`)."""
 
     def __init__(self, tree: Tree, program: Program, contents: Contents) -> None:
         """`contents`: what the windows of the share hold."""

@@ -20,6 +20,7 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
+from onyx.program.lifecycles import Lifecycles
 from onyx.replica.state import Replica
 from onyx.resolve import Resolver
 from onyx.seams import Clock, SystemClock
@@ -31,11 +32,10 @@ from onyx.structs import prepared
 from onyx.task.background import Background
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
-from onyx.task.lifecycles import Lifecycles
 from onyx.task.parts import Assignment, LatestRun, Program
 from onyx.task.phases.start import event_of, with_functions
-from onyx.task.phases.table import Kind
 from onyx.task.services import Services
+from onyx.task.table import Kind
 from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED, Metric
 from onyx.telemetry.interface import TaskMetrics
 

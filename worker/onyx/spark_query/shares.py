@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from onyx.flow.batch import Batch
+from onyx.program.phases import Phase
 from onyx.spark.driver.request import PlaceState
 from onyx.spark_query.arrivals import Arrivals, before, origins
 from onyx.spark_query.fold import Fold
@@ -19,7 +20,6 @@ from onyx.spark_query.programs import Query
 from onyx.spark_query.readings import Report, heard, new_reading
 from onyx.spark_query.rows import ENDINGS, REPORTED, Ending, Row, segments_of, states_of
 from onyx.spark_query.tree import Tree
-from onyx.task.phases.table import Phase
 
 
 class Share:

@@ -16,11 +16,11 @@ from onyx.errors import Unavailable
 from onyx.flow.batch import Batch
 from onyx.flow.mixed import Read, part_of_read, pieces_of
 from onyx.plugins.protocol import START, Cursor, Input
+from onyx.program.reading.bad_records import BadRecords, described
+from onyx.program.reading.event_times import SourceTimes
+from onyx.program.reading.segments_reader import segments_reader
 from onyx.spark.driver.request import Position
 from onyx.spark_query.programs import Query
-from onyx.task.source.bad_records import BadRecords, described
-from onyx.task.source.event_times import SourceTimes
-from onyx.task.source.segments_reader import segments_reader
 
 DICTS_MAX = 2_048
 COLUMNS_MAX = 65_536

@@ -17,6 +17,7 @@ from onyx.flow.batch import Batch
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import Input
+from onyx.program.phases import Phase
 from onyx.spark_query.arrivals import downstream
 from onyx.spark_query.failure import Disordered, TaskFailed
 from onyx.spark_query.micro_batches import Reached
@@ -28,7 +29,6 @@ from onyx.spark_query.shares import Share
 from onyx.spark_query.sinks import Sinks
 from onyx.spark_query.sources import Partition
 from onyx.spark_query.tree import Tree
-from onyx.task.phases.table import Phase
 
 _numbers = itertools.count()
 """Numbers of writers outside of Spark."""

@@ -23,6 +23,8 @@ from onyx.flow.group_checks import GroupChecks
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.program.folding import Folding
+from onyx.program.phases import Phase
 from onyx.spark.driver.request import TaskCounts
 from onyx.spark_query.combine import Combining
 from onyx.spark_query.failure import TaskFailed
@@ -33,9 +35,8 @@ from onyx.task.batch_timer import BatchTimer
 from onyx.task.parts import Program, Work
 from onyx.task.phases.apply import apply_fn, shown
 from onyx.task.phases.route import route_emitted, route_leaves
-from onyx.task.phases.table import Kind, Phase
+from onyx.task.table import Kind
 from onyx.task.windowed.assign import assign, prepare
-from onyx.task.windowed.folding import Folding
 from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED
 
 ATTEMPT = 1 << 40

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.roll_limits import ROLL_LIMITS
+from onyx.program.phases import Phase
 from onyx.stalls import Reason
-from onyx.task.phases.table import LOOP_STARTS, Kind, Phase
+from onyx.task.table import LOOP_STARTS, Kind
 
 ROLL_OPTION = "rollSeconds"
 _OF_PARTS = ("files", "spark")

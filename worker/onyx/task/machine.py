@@ -13,12 +13,14 @@ import logging
 from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
+from onyx.program.failure import Failure, report
+from onyx.program.phases import Phase
 from onyx.replica.commands.kill_job import KillJob
 from onyx.task.failures import restarts
-from onyx.task.failures.failure import Failure, report
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
 from onyx.task.phases import apply, drive, finish, read, route, send, start, wire
-from onyx.task.phases.table import (
+from onyx.task.source import segment_hooks
+from onyx.task.table import (
     ADVANCED,
     DONE,
     LOOP_END,
@@ -27,10 +29,8 @@ from onyx.task.phases.table import (
     WAITING_PHASES,
     Answer,
     Kind,
-    Phase,
     Progress,
 )
-from onyx.task.source import segment_hooks
 from onyx.task.task import Task
 from onyx.task.windowed import query, upkeep
 from onyx.task.windowed.assign import assign_windows

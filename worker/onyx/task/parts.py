@@ -31,6 +31,7 @@ from onyx.ledger.retry_delay import RetryDelay
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.attempts import Attempts
 from onyx.plugins.protocol import SealProgress
+from onyx.program.lifecycles import Event, Lifecycles
 from onyx.replica.command import Command
 from onyx.replica.state import JobRun, Replica
 from onyx.seams import Clock
@@ -45,13 +46,12 @@ from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.task.delivery.end_of_input import EndOfInput
 from onyx.task.delivery.policy import Delivery
-from onyx.task.lifecycles import Event, Lifecycles
-from onyx.task.phases.table import Kind
 from onyx.task.services import Services
 from onyx.task.sink.exactly_once import Committing
 from onyx.task.sink.sink import Sink
 from onyx.task.source.batch_timeout import Filling
 from onyx.task.source.source import Source
+from onyx.task.table import Kind
 from onyx.task.windowed.state import Windowing
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Control, Inbox

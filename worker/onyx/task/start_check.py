@@ -19,7 +19,7 @@ from onyx.flow.key_getters import key_getter
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
-from onyx.task.lifecycles import compile_lifecycles
+from onyx.program.lifecycles import compile_lifecycles
 from onyx.task.services import Services
 from onyx.task.windowed import setup
 

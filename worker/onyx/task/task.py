@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.program.phases import Phase
 from onyx.task.background import Background
 from onyx.task.batch_timer import BatchTimer
 from onyx.task.messages import Message, Stop
@@ -21,8 +22,8 @@ from onyx.task.parts import (
     Status,
     Work,
 )
-from onyx.task.phases.table import Kind, Phase, successors
 from onyx.task.services import Services
+from onyx.task.table import Kind, successors
 from onyx.task.user_code import UserCode
 
 

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from onyx.model.job import CatalogEntry
+from onyx.program.phases import Phase
 from onyx.recorder import UNNAMED, Slot
 from onyx.task.parts import Assignment, Program, Work
-from onyx.task.phases.table import Kind, Phase
+from onyx.task.table import Kind
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from onyx.model.workflow import begins_trees
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
-from onyx.task.phases.table import ADVANCED, DONE, WAITING, Progress
+from onyx.task.table import ADVANCED, DONE, WAITING, Progress
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger(__name__)

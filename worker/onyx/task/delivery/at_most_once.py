@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
 from onyx.ids import TaskName
+from onyx.program.phases import Phase
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring
 from onyx.task.delivery.end_of_input import EndItems, EndOfInput
 from onyx.task.delivery.policy import Delivery, Put
-from onyx.task.phases.table import Phase
 from onyx.task.source.partition import Partition, UntrackedPartition
 from onyx.task.source.source import Source
 from onyx.transport.interface import Inbox

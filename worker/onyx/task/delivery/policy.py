@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
 from onyx.ids import TaskName
+from onyx.program.phases import Phase
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring
 from onyx.task.delivery.end_of_input import EndOfInput
-from onyx.task.phases.table import Phase
 from onyx.task.source.partition import Partition
 from onyx.task.source.source import Source
 from onyx.transport.interface import Inbox

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 
+from onyx.program.failure import Failure
 from onyx.replica.commands.restart_task import RestartTask
-from onyx.task.failures.failure import Failure
 from onyx.task.parts import Assignment, Restart, Status
 
 logger = logging.getLogger("onyx.task")

@@ -21,12 +21,12 @@ from onyx.flow.batch import U64, Batch, Indices
 from onyx.flow.leaves import Leaves
 from onyx.ids import JobId
 from onyx.ledger.lineage import partitions_of, positions_of
+from onyx.program.failure import Failure
+from onyx.program.phases import Phase
 from onyx.recorder import ROOTS_MAX
 from onyx.replica import losses
 from onyx.replica.state import Replica, Run
-from onyx.task.failures.failure import Failure
 from onyx.task.parts import Assignment, Work
-from onyx.task.phases.table import Phase
 
 TOO_LARGE = 1.5
 """A batch is split that has more segments than the task wants by this factor."""

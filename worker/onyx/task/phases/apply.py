@@ -17,7 +17,7 @@ from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.schemas import as_columns
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.task.parts import Program, Work
-from onyx.task.phases.table import ADVANCED, Answer
+from onyx.task.table import ADVANCED, Answer
 from onyx.task.windowed.assign import read_groups
 
 

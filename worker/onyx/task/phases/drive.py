@@ -19,6 +19,9 @@ from onyx.model.parsing.job import to_mapping
 from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Output, PluginContext
+from onyx.program.failure import Failure
+from onyx.program.lifecycles import Lifecycles
+from onyx.program.phases import Phase
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.spark.compiler.refusals import is_unbounded
@@ -33,11 +36,9 @@ from onyx.spark.session.place import spark_of_job
 from onyx.state.opening import state_place
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
-from onyx.task.failures.failure import Failure
-from onyx.task.lifecycles import Lifecycles
 from onyx.task.parts import Allocation, Assignment, Program, Sealing, Status
-from onyx.task.phases.table import ADVANCED, WAITING, Answer, Phase
 from onyx.task.source.frontier import Frontier, FrontierStore
+from onyx.task.table import ADVANCED, WAITING, Answer
 
 QUERY_RETRY_S = 1.0
 """Before a query is run again that has failed, and not because Spark is away."""

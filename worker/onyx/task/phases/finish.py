@@ -5,11 +5,12 @@ from __future__ import annotations
 from onyx.errors import Blocked, Unavailable, contained
 from onyx.model.plugins import runs_spark
 from onyx.plugins.attempts import BLOCKED_RETRY_S
+from onyx.program.failure import Failure
+from onyx.program.phases import Phase
 from onyx.replica.commands.seal_output import SealOutput
-from onyx.task.failures.failure import Failure
 from onyx.task.parts import Program, Sealing, Status
 from onyx.task.phases.idle import ack_durable, report_queue
-from onyx.task.phases.table import ADVANCED, WAITING, Answer, Phase
+from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.task import Task
 from onyx.task.windowed.upkeep import tend
 from onyx.telemetry.catalog import SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS

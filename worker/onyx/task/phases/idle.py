@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from onyx.program.phases import Phase
 from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
 from onyx.task.parts import Allocation, Program
 from onyx.task.phases.controls import pass_event_time
-from onyx.task.phases.table import ADVANCED, WAITING, Answer, Phase
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
+from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.task import Task
 from onyx.task.windowed.end import has_ended
 from onyx.task.windowed.upkeep import follow, tend

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onyx.flow.batch import Batch, as_shown
 from onyx.ids import TaskName
+from onyx.program.phases import Phase
 from onyx.recorder import ROOTS_MAX
 from onyx.task.failures import suspects
 from onyx.task.parts import Allocation, Program, Work
@@ -11,9 +12,9 @@ from onyx.task.phases.apply import shown
 from onyx.task.phases.deliveries import read_either, take_deliveries
 from onyx.task.phases.idle import idle
 from onyx.task.phases.send import put_to_child
-from onyx.task.phases.table import ADVANCED, Answer, Phase
 from onyx.task.source import segment_hooks
 from onyx.task.source.source import Source
+from onyx.task.table import ADVANCED, Answer
 from onyx.task.task import Task
 from onyx.task.windowed.upkeep import blocked
 from onyx.telemetry.catalog import RETRIES, SOURCE_OFFSET, SOURCE_PENDING

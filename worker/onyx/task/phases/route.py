@@ -19,10 +19,11 @@ from onyx.flow.routing import route_batch, route_whole
 from onyx.flow.segment_failure import BadRecord, Refusal, RetriesExhausted, SegmentFailure
 from onyx.ledger.lineage import final_attempts, tries_of
 from onyx.model.locations import HIDDEN
-from onyx.task.failures.exceptions import shown
-from onyx.task.failures.failure import Failure, blamed, place
+from onyx.program.exceptions import shown
+from onyx.program.failure import Failure, blamed, place
+from onyx.program.phases import Phase
 from onyx.task.parts import Allocation, Program, Work
-from onyx.task.phases.table import ADVANCED, Answer, Kind, Phase
+from onyx.task.table import ADVANCED, Answer, Kind
 from onyx.task.windowed.assign import prepare
 from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED
 

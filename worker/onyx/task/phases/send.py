@@ -23,8 +23,8 @@ from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts import Allocation, Program, Work
 from onyx.task.phases.controls import pass_controls
 from onyx.task.phases.route import route_emitted
-from onyx.task.phases.table import ADVANCED, WAITING, Answer
 from onyx.task.sink.sink import Sink
+from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.windowed.state import Windowing
 from onyx.transport.interface import Transport
 

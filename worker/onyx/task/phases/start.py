@@ -23,19 +23,20 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.plugins import STAGE
 from onyx.model.workflow import children
+from onyx.program.lifecycles import Event, Lifecycles, compile_lifecycles
+from onyx.program.phases import Phase
+from onyx.program.reading.event_times import SourceTimes
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.channels.event_time import needs
 from onyx.task.delivery.at_most_once import AtMostOnce
 from onyx.task.delivery.policy import Delivery
 from onyx.task.failures.suspects import check_task
-from onyx.task.lifecycles import Event, Lifecycles, compile_lifecycles
 from onyx.task.parts import Assignment, Program, Status
 from onyx.task.phases import drive
-from onyx.task.phases.table import ADVANCED, WAITING, Answer, Kind, Phase, successors
 from onyx.task.plugin_context import plugin_context
 from onyx.task.sink.sink import Sink
-from onyx.task.source.event_times import SourceTimes
 from onyx.task.source.source import Source
+from onyx.task.table import ADVANCED, WAITING, Answer, Kind, successors
 from onyx.task.task import Task
 from onyx.task.user_code import user_phases
 from onyx.task.windowed import setup

@@ -18,12 +18,12 @@ from onyx.task.channels.event_time import EventTime, Origin, needs
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring, commits, wire
 from onyx.task.parts import Allocation, Assignment, Program, Status
-from onyx.task.phases.table import ADVANCED, WAITING, Answer
 from onyx.task.recovery import carry_over, partitions
 from onyx.task.recovery.state import recovered_state, shards_of_rank
 from onyx.task.sink.exactly_once import Committing
 from onyx.task.sink.sink import Sink
 from onyx.task.source.batch_timeout import Filling
+from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.task import Task
 from onyx.task.windowed.recover import recover_windows
 from onyx.telemetry.catalog import QUEUE_CAPACITY

@@ -10,8 +10,8 @@ from __future__ import annotations
 from onyx.flow.mixed import Read, of_runs, runs_of
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.segment_runs import SegmentRuns
+from onyx.program.reading.segments_reader import SegmentsReader
 from onyx.seams import Clock
-from onyx.task.source.segments_reader import SegmentsReader
 
 
 class FilledReader:

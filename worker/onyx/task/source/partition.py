@@ -20,12 +20,12 @@ from onyx.flow.mixed import Mixed, Read, pieces_of, take_of_read
 from onyx.ledger.lineage import positions_of, root_ids, run_of_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.plugins.protocol import Input
+from onyx.program.reading.segments_reader import SegmentsReader
 from onyx.seams import Clock
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.rereading import open_at, read_again
-from onyx.task.source.segments_reader import SegmentsReader
 
 WINDOW_FACTOR = 8
 """Positions between a partition's frontier and its newest, as a multiple of `maxPending`: one slow

@@ -9,7 +9,7 @@ from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import Segments
 from onyx.flow.mixed import Read, of_runs, runs_of
 from onyx.plugins.protocol import Cursor, Input
-from onyx.task.source.segments_reader import SegmentsReader, segments_reader
+from onyx.program.reading.segments_reader import SegmentsReader, segments_reader
 
 SKIPPED_AT_ONCE = 10_000
 

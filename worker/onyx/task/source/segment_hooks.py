@@ -9,8 +9,8 @@ from __future__ import annotations
 from onyx.errors import contained
 from onyx.flow.batch import U64, Batch
 from onyx.ledger.lineage import partitions_of, positions_of
-from onyx.task.failures.failure import Failure
-from onyx.task.lifecycles import Event, Lifecycles
+from onyx.program.failure import Failure
+from onyx.program.lifecycles import Event, Lifecycles
 from onyx.task.source.source import Source
 
 

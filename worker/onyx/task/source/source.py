@@ -16,15 +16,15 @@ from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
+from onyx.program.reading.bad_records import BadRecords, described
+from onyx.program.reading.event_times import SourceTimes
+from onyx.program.reading.segments_reader import SegmentsReader
 from onyx.seams import Clock
 from onyx.task.batch_sizing import BatchSizing
-from onyx.task.source.bad_records import BadRecords, described
 from onyx.task.source.batch_timeout import FilledReader
-from onyx.task.source.event_times import SourceTimes
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.partition import WINDOW_FACTOR, Partition
 from onyx.task.source.rereading import open_at
-from onyx.task.source.segments_reader import SegmentsReader
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 logger = logging.getLogger("onyx.task")

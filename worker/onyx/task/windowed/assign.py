@@ -14,10 +14,10 @@ from onyx.flow.key_getters import naming
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.segment_failure import one_by_one
+from onyx.program.firing import carry_out
+from onyx.program.folding import Folding
 from onyx.task.parts import Allocation, Program, Windowed, Work
-from onyx.task.phases.table import ADVANCED, Answer
-from onyx.task.windowed.fire import carry_out
-from onyx.task.windowed.folding import Folding
+from onyx.task.table import ADVANCED, Answer
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.telemetry.interface import TaskMetrics
 from onyx.windows.coded import Groups, Keyed, chosen, keyed

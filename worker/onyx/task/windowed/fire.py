@@ -10,12 +10,11 @@ rules for each trigger about what comes in the middle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from onyx.task.windowed.folding import Folding
+from onyx.program.firing import carry_out
 from onyx.task.windowed.state import Moment, Windowing
-from onyx.task.windowed.trigger_calls import Emitted, checked
-from onyx.windows.firing import PENDING, Firing, Pages
+from onyx.windows.firing import PENDING, Pages
 
 
 def _nothing() -> None:
@@ -66,19 +65,3 @@ def _page(windowing: Windowing) -> bool:
         windowing.firing = None
         firing.through()
     return True
-
-
-def carry_out(windowing: Folding, firings: Iterable[Firing]) -> None:
-    """Call the users' functions: `sync` at once; and what `emit` gives is sent when durable. What
-    was emitted is looked at as a whole: thousands of groups fire at the end of a job."""
-    calls = windowing.calls
-    emitted: dict[int, list[Emitted]] = {}
-    with calls.failures():
-        for firing in firings:
-            if firing.shard in windowing.closed:
-                continue  # a timer or watermark after the last firing: nobody reads what it emits
-            calls.sync(firing)
-            emitted.setdefault(firing.shard, []).append((firing, calls.emit(firing)))
-            windowing.changed(1)
-        for shard, made in emitted.items():
-            windowing.emit(shard, checked(made))

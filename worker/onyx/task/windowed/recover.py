@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from onyx.flow.grouping import SHARDS, shard_of
+from onyx.program.trigger_calls import TriggerCalls
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.state.local.spilled import holder
 from onyx.state.recovery import Recovered
@@ -19,7 +20,6 @@ from onyx.task.recovery.state import recovered_state, shards_of_rank
 from onyx.task.windowed.by_spark import make_by_spark, spooling
 from onyx.task.windowed.emissions import Emissions
 from onyx.task.windowed.state import Windowing
-from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.groups import Shards
 from onyx.windows.task_windows import FIRINGS_PAGE_MAX, TaskWindows
 

@@ -21,6 +21,7 @@ from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import U64, Batch, Segment
 from onyx.ledger.applied import Applied, Mask
 from onyx.ledger.lineage import any_retried, fold, without_attempts
+from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
@@ -37,7 +38,6 @@ from onyx.task.windowed.chunks import (
     stored,
 )
 from onyx.task.windowed.emissions import Emissions
-from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
 from onyx.windows.task_windows import TaskWindows

@@ -6,10 +6,10 @@ It ends when everything that feeds it has ended.
 from __future__ import annotations
 
 from onyx.errors import describe
-from onyx.task.failures.failure import Failure
+from onyx.program.failure import Failure
+from onyx.program.phases import Phase
 from onyx.task.messages import Completions
 from onyx.task.parts import Allocation, Program
-from onyx.task.phases.table import Phase
 from onyx.task.windowed.end import end
 from onyx.task.windowed.fire import fire, next_page
 from onyx.task.windowed.state import Windowing

@@ -14,9 +14,9 @@ from tests.support.bench import Bench, chain
 
 from onyx.client import failure_text
 from onyx.model.locations import without_secrets
+from onyx.program import exceptions
+from onyx.program.failure import Failure, report
 from onyx.settings import Settings, TaskSettings
-from onyx.task.failures import exceptions
-from onyx.task.failures.failure import Failure, report
 
 SEGMENTS = [{"n": 1}, {"n": 2, "card": "4111-1111"}]
 
@@ -57,9 +57,9 @@ def test_the_users_places_the_causes_and_the_segment_are_shown():
     lines = failure_text.places(message())
     places = [re.sub(r".*/(\w+.py):\d+", r"\1", line) for line in lines if " at " in line]
     assert places == [
-        'test_task_exceptions.py in fails: raise RuntimeError("no number") from error',
-        'test_task_exceptions.py in fails: parse(segment["card"])',
-        "test_task_exceptions.py in parse: return int(text)",
+        'test_program_exceptions.py in fails: raise RuntimeError("no number") from error',
+        'test_program_exceptions.py in fails: parse(segment["card"])',
+        "test_program_exceptions.py in parse: return int(text)",
     ]
     assert "caused by ValueError: invalid literal for int() with base 10: '4111-1111'" in lines
     assert lines[-1] == "segment: {'card': '4111-1111', 'n': 2}"

@@ -15,6 +15,8 @@ from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
 
+from onyx.program.phases import Phase
+
 
 class Progress(enum.Enum):
     """What a step came to."""
@@ -42,60 +44,6 @@ class Kind(enum.StrEnum):
     """Runs a Spark stage in the middle: an output to the tasks above, an input to those below."""
     DRIVER = "driver"
     """The kind of a job that Spark runs: input and output at once, and the only task there is."""
-
-
-class Phase(enum.StrEnum):
-    """Where a task is."""
-
-    LOAD_JOB = "load-job"
-    """Reading the job from the chunk store until it is here."""
-    START_TASK = "start-task"
-    """Asking the lifecycles' start_task until all say true."""
-    BUILD = "build-plugin"
-    """Resolving functions and building the plugin."""
-    BEFORE_TASK = "before-task-start"
-    """Calling the lifecycles' before_task_start once."""
-    WIRE = "wire"
-    """Taking the newest wiring: old channels dropped, a new inbox opened."""
-    RECOVER = "recover"
-    """Inputs save their frontiers and register partitions; outputs fence off the dead."""
-    SIGNAL_READY = "signal-ready"
-    """Logging that this peer can receive in this allocation version."""
-    AWAIT_READY = "await-ready"
-    """Waiting until every peer of the job is ready."""
-    RESUME = "resume"
-    """Inputs load frontiers of their partitions and schedule what was pending for replay."""
-    BEFORE_BATCH = "before-batch"
-    """Calling the lifecycles' before_batch. The loop begins here, or with the next phase if there
-    is no such hook."""
-    READ_BATCH = "read-batch"
-    """Taking segments from the source or the inbox, tagging those of a source."""
-    AFTER_READ_BATCH = "after-read-batch"
-    """Calling the lifecycles' after_read_batch."""
-    APPLY_FN = "apply-fn"
-    """Calling the user's function over the batch."""
-    AFTER_APPLY_FN = "after-apply-fn"
-    """Calling the lifecycles' after_apply_fn."""
-    ROUTE = "route"
-    """Flow conditions, and what becomes of segments that have failed: before anything counts."""
-    ASSIGN_WINDOWS = "assign-windows"
-    """Segments change the state of their windows, and triggers fire."""
-    SEND = "send"
-    """Building the new segments with their lineage, or writing to the plugin."""
-    WRITE_BATCH = "write-batch"
-    """Handing batches and control items to the next peers until all are taken."""
-    AFTER_BATCH = "after-batch"
-    """Calling the lifecycles' after_batch; acks are folded and sent."""
-    SEAL = "seal"
-    """Sealing the output of the whole task on behalf of all its peers."""
-    TAKE_OVER = "take-over"
-    """Asking whether a result of the job on Spark is committed; fencing off the dead if not."""
-    RUN_QUERY = "run-query"
-    """Waiting for the process that runs the job on Spark."""
-    PUBLISH = "publish"
-    """Committing what that process has staged, and publishing it."""
-    COMPLETE = "complete"
-    """Logging that all is read, and then that all is written."""
 
 
 Answer = Progress | Phase

@@ -16,8 +16,8 @@ from onyx.errors import UserFunctionError, contained, describe
 from onyx.flow.batch import Segment
 from onyx.flow.leaves import describe_type
 from onyx.model.job import Trigger
-from onyx.task.failures.failure import Failure, blamed, place
-from onyx.task.phases.table import Phase
+from onyx.program.failure import Failure, blamed, place
+from onyx.program.phases import Phase
 from onyx.windows.firing import Firing
 
 Function = Callable[..., Any]

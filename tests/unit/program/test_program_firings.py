@@ -9,7 +9,7 @@ import pytest
 
 from onyx.errors import UserFunctionError
 from onyx.model.job import Trigger, Window
-from onyx.task.windowed.trigger_calls import TriggerCalls, checked
+from onyx.program.trigger_calls import TriggerCalls, checked
 from onyx.windows.firing import Firing
 
 WINDOW = Window("hours", "count", "fixed", ("count",))
@@ -60,7 +60,7 @@ def test_an_exception_of_sync_is_told_with_its_trigger_and_its_line() -> None:
         raise ValueError("disk full")
 
     reported = re.escape(
-        f"{WHERE} sync m:f raised ValueError: disk full (test_task_firings.py, line "
+        f"{WHERE} sync m:f raised ValueError: disk full (test_program_firings.py, line "
     )
     with pytest.raises(UserFunctionError, match=reported):
         TriggerCalls("count", {"m:f": fails}, {}).sync(FIRING)

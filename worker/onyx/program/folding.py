@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from onyx.flow.batch import Batch, Segment
 from onyx.ledger.applied import Mask
+from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
-from onyx.task.windowed.trigger_calls import TriggerCalls
 from onyx.windows.task_windows import TaskWindows
 
 

@@ -23,8 +23,8 @@ from onyx.flow.columns import Columns, misfit
 from onyx.flow.mixed import Read, pieces_of
 from onyx.flow.segment_failure import BadRecord, SegmentFailure
 from onyx.plugins.protocol import Input
-from onyx.task.source.column_times import Times
-from onyx.task.source.event_times import SourceTimes
+from onyx.program.reading.column_times import Times
+from onyx.program.reading.event_times import SourceTimes
 
 Types = Mapping[str, pa.DataType]
 Where = Callable[[int], str]

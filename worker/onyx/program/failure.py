@@ -14,7 +14,7 @@ from onyx.errors import OnyxError, describe, message_of
 from onyx.flow.batch import Segment
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.locations import HIDDEN
-from onyx.task.failures.exceptions import chain, is_ours, shown, shown_segment, whole_traceback
+from onyx.program.exceptions import chain, is_ours, shown, shown_segment, whole_traceback
 
 DETAIL_CHARACTERS_MAX = 4_000
 

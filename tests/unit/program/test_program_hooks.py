@@ -9,9 +9,9 @@ import pytest
 from tests.support.bench import Bench, chain
 
 from onyx.model.job import Lifecycle
+from onyx.program.lifecycles import Lifecycles
+from onyx.program.phases import Phase
 from onyx.replica.commands import KillJob
-from onyx.task.lifecycles import Lifecycles
-from onyx.task.phases.table import Phase
 
 SEGMENTS = [{"n": n} for n in range(4)]
 Hooks = dict[str, Callable[..., Any]]
@@ -180,7 +180,7 @@ def test_an_exception_of_the_function_is_told_as_of_the_function() -> None:
         "boom at 500",
     )
     assert reported["detail"].startswith(
-        "m:same raised ValueError: boom at 500 (test_task_hooks.py, "
+        "m:same raised ValueError: boom at 500 (test_program_hooks.py, "
     )
     assert "(3 segments of the batch failed)" in reported["detail"]
     assert "boom" in reported["traceback"]

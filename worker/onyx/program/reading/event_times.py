@@ -31,9 +31,9 @@ from onyx.flow.dead_letters import repr_of
 from onyx.flow.segment import Segment
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.model.job import CatalogEntry
+from onyx.program.failure import place
+from onyx.program.reading.column_times import Times, times_array, times_of
 from onyx.seams import Clock
-from onyx.task.failures.failure import place
-from onyx.task.source.column_times import Times, times_array, times_of
 from onyx.windows.instants import milliseconds
 from onyx.windows.units import standard
 from onyx.windows.watermarks import TIME_MS_MAX, TIME_MS_MIN, Mark, PartitionMarks

@@ -16,7 +16,7 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns, from_dicts
 from onyx.model.job import CatalogEntry
-from onyx.task.source.event_times import SourceTimes
+from onyx.program.reading.event_times import SourceTimes
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 UTC = datetime.UTC
@@ -145,7 +145,7 @@ def test_a_function_that_raises_is_named() -> None:
     said = failures(by_function(lambda segment: segment["missing"]), [{"t": 1}, {"missing": 5}])
     assert list(said) == [0]
     assert re.match(
-        r"assignWatermarkFn m:time raised KeyError: 'missing' \(test_task_source_times.py, line",
+        r"assignWatermarkFn m:time raised KeyError: 'missing' \(test_program_source_times.py, line",
         said[0],
     )
 
