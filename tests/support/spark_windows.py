@@ -25,6 +25,7 @@ from onyx.spark.target import opened
 from onyx.spark.windows.aggregate import state_columns
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.plan import (
+    COORDINATE,
     COUNT,
     DUE,
     EXTENT,
@@ -36,7 +37,6 @@ from onyx.spark.windows.plan import (
     KEY_VALUE,
     LAST,
     LOWER,
-    PLACE,
     SEQ,
     SHARD,
     UPPER,
@@ -122,8 +122,8 @@ def counts(piece: Piece, shard: int, extent: int) -> bool:
 
 
 def as_state(plan: Plan, piece: Piece, row: dict[str, Any]) -> dict[str, Any]:
-    if PLACE in row:
-        row = {**row, LOWER: row[PLACE], UPPER: row[PLACE]}
+    if COORDINATE in row:
+        row = {**row, LOWER: row[COORDINATE], UPPER: row[COORDINATE]}
     if piece.emptied and row.get(FIRES, True):
         return {key: each for key, each in row.items() if key not in state_columns(plan)}
     if piece.partial:

@@ -1,7 +1,7 @@
 """Cases about triggers alone: when each fires, seen from real windows around it.
 
 A trigger with a list of events has a global window, which is always there to fire. One about bounds
-and a place is asked by the rule that windows use; those of 0.9, where the segments are the
+and a coordinate is asked by the rule that windows use; those of 0.9, where the segments are the
 watermark, as the rule for segments. Events that we do not have (`recovered`, the end of a
 lifecycle) fire nothing.
 
@@ -15,7 +15,7 @@ from typing import Any
 from tests.conformance.windowing import function, groups_of, trigger_of, window_of, windows_of
 
 from onyx.model.job import Trigger
-from onyx.windows.assigning.places import Places
+from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.compile import compile_window
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.triggers.segment import SegmentTrigger, counted
@@ -85,9 +85,9 @@ def _decision(case: dict[str, Any]) -> bool:
         return event == "watermark" and case["input_watermark"] >= compiled.due(lower, upper, 0)
     if not case["segment"]:
         return False
-    place = Places("w", "t", "event-time", time=True).of([case["segment"]])[0][0]
+    coordinate = Coordinates("w", "t", "event-time", time=True).of([case["segment"]])[0][0]
     assert isinstance(compiled, WatermarkTrigger)
-    return compiled.reached(place, lower, upper)
+    return compiled.reached(coordinate, lower, upper)
 
 
 def _compiled(trigger: Trigger, assigned: bool) -> CompiledTrigger:

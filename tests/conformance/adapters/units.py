@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.windows.assigning.places import Places
+from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.units import is_time, standard, standard_unit
 
 
@@ -27,6 +27,6 @@ def _answer(case: dict[str, Any]) -> Any:
         case "to-standard-units":
             return standard((case["value"], unit))
         case "coerce-key":
-            places = Places("w", "task", "at", is_time((1, unit)))
-            return places.number(case["value"])
+            coordinates = Coordinates("w", "task", "at", is_time((1, unit)))
+            return coordinates.number(case["value"])
     raise KeyError(case["op"])

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.windows.assigning.tiling import PLACE_MAX, Tiling, by_extent
+from onyx.windows.assigning.tiling import COORDINATE_MAX, Tiling, by_extent
 
-PLACES = st.lists(st.integers(-30, 60), min_size=1, max_size=20)
+COORDINATES = st.lists(st.integers(-30, 60), min_size=1, max_size=20)
 TILINGS = st.builds(
     lambda minimum, width, slide: Tiling(minimum, max(width, slide), slide),
     st.integers(-20, 20),
@@ -16,25 +16,27 @@ TILINGS = st.builds(
 )
 
 
-@given(TILINGS, PLACES)
-def test_each_segment_is_in_one_part_with_all_its_extents(tiling, places):
+@given(TILINGS, COORDINATES)
+def test_each_segment_is_in_one_part_with_all_its_extents(tiling, coordinates):
     for ints in (True, False):
         found = {}
-        for part in tiling.split(places, ints):
-            indices = range(len(places)) if part.indices is None else part.indices
+        for part in tiling.split(coordinates, ints):
+            indices = range(len(coordinates)) if part.indices is None else part.indices
             found |= {index: list(part.numbers) for index in indices}
             assert list(indices) == sorted(indices)
-        assert found == {i: list(tiling.numbers(place)) for i, place in enumerate(places)}
+        assert found == {
+            i: list(tiling.numbers(coordinate)) for i, coordinate in enumerate(coordinates)
+        }
 
 
 @given(TILINGS, st.lists(st.floats(-1e6, 1e6) | st.sampled_from([1e17, -1e-100]), min_size=1))
-def test_an_array_of_floats_is_split_like_python_floats(tiling, places):
+def test_an_array_of_floats_is_split_like_python_floats(tiling, coordinates):
     found = [
-        (list(part.numbers), range(len(places)) if part.indices is None else part.indices)
-        for part in tiling.split(np.array(places), False)
+        (list(part.numbers), range(len(coordinates)) if part.indices is None else part.indices)
+        for part in tiling.split(np.array(coordinates), False)
     ]
     each = {index: numbers for numbers, indices in found for index in indices}
-    assert each == {i: list(tiling.numbers(place)) for i, place in enumerate(places)}
+    assert each == {i: list(tiling.numbers(coordinate)) for i, coordinate in enumerate(coordinates)}
 
 
 def test_places_between_extents_are_in_none():
@@ -45,36 +47,36 @@ def test_places_between_extents_are_in_none():
     ]  # fmt: skip
 
 
-@given(TILINGS, PLACES)
-def test_by_extent_each_has_its_segments_in_order_of_arrival(tiling, places):
-    parts = by_extent(tiling.split(places, True))
+@given(TILINGS, COORDINATES)
+def test_by_extent_each_has_its_segments_in_order_of_arrival(tiling, coordinates):
+    parts = by_extent(tiling.split(coordinates, True))
     found = [
-        (n, range(len(places)) if part.indices is None else part.indices)
+        (n, range(len(coordinates)) if part.indices is None else part.indices)
         for part in parts
         for n in part.numbers
     ]
     wanted = {}
-    for index, place in enumerate(places):
-        for number in tiling.numbers(place):
+    for index, coordinate in enumerate(coordinates):
+        for number in tiling.numbers(coordinate):
             wanted.setdefault(number, []).append(index)
     assert {number: list(indices) for number, indices in found} == wanted
     assert len(found) == len(wanted)
 
 
-@pytest.mark.parametrize("far", [2**70, -(2**70), PLACE_MAX * 2 - 1])
+@pytest.mark.parametrize("far", [2**70, -(2**70), COORDINATE_MAX * 2 - 1])
 def test_places_beyond_64_bits_are_split_as_well(far):
     tiling = Tiling(-1_000, 10, 10)
     parts = tiling.split([far, 0], True)
     assert sorted(part.numbers[0] for part in parts) == sorted(
-        tiling.numbers(place)[0] for place in (far, 0)
+        tiling.numbers(coordinate)[0] for coordinate in (far, 0)
     )
 
 
 @given(TILINGS, st.integers(-100, 100))
-def test_a_place_lies_within_the_bounds_of_its_extents(tiling, place):
-    numbers = tiling.numbers(place)
+def test_a_place_lies_within_the_bounds_of_its_extents(tiling, coordinate):
+    numbers = tiling.numbers(coordinate)
     assert len(numbers) in {tiling.width // tiling.slide, -(-tiling.width // tiling.slide)}
     for number in numbers:
         first, last = tiling.bounds(number)
-        if place >= tiling.minimum:
-            assert first <= place <= last
+        if coordinate >= tiling.minimum:
+            assert first <= coordinate <= last

@@ -123,13 +123,17 @@ class _Ordered(TaskWindows):
         """
         mark = self._mark()
         for each in taken or ():
-            if mark is not None and each.places is not None and _least(each.places) < mark:
+            if (
+                mark is not None
+                and each.coordinates is not None
+                and _least(each.coordinates) < mark
+            ):
                 raise Disordered(self._task)
         return super().add(segments, groups, now_ms, taken)
 
 
-def _least(places: Axis) -> Number:
-    return places.min().item() if isinstance(places, np.ndarray) else min(places)
+def _least(coordinates: Axis) -> Number:
+    return coordinates.min().item() if isinstance(coordinates, np.ndarray) else min(coordinates)
 
 
 def _only_shard(group: None) -> int:

@@ -12,7 +12,7 @@ from onyx.model.kinds import WINDOWS, aggregation_name
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.ordered_log import OrderedLog
 from onyx.windows.aggregations.table import compile_aggregation
-from onyx.windows.assigning.places import Places
+from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
 from onyx.windows.firing import Number
 from onyx.windows.triggers.table import compile_trigger
@@ -58,12 +58,12 @@ def compile_window(
         UserError: as `compile_windows`.
     """
     where, kind = f"window {window.id} of task {window.task}", TYPES[window.type]
-    places = _places(window)
+    coordinates = _coordinates(window)
     aggregation = compile_aggregation(window, where, resolve)
     if "ordered-log" in window.storage_strategy and "incremental" not in window.storage_strategy:
         if not WINDOWS[window.type].ordered:
             raise UserError(f"{where}: a {window.type} window cannot keep an ordered-log")
-        aggregation = _ordered(window, where, aggregation, places)
+        aggregation = _ordered(window, where, aggregation, coordinates)
     if kind.merges and not aggregation.mergeable:
         raise UserError(
             f"{where}: {aggregation_name(window.aggregation)} has no super_aggregation, which a "
@@ -88,28 +88,30 @@ def compile_window(
     return CompiledWindow(
         window,
         aggregation,
-        places if kind.bounded else None,
+        coordinates if kind.bounded else None,
         ready,
         lateness,
         needs and not assigned and kind.bounded,
     )
 
 
-def _places(window: Window) -> Places | None:
+def _coordinates(window: Window) -> Coordinates | None:
     if window.window_key is None:
         return None
     amount = window.range or window.timeout_gap
-    return Places(window.id, window.task, window.window_key, time=amount is None or is_time(amount))
+    return Coordinates(
+        window.id, window.task, window.window_key, time=amount is None or is_time(amount)
+    )
 
 
 def _ordered(
-    window: Window, where: str, aggregation: Aggregation, places: Places | None
+    window: Window, where: str, aggregation: Aggregation, coordinates: Coordinates | None
 ) -> Aggregation:
-    if places is None:
+    if coordinates is None:
         raise UserError(f"{where}: an ordered-log needs a windowKey to order by")
-    key, number = window.window_key or "", places.number
+    key, number = window.window_key or "", coordinates.number
 
-    def place_of(segment: Segment) -> Number:
+    def coordinate_of(segment: Segment) -> Number:
         return number(segment.get(key))
 
-    return OrderedLog(aggregation, place_of)
+    return OrderedLog(aggregation, coordinate_of)

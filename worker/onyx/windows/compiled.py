@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.assigning.places import Places
+from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.triggers.trigger import Trigger
 
 
@@ -16,8 +16,8 @@ class CompiledWindow:
 
     window: Window
     aggregation: Aggregation
-    places: Places | None
-    """None for a global window, where every segment has the same place."""
+    coordinates: Coordinates | None
+    """None for a global window, where every segment has the same coordinate."""
     triggers: tuple[Trigger, ...]
     lateness: int | None
     """How far the watermark may be past an extent that still takes segments; None: any."""

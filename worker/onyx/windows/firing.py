@@ -16,7 +16,7 @@ from onyx.model.job import Trigger, Window
 EventType = Literal["new-segment", "timer-tick", "watermark", "job-completed"]
 """What made a trigger look."""
 Number = int | float
-"""A place on the axis of a window: milliseconds since the epoch, or whatever is counted."""
+"""A coordinate on the axis of a window: milliseconds since the epoch, or whatever is counted."""
 
 
 class _All:
@@ -41,9 +41,9 @@ class Firing(NamedTuple):
     group: Any
     """The group's key as the user's function or key gave it; None when the task is not grouped."""
     lower: Number
-    """First place of the extent; minus infinity for a global window."""
+    """First coordinate of the extent; minus infinity for a global window."""
     upper: Number
-    """Last place of the extent; infinity for a global window."""
+    """Last coordinate of the extent; infinity for a global window."""
     state: Any
     """State of the extent at this moment; nothing changes it afterwards."""
     segment: Segment | None = None

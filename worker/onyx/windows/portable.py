@@ -1,5 +1,5 @@
-"""What a window by Spark can take of segments: places and numbers that fit columns of 64 bits, and
-whole places where sessions are made of them.
+"""What a window by Spark can take of segments: coordinates and numbers that fit columns of 64 bits,
+and whole coordinates where sessions are made of them.
 
 Checked when a batch is prepared, where a segment that does not fit fails alone. On peers Python
 computes with whatever can be added and compared.
@@ -16,23 +16,25 @@ from onyx.flow.segment_failure import Refusal
 from onyx.windows.aggregations.numbers import Keyed
 from onyx.windows.compiled import CompiledWindow
 
-PLACE_MAX = 2**62
+COORDINATE_MAX = 2**62
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _NUMBERS = frozenset({int, float})
 
 
-def check_portable(window: CompiledWindow, places: Any, extracted: Any) -> None:
-    """Raises Refusal: a segment has a place or value that Spark cannot compute with exactly."""
+def check_portable(window: CompiledWindow, coordinates: Any, extracted: Any) -> None:
+    """Raises Refusal: a segment has a coordinate or value that Spark cannot compute with
+    exactly."""
     where = f"window {window.window.id} of task {window.window.task}, by Spark"
     if (
-        places is not None
-        and len(places)
-        and not -PLACE_MAX < min(places) <= max(places) < PLACE_MAX
+        coordinates is not None
+        and len(coordinates)
+        and not -COORDINATE_MAX < min(coordinates) <= max(coordinates) < COORDINATE_MAX
     ):
-        raise Refusal(f"{where}: a place is beyond 62 bits; leave such segments out before")
-    if window.window.type == "session" and not _whole(places):
+        raise Refusal(f"{where}: a coordinate is beyond 62 bits; leave such segments out before")
+    if window.window.type == "session" and not _whole(coordinates):
         raise Refusal(
-            f"{where}: a place is a fraction, and sessions need whole ones; round it in the task's "
+            f"{where}: a coordinate is a fraction, and sessions need whole ones; round it in the "
+            "task's "
             "function, or use engine: peers for the window"
         )
     if isinstance(extracted, np.ndarray) or not isinstance(window.aggregation, Keyed):
@@ -44,10 +46,10 @@ def check_portable(window: CompiledWindow, places: Any, extracted: Any) -> None:
         )
 
 
-def _whole(places: Any) -> bool:
-    if isinstance(places, np.ndarray):
-        return places.dtype.kind == "i" or bool((places == np.floor(places)).all())
-    return all(place == place // 1 for place in places)
+def _whole(coordinates: Any) -> bool:
+    if isinstance(coordinates, np.ndarray):
+        return coordinates.dtype.kind == "i" or bool((coordinates == np.floor(coordinates)).all())
+    return all(coordinate == coordinate // 1 for coordinate in coordinates)
 
 
 def _fit(values: Sequence[Any]) -> bool:

@@ -1,9 +1,9 @@
 """What windows look at in a batch, found before anything changes.
 
-Whatever is wrong with a single segment for a window shows here: it has no place, no session key,
-no value to compute with, or no value of the uniqueness key. The segment is refused, and the rest of
-the batch continues, before any state has changed. What a user's own aggregation raises is not found
-here: its functions need the state as the segments before have left it.
+Whatever is wrong with a single segment for a window shows here: it has no coordinate, no session
+key, no value to compute with, or no value of the uniqueness key. The segment is refused, and the
+rest of the batch continues, before any state has changed. What a user's own aggregation raises is
+not found here: its functions need the state as the segments before have left it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Taken:
 
     extracted: Values
     """What its aggregation looks at."""
-    places: Axis | None
+    coordinates: Axis | None
     """None for a global window."""
     ints: bool
-    """Whether all places are ints."""
+    """Whether all coordinates are ints."""
     session_keys: Keyed | None
     """None where sessions are not kept apart by a key."""
 
@@ -42,7 +42,7 @@ class Taken:
         """The taken rows of some segments."""
         return Taken(
             chosen(self.extracted, indices),
-            chosen(self.places, indices),
+            chosen(self.coordinates, indices),
             self.ints,
             chosen(self.session_keys, indices),
         )
@@ -51,7 +51,7 @@ class Taken:
         """The taken segments in lists, for who looks at single segments."""
         return Taken(
             rows(self.extracted),
-            None if self.places is None else rows(self.places),
+            None if self.coordinates is None else rows(self.coordinates),
             self.ints,
             None if self.session_keys is None else rows(self.session_keys),
         )
@@ -85,16 +85,16 @@ def prepare(
 
 def take(window: CompiledWindow, segments: Sequence[Segment] | Columns) -> Taken:
     """What is taken for one window."""
-    places: Axis | None = None
+    coordinates: Axis | None = None
     ints = True
-    if window.places is not None:
-        places, ints = window.places.of(segments)
+    if window.coordinates is not None:
+        coordinates, ints = window.coordinates.of(segments)
     extracted = window.aggregation.extract(segments)
     if window.window.engine == "spark":
-        check_portable(window, places, extracted)
+        check_portable(window, coordinates, extracted)
     key = window.window.session_key
     keys = None if key is None else _session_keys(window, key, segments)
-    return Taken(extracted, places, ints, keys)
+    return Taken(extracted, coordinates, ints, keys)
 
 
 def _session_keys(window: CompiledWindow, key: str, segments: Sequence[Segment] | Columns) -> Keyed:

@@ -69,7 +69,8 @@ class ClearExtent(WindowRecord, frozen=True, tag="clear"):
 
 
 class SetSessions(WindowRecord, frozen=True, tag="sessions"):
-    """All sessions of a group and session key, in order of their places; none: the key is gone."""
+    """All sessions of a group and session key, in order of their coordinates; none: the key is
+    gone."""
 
     group: Any
     session_key: Any
@@ -81,11 +82,12 @@ class SetSessions(WindowRecord, frozen=True, tag="sessions"):
 
 
 class AddToSessions(WindowRecord, frozen=True, tag="session-add"):
-    """Updates are applied, in order, to the sessions of their places, which merge as they did."""
+    """Updates are applied, in order, to the sessions of their coordinates, which merge as they
+    did."""
 
     group: Any
     session_key: Any
-    places: Sequence[Number]
+    coordinates: Sequence[Number]
     updates: Sequence[Any]
 
 

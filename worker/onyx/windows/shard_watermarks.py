@@ -42,11 +42,11 @@ class ShardWatermarks:
         if self.own and not self._of_segments:
             self.own = {shard: each for shard, each in self.own.items() if each > watermark}
 
-    def rises(self, shard: int, place: Number) -> bool:
-        """Whether a segment at `place` is the new watermark of its shard."""
-        if place <= self.own.get(shard, NOTHING_SEEN):
+    def rises(self, shard: int, coordinate: Number) -> bool:
+        """Whether a segment at `coordinate` is the new watermark of its shard."""
+        if coordinate <= self.own.get(shard, NOTHING_SEEN):
             return False
-        self.own[shard] = place
+        self.own[shard] = coordinate
         self._changed = True
         return True
 

@@ -90,7 +90,7 @@ class TaskWindows:
             taken: what each window takes of it, if that has been found already (`prepared`).
 
         Raises:
-            UserError: a segment has no place or value that the window can use.
+            UserError: a segment has no coordinate or value that the window can use.
             UserFunctionError: a function of the user raised.
         """
         if not len(segments):

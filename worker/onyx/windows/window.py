@@ -137,8 +137,8 @@ class Window(AllInRecords):
             if self._timers:
                 self._start_timers([key], now_ms)
             if self._each_segment:
-                place = 0 if taken.places is None else taken.places[index]
-                firings = self._on_segment(key, extents, segments[index], place)
+                coordinate = 0 if taken.coordinates is None else taken.coordinates[index]
+                firings = self._on_segment(key, extents, segments[index], coordinate)
                 fired += [(index, firing) for firing in firings]
         return fired, late
 
@@ -204,22 +204,22 @@ class Window(AllInRecords):
     # Firing.
 
     def _on_segment(
-        self, key: Any, extents: Sequence[Any], segment: Segment, place: Number
+        self, key: Any, extents: Sequence[Any], segment: Segment, coordinate: Number
     ) -> list[Firing]:
         """What a segment that has come into these extents makes fire."""
         shard = self._shards[key]
         fired: list[Firing] = []
-        risen = self.compiled.watermark_of_segments and self._watermarks.rises(shard, place)
+        risen = self.compiled.watermark_of_segments and self._watermarks.rises(shard, coordinate)
         for trigger in self._triggers.values():
             if trigger.by_segment:
-                woken = trigger.on_segment(self, key, extents, segment, place)
+                woken = trigger.on_segment(self, key, extents, segment, coordinate)
                 fired += [self._fire(trigger, "new-segment", key, each, segment) for each in woken]
             elif trigger.by_watermark and risen:
                 fire = self._fire_of(trigger, self._watermarks.of(shard))
-                pages = self._extents.pass_watermark(trigger, place, shard, fire)
+                pages = self._extents.pass_watermark(trigger, coordinate, shard, fire)
                 fired += chain.from_iterable(pages)
         if risen:
-            self._extents.expire(place, shard)
+            self._extents.expire(coordinate, shard)
         return fired
 
     def _fire_shards(
@@ -304,7 +304,7 @@ class Window(AllInRecords):
     # What triggers see (`triggers.trigger.WindowView`).
 
     def bounds(self, extent: Any) -> tuple[Number, Number]:
-        """First and last place of an extent."""
+        """First and last coordinate of an extent."""
         return self._extents.bounds(extent)
 
     def extents(self, key: Any) -> Sequence[Any]:

@@ -15,6 +15,7 @@ import msgspec
 
 from onyx.spark.objects.reading import read_files
 from onyx.spark.windows.plan import (
+    COORDINATE,
     COUNT,
     EXTENT,
     FIRES,
@@ -30,7 +31,6 @@ from onyx.spark.windows.plan import (
     KEY_VALUE,
     LAST,
     LOWER,
-    PLACE,
     SEQ,
     SHARD,
     UPPER,
@@ -43,7 +43,7 @@ from onyx.spark.windows.spool import files_of
 
 _TYPES = {
     SHARD: "SMALLINT", EXTENT: "BIGINT", LAST: "BIGINT", SEQ: "BIGINT", FRESH: "BOOLEAN",
-    FIRES: "BOOLEAN", PLACE: "BIGINT", LOWER: "BIGINT", UPPER: "BIGINT", KEY_SESSION: "BINARY",
+    FIRES: "BOOLEAN", COORDINATE: "BIGINT", LOWER: "BIGINT", UPPER: "BIGINT", KEY_SESSION: "BINARY",
     KEY_INT: "BIGINT", KEY_TEXT: "STRING", KEY_OTHER: "BINARY", KEY_VALUE: "BINARY",
     INT: "BIGINT", FLOAT: "DOUBLE", ITEM: "BINARY", COUNT: "BIGINT",
     ITEMS: "ARRAY<STRUCT<seq: BIGINT, item: BINARY>>",
@@ -100,7 +100,7 @@ def _piece(session: Any, plan: Plan, piece: Piece) -> Any:
         names += [FRESH] if plan.tracked else []
         names += states if apart or not piece.emptied else []
     else:
-        names += [PLACE] if plan.sessions is not None else []
+        names += [COORDINATE] if plan.sessions is not None else []
         names += [LAST] if plan.overlapping else []
         names += plan.numbers if plan.native.merges else []
         names += [SEQ, ITEM] if ITEMS in states else []
@@ -136,7 +136,7 @@ def _made(plan: Plan, piece: Piece, name: str) -> Any:
     if piece.partial:
         return F.col(name)
     if name in (LOWER, UPPER):
-        return F.col(PLACE)
+        return F.col(COORDINATE)
     if name == COUNT:
         return F.lit(1).cast("BIGINT")
     if name == FRESH:

@@ -1,7 +1,7 @@
 """Rows on their way to a part: what a window by Spark holds of a batch until a chunk is cut.
 
 A row has the group's shard and key, the extent, and the value that is aggregated; one of a session
-has its place too, and the key that keeps sessions apart, if there is one. Columns of a
+has its coordinate too, and the key that keeps sessions apart, if there is one. Columns of a
 batch become columns of a part without a step a row.
 """
 
@@ -20,6 +20,7 @@ from onyx.codec.values import encode_values
 from onyx.flow.grouping import key_bytes
 from onyx.model.kinds import Native, WindowKind
 from onyx.spark.windows.plan import (
+    COORDINATE,
     EXTENT,
     FLOAT,
     INT,
@@ -31,7 +32,6 @@ from onyx.spark.windows.plan import (
     KEY_VALUE,
     LAST,
     OPTIONAL,
-    PLACE,
     SEQ,
     SHARD,
 )
@@ -54,7 +54,7 @@ class Rows:
     seq: int
     """Rows that come later have higher numbers."""
     least: Number | None
-    """The first place, of rows of sessions."""
+    """The first coordinate, of rows of sessions."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ class Buffer:
         self._extents: set[int] = set()
         self._shards: set[int] = set()
         self.least: int | None = None
-        """The first place, of rows of sessions."""
+        """The first coordinate, of rows of sessions."""
         self.seq = 0
         """The number of the next row."""
 
@@ -140,10 +140,10 @@ class Buffer:
 
     def _session_columns(self, taken: Taken) -> dict[str, Any]:
         """Where each row is, and the key by which its sessions are apart from others."""
-        places = np.asarray(taken.places, np.int64)  # whole numbers (`windows.portable`)
-        least = int(places.min())
+        coordinates = np.asarray(taken.coordinates, np.int64)  # whole numbers (`windows.portable`)
+        least = int(coordinates.min())
         self.least = least if self.least is None else min(least, self.least)
-        found: dict[str, Any] = {PLACE: pa.array(places)}
+        found: dict[str, Any] = {COORDINATE: pa.array(coordinates)}
         keys = taken.session_keys
         if keys is not None:
             different = keys.keys if isinstance(keys, Groups) else keys

@@ -1,7 +1,7 @@
 """Results of firings on their way out: what is emitted of each, page by page.
 
-A result is complete before anything of it is emitted, and never changes. So a place in it says what
-was emitted: whoever recovers a shard goes on there, with the same rows.
+A result is complete before anything of it is emitted, and never changes. So a position in it says
+what was emitted: whoever recovers a shard goes on there, with the same rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Outcome:
     row: int = 0
 
     def batches(self, folder: Spool, rows_max: int) -> Iterator[pa.RecordBatch]:
-        """What is left, in bounded batches; the place is behind each when it is given."""
+        """What is left, in bounded batches; the position is behind each when it is given."""
         files = folder.files(self.name)
         while self.file < len(files):
             skipped = self.row
@@ -53,7 +53,7 @@ class Outcome:
         return SpooledFired(window, self.trigger, self.name, self.event_type, [], self.watermark)
 
     def emitted(self, window: str) -> SpooledEmitted:
-        """The record of its place."""
+        """The record of its position."""
         return SpooledEmitted(window, self.trigger, self.name, self.file, self.row)
 
 
@@ -63,7 +63,7 @@ class Restored:
 
     firsts: dict[str, Outcome] = field(default_factory=dict)
     """By name, without shards."""
-    places: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
+    positions: dict[str, dict[int, tuple[int, int]]] = field(default_factory=dict)
     """By name and shard; those that are through are left out."""
 
     def fired(self, shard: int, record: SpooledFired) -> None:
@@ -76,26 +76,26 @@ class Restored:
             frozenset(),
             own=False,
         )
-        self.places.setdefault(record.name, {})[shard] = (0, 0)
+        self.positions.setdefault(record.name, {})[shard] = (0, 0)
 
     def emitted(self, shard: int, record: SpooledEmitted) -> None:
         """How far it is."""
         if record.file == THROUGH:
-            self.places.get(record.name, {}).pop(shard, None)
-        elif record.name in self.places:
-            self.places[record.name][shard] = (record.file, record.row)
+            self.positions.get(record.name, {}).pop(shard, None)
+        elif record.name in self.positions:
+            self.positions[record.name][shard] = (record.file, record.row)
 
     @property
     def pending(self) -> bool:
         """Whether some are not through."""
-        return any(self.places.values())
+        return any(self.positions.values())
 
     def take(self) -> list[Outcome]:
-        """The outcomes that are not through, one for each place."""
+        """The outcomes that are not through, one for each position."""
         found = []
-        for name, places in self.places.items():
-            for file, row in sorted(set(places.values())):
-                mine = frozenset(shard for shard, at in places.items() if at == (file, row))
+        for name, positions in self.positions.items():
+            for file, row in sorted(set(positions.values())):
+                mine = frozenset(shard for shard, at in positions.items() if at == (file, row))
                 found.append(replace(self.firsts[name], shards=mine, file=file, row=row))
-        self.firsts, self.places = {}, {}
+        self.firsts, self.positions = {}, {}
         return found

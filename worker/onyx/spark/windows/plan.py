@@ -9,7 +9,8 @@ that Spark groups by what users have; others are grouped by their canonical byte
 that keeps sessions apart within a group.
 
 Sessions are no extents that are known by number: all are in one extent, and Spark finds them. A row
-has its place, a state the first and last place of its session; both are merged when they are near.
+has its coordinate, a state the first and last coordinate of its session; both are merged when they
+are near.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from onyx.structs import prepared
 
 SHARD, EXTENT, LAST, SEQ = "shard", "extent", "last", "seq"
 FRESH, FIRES, DUE = "fresh", "fires", "due"
-PLACE, LOWER, UPPER = "place", "lower", "upper"
+COORDINATE, LOWER, UPPER = "coordinate", "lower", "upper"
 KEY_INT, KEY_TEXT, KEY_OTHER, KEY_VALUE = "key_int", "key_text", "key_other", "key_value"
 KEY_SESSION = "key_session"
 INT, FLOAT, ITEM = "int", "float", "item"
@@ -58,9 +59,9 @@ class SessionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How sessions are found, and which of them fire."""
 
     gap: int
-    """Places that are not further apart are in one session."""
+    """Coordinates that are not further apart are in one session."""
     delay: int = 0
-    """A session is due at a watermark this far behind its last place."""
+    """A session is due at a watermark this far behind its last coordinate."""
     share: float | None = None
     """A session is due when a watermark has reached this share of it, instead."""
     watermark: int | float | None = None

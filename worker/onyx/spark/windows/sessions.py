@@ -1,8 +1,8 @@
 """Sessions by Spark: rows and states that are near each other are one, whatever came first.
 
-A row is a session of one place. Sorted by group and first place, a session begins where the last
-place of all before is further away than the gap; then sessions are merged as groups are. That takes
-one shuffle by group, and Spark sorts on disk what does not fit into memory.
+A row is a session of one coordinate. Sorted by group and first coordinate, a session begins where
+the last coordinate of all before is further away than the gap; then sessions are merged as groups
+are. That takes one shuffle by group, and Spark sorts on disk what does not fit into memory.
 
 Rejected: `session_window` of Spark, which knows timestamps only, adds the gap to the end, and does
 not go on from states; a function over the rows of a group, which would pass through Python.

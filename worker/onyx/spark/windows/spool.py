@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 from onyx.errors import OnyxError, UserError
 from onyx.spark.target import SUFFIX, Target, opened, target_in
-from onyx.spark.windows.plan import KEY_INT, PLACE, SEQ
+from onyx.spark.windows.plan import COORDINATE, KEY_INT, SEQ
 from onyx.storage.interface import Location
 from onyx.storage.opening import location
 
 RESULT = "r-"
 LIST = "_list.json"
-_MANY = frozenset({KEY_INT, PLACE, SEQ})
+_MANY = frozenset({KEY_INT, COORDINATE, SEQ})
 """Columns of mostly different numbers, for which a dictionary would be made in vain."""
 
 

@@ -24,7 +24,7 @@ from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.units import standard
 
 GAP_MAX = 2**62
-"""Longer ones are the same, as places are within 62 bits."""
+"""Longer ones are the same, as coordinates are within 62 bits."""
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 
 
@@ -52,7 +52,8 @@ class Waiting(Protocol):
         ...
 
     def due(self, least: Number | None) -> Number | None:
-        """The watermark before which no row with this first place fires (`SpooledPart.due`)."""
+        """The watermark before which no row with this first coordinate fires
+        (`SpooledPart.due`)."""
         ...
 
     def rule(self, watermark: Number | None) -> SessionRule | None:
@@ -150,8 +151,9 @@ class SessionWaiting:
         return []
 
     def due(self, least: Number | None) -> Number | None:
-        """The watermark at which a session with this first place may fire. The last place of a
-        session only rises; but a session that has a share of it due may have begun at any time."""
+        """The watermark at which a session with this first coordinate may fire. The last coordinate
+        of a session only rises; but a session that has a share of it due may have begun at any
+        time."""
         if self.watching is None or least is None:
             return None
         if _share(self.watching) is not None:

@@ -101,8 +101,8 @@ class SparkWindow:
         self, segments: Sequence[Segment] | Columns, taken: Taken, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Take a batch: nothing fires; indices of late segments."""
-        places = () if taken.places is None else taken.places
-        parts = self._assigner.split(places, taken.ints)
+        coordinates = () if taken.coordinates is None else taken.coordinates
+        parts = self._assigner.split(coordinates, taken.ints)
         parts, late = without_late(
             parts, keys, self._lateness, self._assigner, self._watermarks, self._shards
         )
@@ -245,7 +245,7 @@ class SparkWindow:
             yield from self._emit(outcome)
 
     def _emit(self, outcome: Outcome) -> Pages:
-        """What is left of a result, page by page; the log has the place behind each."""
+        """What is left of a result, page by page; the log has the position behind each."""
         trigger, watermark = self._triggers[outcome.trigger], outcome.watermark
         declared, aggregation = trigger.declared, self.compiled.aggregation
 

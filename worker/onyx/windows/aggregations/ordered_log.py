@@ -1,4 +1,5 @@
-"""The storage strategy `ordered-log`: an aggregation over segments in order of their places."""
+"""The storage strategy `ordered-log`: an aggregation over segments in order of their
+coordinates."""
 
 from __future__ import annotations
 
@@ -12,21 +13,24 @@ from onyx.windows.aggregations.collecting import Conj
 
 
 class OrderedLog(Conj):
-    """Another aggregation over the segments in order of their place, computed when it is looked at.
+    """Another aggregation over the segments in order of their coordinate, computed when it is
+    looked at.
 
-    What is stored are the segments with their places; arrival decides between equal places.
+    What is stored are the segments with their coordinates; arrival decides between equal
+    coordinates.
     """
 
     mergeable = False
 
-    def __init__(self, inner: Aggregation, place_of: Callable[[Segment], Any]) -> None:
+    def __init__(self, inner: Aggregation, coordinate_of: Callable[[Segment], Any]) -> None:
         super().__init__()
         self._inner = inner
-        self._place_of = place_of
+        self._coordinate_of = coordinate_of
 
     def create(self, state: Any, extracted: Segment) -> Any:
-        """The place of the segment, and a copy of it; they are sorted when the state is viewed."""
-        return [self._place_of(extracted), dict(extracted)]
+        """The coordinate of the segment, and a copy of it; they are sorted when the state is
+        viewed."""
+        return [self._coordinate_of(extracted), dict(extracted)]
 
     def view(self, state: list[list[Any]]) -> Any:
         """What the other aggregation makes of the segments in order."""

@@ -1,1 +1,2 @@
-"""Which extents a segment belongs to: its place on the window's axis, and the extents of places."""
+"""Which extents a segment belongs to: its coordinate on the window's axis, and the extents of
+coordinates."""

@@ -1,8 +1,8 @@
-"""Which extents places belong to: the first of the three steps of a window.
+"""Which extents coordinates belong to: the first of the three steps of a window.
 
-An assigner is arithmetic on places, one at a time or a whole batch as one array; it knows neither
-groups nor states (folding, `types/`) nor what fires (`triggers/`). Session windows have none: their
-extents depend on the segments before.
+An assigner is arithmetic on coordinates, one at a time or a whole batch as one array; it knows
+neither groups nor states (folding, `types/`) nor what fires (`triggers/`). Session windows have
+none: their extents depend on the segments before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onyx.windows.coded import Array
 from onyx.windows.firing import Number
 
 Axis = Sequence[Number] | Array
-"""The places of a batch."""
+"""The coordinates of a batch."""
 
 
 class Part(NamedTuple):
@@ -35,16 +35,16 @@ class Assigner(Protocol):
         """Whether extents end, so that a watermark can pass them."""
         ...
 
-    def numbers(self, place: Number) -> Sequence[int]:
-        """Numbers of all extents that have this place."""
+    def numbers(self, coordinate: Number) -> Sequence[int]:
+        """Numbers of all extents that have this coordinate."""
         ...
 
     def bounds(self, number: int) -> tuple[Number, Number]:
-        """First and last place of an extent."""
+        """First and last coordinate of an extent."""
         ...
 
-    def split(self, places: Axis, ints: bool) -> list[Part]:
-        """The parts of a batch, by its places; `ints` when all of them are ints."""
+    def split(self, coordinates: Axis, ints: bool) -> list[Part]:
+        """The parts of a batch, by its coordinates; `ints` when all of them are ints."""
         ...
 
 
@@ -54,7 +54,7 @@ class OneExtent:
     bounded = False
     NUMBER = 1
 
-    def numbers(self, place: Number) -> Sequence[int]:
+    def numbers(self, coordinate: Number) -> Sequence[int]:
         """The only one."""
         return (self.NUMBER,)
 
@@ -62,6 +62,6 @@ class OneExtent:
         """Minus infinity and infinity."""
         return float("-inf"), float("inf")
 
-    def split(self, places: Axis, ints: bool) -> list[Part]:
+    def split(self, coordinates: Axis, ints: bool) -> list[Part]:
         """The whole batch."""
         return [Part((self.NUMBER,), None)]

@@ -1,9 +1,10 @@
-"""Which extents of a fixed or sliding window a place belongs to, and which places an extent has.
+"""Which extents of a fixed or sliding window a coordinate belongs to, and which coordinates an
+extent has.
 
 Extents are numbered as by Li et al. (Semantics and Evaluation Techniques for Window Aggregates in
-Data Streams): extent i is the one that ends just before `min + slide * (i + 1)`, so that a place is
-in the extents from the one of its own slide on. Arithmetic only; the number of an extent is its
-name in stored state, which is why bounds are never stored.
+Data Streams): extent i is the one that ends just before `min + slide * (i + 1)`, so that a
+coordinate is in the extents from the one of its own slide on. Arithmetic only; the number of an
+extent is its name in stored state, which is why bounds are never stored.
 
 Numbers below `min` are floored like all others, which the original did up to 0.9; its later
 versions truncate, so that the first extent below `min` is twice as wide.
@@ -27,7 +28,7 @@ from onyx.windows.assigning.assigner import Axis, Part
 from onyx.windows.coded import Array
 from onyx.windows.firing import Number
 
-PLACE_MAX = 2**62
+COORDINATE_MAX = 2**62
 """Beyond it the arithmetic of 64 bits could overflow, and is left to Python's."""
 WHOLE_MAX = 2**52
 """The limit for floats, which may be no whole numbers beyond."""
@@ -36,46 +37,47 @@ TWO_BYTES = 2**16
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """Extents of `width` places that begin every `slide` places; `slide == width` is fixed."""
+    """Extents of `width` coordinates that begin every `slide` coordinates; `slide == width` is
+    fixed."""
 
     minimum: int
     width: int
     slide: int
     bounded: bool = True
 
-    def numbers(self, place: Number) -> range:
-        """Numbers of all extents that have this place."""
-        distance = place - self.minimum
+    def numbers(self, coordinate: Number) -> range:
+        """Numbers of all extents that have this coordinate."""
+        distance = coordinate - self.minimum
         return range(int(distance // self.slide), int((distance + self.width) // self.slide))
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """First and last place of an extent; nothing of it is before `minimum`."""
+        """First and last coordinate of an extent; nothing of it is before `minimum`."""
         last = self.minimum + self.slide * (number + 1) - 1
         first = last - self.width + 1
         return (max(first, self.minimum) if last >= self.minimum else first), last
 
-    def split(self, places: Axis, ints: bool) -> list[Part]:
-        """The parts of a batch, by its places; `ints` when all of them are ints."""
-        if not len(places):
+    def split(self, coordinates: Axis, ints: bool) -> list[Part]:
+        """The parts of a batch, by its coordinates; `ints` when all of them are ints."""
+        if not len(coordinates):
             return []
-        if isinstance(places, np.ndarray):
-            return _split_array(self, places)
+        if isinstance(coordinates, np.ndarray):
+            return _split_array(self, coordinates)
         if ints:
             with contextlib.suppress(OverflowError):
-                return _split_array(self, np.array(places, np.int64))
-        return _split_slowly(self, places)
+                return _split_array(self, np.array(coordinates, np.int64))
+        return _split_slowly(self, coordinates)
 
 
-def _split_array(tiling: Tiling, places: Array) -> list[Part]:
-    least, most = places.min().item(), places.max().item()
+def _split_array(tiling: Tiling, coordinates: Array) -> list[Part]:
+    least, most = coordinates.min().item(), coordinates.max().item()
     low, high = tiling.numbers(least), tiling.numbers(most)
     if (low.start, low.stop) == (high.start, high.stop):  # empty ranges are all equal
         return [Part(low, None)]
-    ints = places.dtype == np.int64
-    limit = PLACE_MAX if ints else WHOLE_MAX
+    ints = coordinates.dtype == np.int64
+    limit = COORDINATE_MAX if ints else WHOLE_MAX
     if max(-least, most, abs(tiling.minimum), tiling.width) > limit:
-        return _split_slowly(tiling, places.tolist())
-    distances = places - tiling.minimum
+        return _split_slowly(tiling, coordinates.tolist())
+    distances = coordinates - tiling.minimum
     steps = distances // tiling.slide
     if not ints or tiling.width % tiling.slide:  # floats are rounded where they meet
         ends = (distances + tiling.width) // tiling.slide
@@ -86,15 +88,15 @@ def _split_array(tiling: Tiling, places: Array) -> list[Part]:
     sorted_ = steps[order]
     starts = [0, *(np.flatnonzero(sorted_[1:] != sorted_[:-1]) + 1).tolist(), len(order)]
     return [
-        Part(tiling.numbers(places[order[begin]].item()), order[begin:end])
+        Part(tiling.numbers(coordinates[order[begin]].item()), order[begin:end])
         for begin, end in pairwise(starts)
     ]
 
 
-def _split_slowly(tiling: Tiling, places: Sequence[Number]) -> list[Part]:
+def _split_slowly(tiling: Tiling, coordinates: Sequence[Number]) -> list[Part]:
     parts: dict[range, list[int]] = {}
-    for index, place in enumerate(places):
-        parts.setdefault(tiling.numbers(place), []).append(index)
+    for index, coordinate in enumerate(coordinates):
+        parts.setdefault(tiling.numbers(coordinate), []).append(index)
     ordered = sorted(parts.items(), key=lambda part: (part[0].start, part[0].stop))
     return [Part(numbers, np.array(indices, np.intp)) for numbers, indices in ordered]
 

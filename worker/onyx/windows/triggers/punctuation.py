@@ -21,7 +21,12 @@ class PunctuationTrigger(Trigger):
         self._pred = declaration.function(declaration.trigger.pred)
 
     def on_segment(
-        self, window: WindowView, key: Any, extents: Sequence[Any], segment: Segment, place: Number
+        self,
+        window: WindowView,
+        key: Any,
+        extents: Sequence[Any],
+        segment: Segment,
+        coordinate: Number,
     ) -> Sequence[Any]:
         """Ask the predicate; see `Trigger.on_segment`."""
         if not self._pred(self.declared, window.event("new-segment", key, segment)):

@@ -24,7 +24,12 @@ class SegmentTrigger(Trigger):
         self.threshold = standard(threshold)
 
     def on_segment(
-        self, window: WindowView, key: Any, extents: Sequence[Any], segment: Segment, place: Number
+        self,
+        window: WindowView,
+        key: Any,
+        extents: Sequence[Any],
+        segment: Segment,
+        coordinate: Number,
     ) -> Sequence[Any]:
         """Count the segment; see `Trigger.on_segment`."""
         count = counted(self.states.get(key, 0), self.threshold)

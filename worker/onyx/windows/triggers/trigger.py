@@ -11,7 +11,7 @@ the next one is asked:
   that is `by_group` is asked instead (`on_group`), and at each watermark as well.
 
 Where no input of the job assigns watermarks, the segments themselves are the watermark: the
-greatest place that a shard has seen.
+greatest coordinate that a shard has seen.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class WindowView(Protocol):
     """What a trigger sees of its window. Extents are values that only the window interprets."""
 
     def bounds(self, extent: Any) -> tuple[Number, Number]:
-        """First and last place of an extent."""
+        """First and last coordinate of an extent."""
         ...
 
     def extents(self, key: Any) -> Sequence[Any]:
@@ -132,14 +132,19 @@ class Trigger:
         """
 
     def on_segment(
-        self, window: WindowView, key: Any, extents: Sequence[Any], segment: Segment, place: Number
+        self,
+        window: WindowView,
+        key: Any,
+        extents: Sequence[Any],
+        segment: Segment,
+        coordinate: Number,
     ) -> Sequence[Any]:
         """The extents that fire because a segment has come.
 
         Args:
             key: the segment's group.
             extents: those that have the segment.
-            place: of the segment on the window's axis; 0 for a global window.
+            coordinate: of the segment on the window's axis; 0 for a global window.
         """
         raise NotImplementedError
 

@@ -28,7 +28,12 @@ class UserTrigger(Trigger):
         self._calls = declaration.calls(name, ("trigger_fire",), optional)
 
     def on_segment(
-        self, window: WindowView, key: Any, extents: Sequence[Any], segment: Segment, place: Number
+        self,
+        window: WindowView,
+        key: Any,
+        extents: Sequence[Any],
+        segment: Segment,
+        coordinate: Number,
     ) -> Sequence[Any]:
         """Ask the functions; see `Trigger.on_segment`."""
         looked_at = self.looked_at(window, key, extents)

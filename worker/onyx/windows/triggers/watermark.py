@@ -1,9 +1,9 @@
 """Triggers `watermark` and `percentile-watermark`: fire when the watermark has come far enough.
 
-`watermark` fires when nothing more is expected for an extent: the watermark is past its last place
-(and the delay); a session is over when the watermark is past its gap too. `percentile-watermark`
-fires when the watermark has reached a share of the extent. Both fire again, with the next
-watermark, for extents that have got more segments since.
+`watermark` fires when nothing more is expected for an extent: the watermark is past its last
+coordinate (and the delay); a session is over when the watermark is past its gap too.
+`percentile-watermark` fires when the watermark has reached a share of the extent. Both fire again,
+with the next watermark, for extents that have got more segments since.
 
 Where nobody assigns watermarks, `percentile-watermark`, and `watermark` with `fireAllExtents`,
 follow the rule of the original's version 0.9: each segment is compared with extents (its own, or
@@ -55,22 +55,27 @@ class WatermarkTrigger(Trigger):
         return self.refinement.evicts or self.refinement.discards
 
     def due(self, lower: Number, upper: Number, gap: int) -> Number:
-        """One more than the last place: the watermark must be past it, and places may be
+        """One more than the last coordinate: the watermark must be past it, and coordinates may be
         fractions."""
         return upper + gap + self.delay + 1
 
-    def reached(self, place: Number, lower: Number, upper: Number) -> bool:
-        """Whether a segment at `place` makes an extent fire that is compared with segments."""
-        return place >= upper
+    def reached(self, coordinate: Number, lower: Number, upper: Number) -> bool:
+        """Whether a segment at `coordinate` makes an extent fire that is compared with segments."""
+        return coordinate >= upper
 
     def on_segment(
-        self, window: WindowView, key: Any, extents: Sequence[Any], segment: Segment, place: Number
+        self,
+        window: WindowView,
+        key: Any,
+        extents: Sequence[Any],
+        segment: Segment,
+        coordinate: Number,
     ) -> Sequence[Any]:
         """Compare the segment with extents; see `Trigger.on_segment`."""
         return [
             extent
             for extent in self.looked_at(window, key, extents)
-            if self.reached(place, *window.bounds(extent))
+            if self.reached(coordinate, *window.bounds(extent))
         ]
 
 
@@ -92,9 +97,9 @@ class PercentileWatermarkTrigger(WatermarkTrigger):
         return self.refinement.evicts
 
     def due(self, lower: Number, upper: Number, gap: int) -> Number:
-        """The place at the share of the extent."""
+        """The coordinate at the share of the extent."""
         return lower + self._share * (upper - lower)
 
-    def reached(self, place: Number, lower: Number, upper: Number) -> bool:
-        """Whether a segment at `place` makes an extent fire that is compared with segments."""
-        return place >= lower + self._share * (upper - lower)
+    def reached(self, coordinate: Number, lower: Number, upper: Number) -> bool:
+        """Whether a segment at `coordinate` makes an extent fire that is compared with segments."""
+        return coordinate >= lower + self._share * (upper - lower)

@@ -93,7 +93,7 @@ class Extents(ABC, Generic[E]):
 
     @abstractmethod
     def bounds(self, extent: E) -> tuple[Number, Number]:
-        """First and last place of an extent."""
+        """First and last coordinate of an extent."""
 
     @abstractmethod
     def get(self, key: Any, extent: E) -> Any:

@@ -1,4 +1,5 @@
-"""Window types `fixed` and `sliding`: extents of one width, which begin every `slide` places."""
+"""Window types `fixed` and `sliding`: extents of one width, which begin every `slide`
+coordinates."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from onyx.windows.units import standard
 
 
 class SlidingExtents(NumberedExtents):
-    """Extents may overlap: a segment is in each that has its place."""
+    """Extents may overlap: a segment is in each that has its coordinate."""
 
     def __init__(self, on_peer: OnPeer) -> None:
         window = on_peer.compiled.window

@@ -8,7 +8,7 @@ from onyx.windows.types.numbered import NumberedExtents
 
 
 class GlobalExtents(NumberedExtents):
-    """Segments need no place."""
+    """Segments need no coordinate."""
 
     bounded = False
 

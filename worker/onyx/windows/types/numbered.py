@@ -64,8 +64,8 @@ class NumberedExtents(Extents[int]):
     def add(self, taken: Taken, keys: Keyed) -> list[int]:
         """A batch as a whole, split by extent."""
         self._index.invalidate()
-        places = () if taken.places is None else taken.places
-        parts, late = self._without_late(self._assigner.split(places, taken.ints), len(keys))
+        coordinates = () if taken.coordinates is None else taken.coordinates
+        parts, late = self._without_late(self._assigner.split(coordinates, taken.ints), len(keys))
         for part in by_extent(parts):
             mine = chosen(keys, part.indices)
             values = mine if self._folding.counts else chosen(taken.extracted, part.indices)
@@ -76,7 +76,9 @@ class NumberedExtents(Extents[int]):
     def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[int]:
         """One segment, because triggers or the watermarks of shards look at each."""
         self._index.invalidate()
-        numbers = self._assigner.numbers(0 if taken.places is None else taken.places[index])
+        numbers = self._assigner.numbers(
+            0 if taken.coordinates is None else taken.coordinates[index]
+        )
         if self._lateness is not None:
             watermark = self._watermarks.of(self._shards[key])
             numbers = [number for number in numbers if not self._is_past(number, watermark)]
@@ -136,7 +138,7 @@ class NumberedExtents(Extents[int]):
         return lambda shard: ((number, key) for number, keys in parts for key in keys(shard))
 
     def bounds(self, extent: int) -> tuple[Number, Number]:
-        """First and last place of an extent."""
+        """First and last coordinate of an extent."""
         return self._assigner.bounds(extent)
 
     def get(self, key: Any, extent: int) -> Any:

@@ -2,10 +2,10 @@
 
 A session reaches from its first to its last segment (0.9 let it grow by whole gaps). A segment that
 is not further away than the gap joins it, and all that it joins become one, in order of their
-places. With `sessionKey` the sessions of different values are apart, within a group.
+coordinates. With `sessionKey` the sessions of different values are apart, within a group.
 
 Records are of a group and session key as a whole: all its sessions when the aggregation is closed,
-else the places and updates since the last chunk, which merge again in the same way.
+else the coordinates and updates since the last chunk, which merge again in the same way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _lower = attrgetter("lower")
 
 
 class SessionExtents(Extents[Session]):
-    """Sessions in order of their places, by group and session key."""
+    """Sessions in order of their coordinates, by group and session key."""
 
     merges = True
 
@@ -50,14 +50,14 @@ class SessionExtents(Extents[Session]):
         self._changed: dict[Owner, None] = {}
         """Owners of which all sessions are recorded."""
         self._updates: dict[Owner, tuple[list[Number], list[Any]]] = {}
-        """Places and updates of owners of which these are enough."""
+        """Coordinates and updates of owners of which these are enough."""
 
     # Segments come.
 
     def add(self, taken: Taken, keys: Keyed) -> list[int]:
         """Segment by segment, as each may be near the one before; of columns run by run."""
         if isinstance(keys, Groups) and self._aggregation.closed:
-            runs = Runs.of(taken.places, keys, taken.session_keys, self._gap)
+            runs = Runs.of(taken.coordinates, keys, taken.session_keys, self._gap)
             if runs is not None:
                 return self._add_runs(runs, taken)
         its_rows, its_keys = taken.by_row(), rows(keys)
@@ -80,7 +80,7 @@ class SessionExtents(Extents[Session]):
                 continue
             if run in sessions:
                 sessions[run].upper = max(sessions[run].upper, upper)
-            sessions[run] = self._join(owner, int(runs.places[row]))
+            sessions[run] = self._join(owner, int(runs.coordinates[row]))
             self._changed[owner] = None
         self._fold_runs(runs, sessions, taken)
         self._groups.used(dict.fromkeys(group for group, _ in runs.owners))
@@ -98,7 +98,7 @@ class SessionExtents(Extents[Session]):
                 for each in self._sessions(owner)
                 if each.lower - self._gap <= high and low <= each.upper + self._gap
             ]
-            first = int(runs.places[runs.firsts[run]])
+            first = int(runs.coordinates[runs.firsts[run]])
             if near != self._near(owner, first) or len(near) > 1:
                 alone.add(number)
             if not joined.isdisjoint(map(id, near)):
@@ -132,12 +132,12 @@ class SessionExtents(Extents[Session]):
 
     def _take_in(self, taken: Taken, index: int, key: Any) -> Session | None:
         """Put a segment into its session; None if it is late."""
-        assert taken.places is not None, "a session window has a windowKey"
-        place, extracted = taken.places[index], taken.extracted[index]
+        assert taken.coordinates is not None, "a session window has a windowKey"
+        coordinate, extracted = taken.coordinates[index], taken.extracted[index]
         owner = (key, None if taken.session_keys is None else taken.session_keys[index])
-        if self._lateness is not None and self._is_late(owner, place):
+        if self._lateness is not None and self._is_late(owner, coordinate):
             return None
-        session = self._join(owner, place)
+        session = self._join(owner, coordinate)
         try:
             update = self._aggregation.create(session.state, extracted)
             session.state = self._aggregation.apply(session.state, update)
@@ -146,8 +146,8 @@ class SessionExtents(Extents[Session]):
         if self._aggregation.closed:
             self._changed[owner] = None
         elif owner not in self._changed:
-            places, updates = self._updates.setdefault(owner, ([], []))
-            places.append(place)
+            coordinates, updates = self._updates.setdefault(owner, ([], []))
+            coordinates.append(coordinate)
             updates.append(update)
         return session
 
@@ -155,27 +155,27 @@ class SessionExtents(Extents[Session]):
         found: list[Session] = self._groups.get(owner[0], {}).get(owner[1], [])
         return found
 
-    def _near(self, owner: Owner, place: Number) -> list[Session]:
-        """Sessions that a place joins. Mostly it is the last one, or none."""
+    def _near(self, owner: Owner, coordinate: Number) -> list[Session]:
+        """Sessions that a coordinate joins. Mostly it is the last one, or none."""
         gap = self._gap
         held = self._sessions(owner)
-        if held and held[-1].lower <= place:
-            return held[-1:] if place <= held[-1].upper + gap else []
-        return [each for each in held if each.lower - gap <= place <= each.upper + gap]
+        if held and held[-1].lower <= coordinate:
+            return held[-1:] if coordinate <= held[-1].upper + gap else []
+        return [each for each in held if each.lower - gap <= coordinate <= each.upper + gap]
 
-    def _is_late(self, owner: Owner, place: Number) -> bool:
-        upper = max([place, *(each.upper for each in self._near(owner, place))])
+    def _is_late(self, owner: Owner, coordinate: Number) -> bool:
+        upper = max([coordinate, *(each.upper for each in self._near(owner, coordinate))])
         return self._is_past(upper, self._watermarks.of(self._shards[owner[0]]))
 
     def _is_past(self, upper: Number, watermark: Number) -> bool:
         assert self._lateness is not None
         return upper + self._gap + self._lateness < watermark
 
-    def _join(self, owner: Owner, place: Number) -> Session:
-        """The session of a place: a new one, or one made of all that it joins."""
-        near = self._near(owner, place)
+    def _join(self, owner: Owner, coordinate: Number) -> Session:
+        """The session of a coordinate: a new one, or one made of all that it joins."""
+        near = self._near(owner, coordinate)
         if not near:
-            session = Session(owner, place, place, self._aggregation.init())
+            session = Session(owner, coordinate, coordinate, self._aggregation.init())
             held = self._groups[owner[0]].setdefault(owner[1], [])
             held.append(session)
             held.sort(key=_lower)
@@ -187,9 +187,9 @@ class SessionExtents(Extents[Session]):
             session.upper = other.upper
             other.state = GONE
             self._sessions(owner).remove(other)
-        session.upper = max(session.upper, place)
-        if place < session.lower or session.fired:
-            session.lower = min(session.lower, place)
+        session.upper = max(session.upper, coordinate)
+        if coordinate < session.lower or session.fired:
+            session.lower = min(session.lower, coordinate)
             session.fired = []
             self._await(session)
         return session
@@ -225,7 +225,7 @@ class SessionExtents(Extents[Session]):
         return lambda shard: ((None, key) for key in groups(shard))
 
     def bounds(self, extent: Session) -> tuple[Number, Number]:
-        """First and last place of an extent."""
+        """First and last coordinate of an extent."""
         return extent.lower, extent.upper
 
     def get(self, key: Any, extent: Session) -> Any:
@@ -306,9 +306,9 @@ class SessionExtents(Extents[Session]):
             columns = dumped(self._aggregation, self._sessions(owner))
             record = SetSessions(self._window, group, session_key, *columns)
             append(records, self._shards[owner[0]], record)
-        for owner, (places, updates) in self._updates.items():
+        for owner, (coordinates, updates) in self._updates.items():
             group, session_key = map(dump_key, owner)
-            added = AddToSessions(self._window, group, session_key, places, updates)
+            added = AddToSessions(self._window, group, session_key, coordinates, updates)
             append(records, self._shards[owner[0]], added)
         self._changed, self._updates = {}, {}
 
@@ -327,10 +327,12 @@ class SessionExtents(Extents[Session]):
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record of `take_changes`, `states` or `snapshot`."""
         match record:
-            case AddToSessions(group=group, session_key=key, places=places, updates=updates):
+            case AddToSessions(
+                group=group, session_key=key, coordinates=coordinates, updates=updates
+            ):
                 owner = (load_key(group), load_key(key))
-                for place, update in zip(places, updates, strict=True):
-                    session = self._join(owner, place)
+                for coordinate, update in zip(coordinates, updates, strict=True):
+                    session = self._join(owner, coordinate)
                     session.state = self._aggregation.apply(session.state, update)
             case SetSessions(group=group, session_key=key):
                 owner = (load_key(group), load_key(key))

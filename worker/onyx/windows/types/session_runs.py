@@ -1,7 +1,7 @@
 """Runs: rows of a batch of columns that end up in one session, found for all owners at once.
 
-Sorted by owner and place, rows begin a run where the next one is further away than the gap. What
-then happens to a session, it gets from few rows: from the first of the run, which joins it or
+Sorted by owner and coordinate, rows begin a run where the next one is further away than the gap.
+What then happens to a session, it gets from few rows: from the first of the run, which joins it or
 begins it, and from those that are below all before them, because they change when it is due. The
 others only move its upper end.
 
@@ -25,7 +25,7 @@ from onyx.windows.coded import Groups, Keyed
 from onyx.windows.types.session_states import Owner
 
 Ints = NDArray[np.int64]
-PLACE_MAX = 2**60
+COORDINATE_MAX = 2**60
 """Beyond it the arithmetic of 64 bits could overflow."""
 
 
@@ -34,8 +34,8 @@ class Runs:
     """The runs of a batch, in order of their first rows."""
 
     owners: list[Owner]
-    places: Ints
-    """The places of each row."""
+    coordinates: Ints
+    """The coordinates of each row."""
     run_of: Indices
     """The run of each row."""
     owner_of: list[int]
@@ -49,41 +49,45 @@ class Runs:
     turning: Mask
     """Rows that are the first of their run, or below all before."""
     uppers: Ints
-    """For each of these rows the greatest place of the run until then."""
+    """For each of these rows the greatest coordinate of the run until then."""
 
     @staticmethod
-    def of(places: Axis | None, groups: Groups, keys: Keyed | None, gap: int) -> Runs | None:
+    def of(coordinates: Axis | None, groups: Groups, keys: Keyed | None, gap: int) -> Runs | None:
         """The runs of a batch.
 
         Args:
             keys: the session key of each row, if the window has one.
 
         Returns:
-            None if arrays cannot do it: places are fractions, or too far out.
+            None if arrays cannot do it: coordinates are fractions, or too far out.
         """
-        if not isinstance(places, np.ndarray) or places.dtype != np.int64 or not len(places):
+        if (
+            not isinstance(coordinates, np.ndarray)
+            or coordinates.dtype != np.int64
+            or not len(coordinates)
+        ):
             return None
-        places = places.astype(np.int64, copy=False)
-        if max(-int(places.min()), int(places.max()), gap) > PLACE_MAX:
+        coordinates = coordinates.astype(np.int64, copy=False)
+        if max(-int(coordinates.min()), int(coordinates.max()), gap) > COORDINATE_MAX:
             return None
         codes, owners = _owners(groups, keys)
-        order = np.lexsort((places, codes))
-        ordered, by_place = codes[order], places[order]
+        order = np.lexsort((coordinates, codes))
+        ordered, by_coordinate = codes[order], coordinates[order]
         begins = np.empty(len(order), np.bool_)
         begins[0] = True
-        begins[1:] = (np.diff(ordered) != 0) | (np.diff(by_place) > gap)
+        begins[1:] = (np.diff(ordered) != 0) | (np.diff(by_coordinate) > gap)
         starts = np.flatnonzero(begins)
         numbers = np.empty(len(order), np.intp)
         numbers[order] = np.cumsum(begins) - 1
         run_of, olds, firsts = compact(numbers, len(starts))
         ends = np.append(starts[1:], len(order)) - 1
-        lows, highs = by_place[starts][olds], by_place[ends][olds]
-        if (int((highs - lows).max()) + 1) * len(starts) > PLACE_MAX:
+        lows, highs = by_coordinate[starts][olds], by_coordinate[ends][olds]
+        if (int((highs - lows).max()) + 1) * len(starts) > COORDINATE_MAX:
             return None
-        near, turning, uppers = _course(places - lows[run_of], run_of, gap)
+        near, turning, uppers = _course(coordinates - lows[run_of], run_of, gap)
         return Runs(
             owners,
-            places,
+            coordinates,
             run_of,
             codes[firsts].tolist(),
             firsts.tolist(),
@@ -95,8 +99,8 @@ class Runs:
         )
 
     def events(self, alone: Collection[int]) -> Iterator[tuple[int, int, int]]:
-        """In order of arrival the rows that take a step, each with its run and the greatest place
-        until then: those that turn, and all rows of some owners."""
+        """In order of arrival the rows that take a step, each with its run and the greatest
+        coordinate until then: those that turn, and all rows of some owners."""
         chosen = self.turning
         if alone:
             is_alone = np.zeros(len(self.owners), np.bool_)
@@ -127,17 +131,18 @@ def _owners(groups: Groups, keys: Keyed | None) -> tuple[Indices, list[Owner]]:
     return codes, [(groups.keys[group], keys.keys[key]) for group, key in pairs]
 
 
-def _course(places: Ints, run_of: Indices, gap: int) -> tuple[Mask, Mask, Ints]:
+def _course(coordinates: Ints, run_of: Indices, gap: int) -> tuple[Mask, Mask, Ints]:
     """Row by row in order of arrival: whether it is near those of its run before, whether it is the
     first of them or below all, and the greatest until then.
 
     Args:
-        places: above the lowest of the run. A run after the other is lifted over all before it (or
+        coordinates: above the lowest of the run. A run after the other is lifted over all before it
+        (or
             put below), so that extremes begin anew with each.
     """
     order = np.argsort(run_of, kind="stable")
-    runs, ordered = run_of[order], places[order]
-    apart = runs * (int(places.max()) + 1)
+    runs, ordered = run_of[order], coordinates[order]
+    apart = runs * (int(coordinates.max()) + 1)
     most = np.maximum.accumulate(ordered + apart) - apart
     least = np.minimum.accumulate(ordered - apart) + apart
     first = np.empty(len(order), np.bool_)
@@ -146,6 +151,6 @@ def _course(places: Ints, run_of: Indices, gap: int) -> tuple[Mask, Mask, Ints]:
     near, turning = np.empty(len(order), np.bool_), np.empty(len(order), np.bool_)
     near[order] = first | ((ordered <= before + gap) & (ordered >= below - gap))
     turning[order] = first | (ordered < below)
-    uppers = np.empty_like(places)
+    uppers = np.empty_like(coordinates)
     uppers[order] = np.where(first, ordered, before)
     return near, turning, uppers

@@ -1,4 +1,4 @@
-"""The place of a segment: what a window takes, and what it says about the rest."""
+"""The coordinate of a segment: what a window takes, and what it says about the rest."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 
@@ -6,11 +6,11 @@ import pytest
 
 from onyx.errors import UserError
 from onyx.flow.columns import from_dicts
-from onyx.windows.assigning.places import Places
+from onyx.windows.assigning.coordinates import Coordinates
 
 NOON_MS = 1_442_145_600_000
-OF_TIME = Places("hourly", "count", "at", time=True)
-OF_ELEMENTS = Places("hourly", "count", "at", time=False)
+OF_TIME = Coordinates("hourly", "count", "at", time=True)
+OF_ELEMENTS = Coordinates("hourly", "count", "at", time=False)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +76,19 @@ def test_a_segment_without_the_key_is_an_error():
     ids=["ints", "floats", "datetimes", "dates", "text"],
 )
 def test_columns_have_the_places_of_dicts(values, time):
-    places = Places("w", "gather", "at", time)
-    found, _ = places.of(from_dicts([{"at": value} for value in values])[0])
-    assert found.tolist() == places.of([{"at": value} for value in values])[0]
+    coordinates = Coordinates("w", "gather", "at", time)
+    found, _ = coordinates.of(from_dicts([{"at": value} for value in values])[0])
+    assert found.tolist() == coordinates.of([{"at": value} for value in values])[0]
 
 
 @pytest.mark.parametrize("value", [None, True, float("nan"), 2.0**63, "x", date(2020, 1, 1), [1]])
 def test_columns_are_refused_like_dicts(value):
-    places = Places("w", "gather", "at", time=False)
+    coordinates = Coordinates("w", "gather", "at", time=False)
     columns, _, _ = from_dicts([{"at": value}])
     with pytest.raises(UserError) as of_dicts:
-        places.of([{"at": value}])
+        coordinates.of([{"at": value}])
     with pytest.raises(UserError) as of_columns:
-        places.of(columns)
+        coordinates.of(columns)
     assert str(of_columns.value) == str(of_dicts.value)
     with pytest.raises(UserError, match="has no key 'at'"):
-        places.of(columns.without(["at"]))
+        coordinates.of(columns.without(["at"]))

@@ -1,4 +1,4 @@
-"""Reading the place of a segment: the value of `windowKey` as a number.
+"""Reading the coordinate of a segment: the value of `windowKey` as a number.
 
 A window over time takes what stands for an instant: milliseconds since the epoch as they are,
 datetimes and dates (without a zone: UTC), and ISO 8601 text. A window over anything else takes
@@ -31,12 +31,12 @@ from onyx.windows.instants import milliseconds
 _INTS = frozenset({int})
 _US_A_MS = np.int64(1_000)
 _MS_A_DAY = np.int64(86_400_000)
-PLACE_MAX = 2.0**63
+COORDINATE_MAX = 2.0**63
 """The bound of floats: farther out an extent has no bounds that differ from one another."""
 
 
-class Places:
-    """The places of segments on the axis of one window."""
+class Coordinates:
+    """The coordinates of segments on the axis of one window."""
 
     def __init__(self, window: str, task: str, key: str, time: bool) -> None:
         self._where = f"window {window} of task {task}"
@@ -45,10 +45,10 @@ class Places:
         self._get = itemgetter(key)
 
     def of(self, segments: Sequence[Segment] | Columns) -> tuple[Axis, bool]:
-        """One place a segment, and whether all are ints.
+        """One coordinate a segment, and whether all are ints.
 
         Raises:
-            UserError: a segment has no place, or one that the window cannot use.
+            UserError: a segment has no coordinate, or one that the window cannot use.
         """
         if isinstance(segments, Columns):
             return self._of_columns(segments)
@@ -67,27 +67,27 @@ class Places:
         found = numbers_of(column)
         if found is not None and found.dtype == np.int64:
             return found, True
-        if found is not None and (np.abs(found) < PLACE_MAX).all():
+        if found is not None and (np.abs(found) < COORDINATE_MAX).all():
             return found, False
         if self._time and not column.null_count and kinds.is_timestamp(column.type):
             return column.cast(pa.int64()).to_numpy() // _US_A_MS, True
         if self._time and not column.null_count and kinds.is_date32(column.type):
             return column.cast(pa.int32()).to_numpy() * _MS_A_DAY, True
         keys = KeyCodes.of_column(columns, self._key)
-        places = [self.number(value) for value in keys.raws]
-        if _INTS.issuperset(map(type, places)):
+        coordinates = [self.number(value) for value in keys.raws]
+        if _INTS.issuperset(map(type, coordinates)):
             with contextlib.suppress(OverflowError):
-                return np.array(places, np.int64)[keys.codes], True
-        return [places[code] for code in keys.codes.tolist()], False
+                return np.array(coordinates, np.int64)[keys.codes], True
+        return [coordinates[code] for code in keys.codes.tolist()], False
 
     def number(self, value: Any) -> Number:
-        """The place that a value of the key stands for.
+        """The coordinate that a value of the key stands for.
 
         Raises:
             UserError: none.
         """
         kind = type(value)
-        if kind is int or (kind is float and abs(value) < PLACE_MAX):
+        if kind is int or (kind is float and abs(value) < COORDINATE_MAX):
             found: Number = value
             return found
         if self._time and isinstance(value, date | str):
