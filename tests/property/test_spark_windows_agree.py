@@ -179,6 +179,11 @@ def test_each_moment_fires_what_it_fires_on_peers(declared, stream, grouped, as_
     streams(),
     st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.booleans()), min_size=1),
 )
+@example(
+    ({**SHAPES[-1], "aggregation": "count"}, [{**WATCHING[-1], **REFINEMENTS[0]}]),
+    [([{"at": 0, "v": 0, "k": "a", "s": 0}], 0)],
+    [(0, 0, False)],
+)
 def test_each_group_fires_once_however_peers_die(declared, stream, deaths):
     """`deaths`: how many pages of a moment are durable by then, with how many peers the
     shards are shared from then on (less one), and whether each page had a snapshot behind it.
@@ -189,7 +194,7 @@ def test_each_group_fires_once_however_peers_die(declared, stream, deaths):
     window, triggers = declared
     triggers = [each for each in triggers if each["type"] != "timer"]
     if window["type"] == "session":  # of which a share is over when segments still come
-        triggers = [{**each, "type": "watermark"} for each in triggers]
+        triggers = [{**each, "type": "watermark", "watermark_percentage": None} for each in triggers]
     stream = on_time(stream)
     peers = task_windows((window, triggers), group_by="k", shard_of=shard_of)
     wanted, found = Counter(), Counter()
