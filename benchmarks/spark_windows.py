@@ -43,7 +43,7 @@ from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.window import SparkWindow
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows
 from onyx.windows.task_windows import TaskWindows
@@ -120,7 +120,7 @@ def windows(shape: Shape, folder: Path) -> TaskWindows:
             raise AssertionError("nothing fires")
 
         spark = Spark(nothing, nothing, "", {}, "", lambda: True)
-        return SparkWindow(each, grouped, shards, Spool(location(str(folder))), spark, 1_000)
+        return SparkWindow(each, grouped, shards, Spool(location_of(str(folder))), spark, 1_000)
 
     return TaskWindows(compiled, shard_of, make_elsewhere=make)
 

@@ -36,7 +36,7 @@ from onyx.spark.session.connect import open_connect
 from onyx.spark.stage.output import SparkOutput
 from onyx.spark.windows.plan import AGGREGATE, COUNT, EXTENT, KEY_TEXT, SHARD, Piece, Plan
 from onyx.spark.windows.spool import Spool, new_part, new_result
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 
 pytestmark = pytest.mark.server
 ROWS = 200_000
@@ -202,7 +202,7 @@ def test_a_stage_in_the_middle_gets_its_bundle_from_there(
 def test_a_firing_of_a_window_aggregates_parts_and_the_result_of_the_one_before(
     server: SparkServer, real_store: ObjectStore
 ) -> None:
-    spool, before = Spool(location(f"{real_store.url}/state")), list[Piece]()
+    spool, before = Spool(location_of(f"{real_store.url}/state")), list[Piece]()
     result = ""
     for words in (["a", "b", "a"], ["b", "c"]):
         part, result = new_part(), new_result()

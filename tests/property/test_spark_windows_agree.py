@@ -194,7 +194,9 @@ def test_each_group_fires_once_however_peers_die(declared, stream, deaths):
     window, triggers = declared
     triggers = [each for each in triggers if each["type"] != "timer"]
     if window["type"] == "session":  # of which a share is over when segments still come
-        triggers = [{**each, "type": "watermark", "watermark_percentage": None} for each in triggers]
+        triggers = [
+            {**each, "type": "watermark", "watermark_percentage": None} for each in triggers
+        ]
     stream = on_time(stream)
     peers = task_windows((window, triggers), group_by="k", shard_of=shard_of)
     wanted, found = Counter(), Counter()

@@ -30,7 +30,7 @@ from onyx.state.names import LogKey, TaskPlace
 from onyx.state.opening import open_store
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 
 SECRET = b"of another"
 hostile = settings(
@@ -120,7 +120,7 @@ def _accepts(store: BlobStore, name: str) -> bool:
 def test_of_parts_in_a_directory(job: str, task: str, writer: str, part: str) -> None:
     context = replace(plugin_context({}), job=JobId(job), task=TaskName(task))
     with surrounded() as root, contextlib.suppress(UserError):
-        place = parts_at(location(str(root)), context)
+        place = parts_at(location_of(str(root)), context)
         place.create("part-1").file.write(b"ours")
         with contextlib.suppress(UserError):
             place.finish({"writer": writer, "name": part})
@@ -134,7 +134,7 @@ def test_of_parts_in_an_object_store(fake_store: ObjectStore, job: str, task: st
     context = replace(plugin_context({}), job=JobId(job), task=TaskName(task))
     fake_store.put("victim/kept", SECRET)
     with contextlib.suppress(UserError):
-        place = parts_at(location(f"{fake_store.url}/out"), context)
+        place = parts_at(location_of(f"{fake_store.url}/out"), context)
         place.create("part-1")
         place.fence([GroupId("another")])
         place.close()
@@ -145,8 +145,8 @@ def test_of_parts_in_an_object_store(fake_store: ObjectStore, job: str, task: st
 @given(job=hostile_names)
 def test_of_the_parts_and_results_of_a_stage(job: str) -> None:
     with surrounded() as root, contextlib.suppress(OnyxError):
-        place = Workplace(location(str(root)), JobId(job), permitted=lambda: True)
-        assert Notes(place.place).where(JobId(job)).local == root / "parts" / job
+        place = Workplace(location_of(str(root)), JobId(job), permitted=lambda: True)
+        assert Notes(place.location).where(JobId(job)).local == root / "parts" / job
         staging = root / "staging"
         staging.mkdir()
         request = StageRequest("m:f", name="n")
@@ -246,7 +246,7 @@ def test_a_link_in_the_place_of_staging_is_refused_and_nothing_behind_it_is_remo
     (root / where).symlink_to(victim, target_is_directory=True)
     if where == ".staging":
         (victim / "job-1.work").mkdir()
-    place = parts_at(location(str(root)), plugin_context({}))
+    place = parts_at(location_of(str(root)), plugin_context({}))
 
     for use in (lambda: place.fence([]), lambda: place.create("part-1")):
         with pytest.raises(
@@ -263,7 +263,7 @@ def test_links_below_staging_are_removed_and_what_they_point_to_is_not(
     (staging / "dead.1").mkdir(parents=True)
     for link in (staging / "dead.0", staging / "gone.dead.2", staging / "dead.1" / "inner"):
         link.symlink_to(victim, target_is_directory=True)
-    place = parts_at(location(str(tmp_path / "root")), plugin_context({}))
+    place = parts_at(location_of(str(tmp_path / "root")), plugin_context({}))
 
     place.fence([])
 

@@ -176,7 +176,7 @@ def request_of(job: Job, folder: Path, modules: tuple[str, ...], **more: Any) ->
         attempt=f"a{next(_attempts)}",
         scratch=str(scratch),
         data_dir=str(folder),
-        state_place=str(folder / "state"),
+        state_location=str(folder / "state"),
         **more,
     )
 

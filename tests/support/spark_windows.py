@@ -45,7 +45,7 @@ from onyx.spark.windows.plan import (
 )
 from onyx.spark.windows.spool import Spool, files_of
 from onyx.spark.windows.window import SparkWindow
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import Firing, Pages
 from onyx.windows.groups import Shards
@@ -112,7 +112,7 @@ def tables_of(path: str) -> list[pa.Table]:
 
 def table_of(path: str) -> pa.Table:
     folder, _, name = path.rpartition("/")
-    with opened(location(folder), name) as file:
+    with opened(location_of(folder), name) as file:
         return file.read()
 
 
@@ -196,7 +196,9 @@ def by_spark(
 
     def make(compiled: CompiledWindow, grouped: bool, shards: Shards) -> SparkWindow:
         spark = Spark(runner, aside, "local[2]", CONF, "test", lambda: True)
-        return SparkWindow(compiled, grouped, shards, Spool(location(str(folder))), spark, page_max)
+        return SparkWindow(
+            compiled, grouped, shards, Spool(location_of(str(folder))), spark, page_max
+        )
 
     return make
 

@@ -23,7 +23,7 @@ from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of, request_of
 from onyx.spark.middle.results import PARTITIONS, StageResults, first_needed
 from onyx.spark.middle.spool import StageSpool
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 from onyx.testing import check_input
 
 PATIENCE_S = 30.0
@@ -98,8 +98,8 @@ class Task:
 
 def folder_below(task: Task, name: str) -> Path:
     """A folder in the place of a task."""
-    assert task.folder.place.local is not None
-    return task.folder.place.local / name
+    assert task.folder.location.local is not None
+    return task.folder.location.local / name
 
 
 def read_options(folder: Path, **options: Any) -> MiddleOptions:
@@ -314,7 +314,7 @@ def test_a_run_ends_when_its_task_does_and_leaves_no_result(tmp_path: Path) -> N
 
 
 def test_of_two_bundles_of_one_number_the_first_stands(tmp_path: Path) -> None:
-    place = location(str(tmp_path / "task"))
+    place = location_of(str(tmp_path / "task"))
     folder = Bundles(place, ManualClock())
     first = Bundle(1, (), last=True)
     assert folder.make(first) == first

@@ -29,7 +29,7 @@ from onyx.spark.stage.directory_stage import Workplace, run_stage
 from onyx.spark.stage.output import SparkOutput
 from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, Notes, upgrade
 from onyx.spark.target import MANIFEST
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 
 STAGE = "demo.stages:total"
 
@@ -338,8 +338,8 @@ def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: 
         (own / "result").mkdir(parents=True)
         return True
 
-    place = Workplace(location(str(tmp_path)), JobId("job-1"), permitted)
-    upgrade(Notes(place.place), place.job, lambda: None)
+    place = Workplace(location_of(str(tmp_path)), JobId("job-1"), permitted)
+    upgrade(Notes(place.location), place.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     with pytest.raises(Fenced):
         run_stage(place, lambda: own, request, SummingRunner(), 60.0)
@@ -454,9 +454,9 @@ def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_pat
     answers = [False, False, True]
     pauses: list[float] = []
     place = Workplace(
-        location(str(tmp_path)), JobId("job-1"), lambda: answers.pop(0), pauses.append
+        location_of(str(tmp_path)), JobId("job-1"), lambda: answers.pop(0), pauses.append
     )
-    upgrade(Notes(place.place), place.job, lambda: None)
+    upgrade(Notes(place.location), place.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     run_stage(place, lambda: own, request, SummingRunner(), 60.0)
     assert place.result.exists()
@@ -466,8 +466,8 @@ def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_pat
 def test_a_worker_that_never_sees_zookeeper_again_gives_up(tmp_path: Path) -> None:
     own = tmp_path / "staging"
     own.mkdir()
-    place = Workplace(location(str(tmp_path)), JobId("job-1"), lambda: False, lambda _: None)
-    upgrade(Notes(place.place), place.job, lambda: None)
+    place = Workplace(location_of(str(tmp_path)), JobId("job-1"), lambda: False, lambda _: None)
+    upgrade(Notes(place.location), place.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     with pytest.raises(Unavailable, match="ZooKeeper"):
         run_stage(place, lambda: own, request, SummingRunner(), 60.0)

@@ -22,7 +22,7 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.driver.request import QueryReply, TaskCounts
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 
 Segments = list[dict[str, Any]]
 MODULE = """
@@ -256,7 +256,7 @@ def test_files_of_the_dead_and_of_runs_that_are_over_are_removed(tmp_path: Path)
     for name in ("mine/one", "mine/two", "dead/one", "alive/one"):
         (place / name / "parts").mkdir(parents=True)
     left = Leftovers(
-        [location(str(tmp_path)) / "job.stage", location(str(tmp_path / "nowhere"))],
+        [location_of(str(tmp_path)) / "job.stage", location_of(str(tmp_path / "nowhere"))],
         GroupId("mine"),
     )
     left.fence([GroupId("mine"), GroupId("alive")])
@@ -283,7 +283,7 @@ def test_what_comes_to_a_stage_and_what_it_makes_may_be_in_an_object_store(
     )
     assert not (folder / "bundles").exists()
     (own,) = {key.rpartition("/group-1/")[0] for key in fake_store.keys("bundles/")}
-    left = Leftovers([location(f"s3://{fake_store.name}/{own}")], GroupId("group-1"))
+    left = Leftovers([location_of(f"s3://{fake_store.name}/{own}")], GroupId("group-1"))
     left.fence([GroupId("group-1")])
     attempts = {
         key.removeprefix(f"{own}/group-1/").partition("/")[0] for key in fake_store.keys(own)
@@ -298,7 +298,7 @@ def test_what_dead_workers_have_left_in_an_object_store_is_removed(
 ) -> None:
     for name in ("mine/one", "dead/one", "alive/one"):
         fake_store.put(f"job.stage/{name}/parts/a", "")
-    left = Leftovers([location(f"{fake_store.url}/job.stage")], GroupId("mine"))
+    left = Leftovers([location_of(f"{fake_store.url}/job.stage")], GroupId("mine"))
     left.fence([GroupId("mine"), GroupId("alive")])
     assert fake_store.keys() == ["job.stage/alive/one/parts/a", "job.stage/mine/one/parts/a"]
 

@@ -11,7 +11,7 @@ from onyx.errors import StateError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import LogReader
 from onyx.settings import Settings, StateSettings
-from onyx.state.opening import open_store, state_place
+from onyx.state.opening import open_store, state_location
 from onyx.state.sharing import check_shared
 from onyx.storage.interface import BlobStore
 
@@ -74,7 +74,7 @@ def test_nothing_is_left_of_a_job_that_was_removed(chunks: BlobStore, log: LogRe
 
 def test_the_place_follows_from_the_settings() -> None:
     def place(url: str, data_dir: str) -> str:
-        return state_place(Settings(data_dir=data_dir, state=StateSettings(url=url)))
+        return state_location(Settings(data_dir=data_dir, state=StateSettings(url=url)))
 
     assert place("", "") == ".onyx/state"
     assert place("", "/data") == "/data/.onyx/state"

@@ -1,4 +1,4 @@
-"""Every place for files, each empty."""
+"""Every location for files, each empty."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from tests.support.object_stores import ObjectStore
 
 from onyx.storage.interface import BlobStore, Location
 from onyx.storage.memory import MemoryBlobStore
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 
-PLACES = ["folder", "fake_s3", "s3_gateway"]
+LOCATIONS = ["folder", "fake_s3", "s3_gateway"]
 
 
 def opened(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Location:
-    """A place of a kind."""
+    """A location of a kind."""
     if kind == "folder":
-        return location(str(tmp_path / "some" / "place"))
+        return location_of(str(tmp_path / "some" / "location"))
     server = request.getfixturevalue(kind)
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
-    return location(f"{ObjectStore(server).url}/some/place")
+    return location_of(f"{ObjectStore(server).url}/some/location")
 
 
-@pytest.fixture(params=["memory", *PLACES])
+@pytest.fixture(params=["memory", *LOCATIONS])
 def blobs(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> BlobStore:
@@ -35,8 +35,8 @@ def blobs(
     return opened(request.param, request, tmp_path, monkeypatch)
 
 
-@pytest.fixture(params=PLACES)
-def place(
+@pytest.fixture(params=LOCATIONS)
+def location(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Location:
     return opened(request.param, request, tmp_path, monkeypatch)

@@ -28,7 +28,7 @@ from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.storage.interface import PRIVATE, BlobStore, Purpose
-from onyx.storage.opening import absolute, location
+from onyx.storage.opening import absolute, location_of
 from onyx.structs import prepared
 
 _PURPOSE = Purpose(
@@ -151,9 +151,9 @@ def open_archive(settings: Settings, log: LogReader) -> Archive | None:
     """
     if not settings.history.archive:
         return None
-    place = absolute(settings.history.archive, settings.data_dir)
+    location = absolute(settings.history.archive, settings.data_dir)
     try:
-        return Archive(location(place, _PURPOSE), settings.tenancy_id, log.identity)
+        return Archive(location_of(location, _PURPOSE), settings.tenancy_id, log.identity)
     except UserError as error:
         raise type(error)(f"ONYX_HISTORY_ARCHIVE {error}") from error
 

@@ -35,7 +35,7 @@ from onyx.spark.child.runner import run_in_child
 from onyx.spark.driver.process import QueryProcess
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.driver.running import RunningQuery
-from onyx.state.opening import open_store, state_place
+from onyx.state.opening import open_store, state_location
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
 from onyx.telemetry.interface import TaskMetrics
@@ -102,7 +102,7 @@ class TaskServices:
         with self._store_lock:
             if self._store is None:
                 self._store = open_store(
-                    state_place(self.settings), self.settings.state.group_access
+                    state_location(self.settings), self.settings.state.group_access
                 )
             return self._store
 

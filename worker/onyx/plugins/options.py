@@ -19,7 +19,7 @@ from onyx.model.plugins import BuiltIn
 from onyx.model.report import at, nearest
 from onyx.path_names import climbs
 from onyx.storage.interface import Location, Purpose
-from onyx.storage.opening import is_remote, location
+from onyx.storage.opening import is_remote, location_of
 from onyx.structs import Mismatch, convert
 
 if TYPE_CHECKING:
@@ -105,28 +105,28 @@ def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, 
 
 
 def located(context: PluginContext, path: str, option: str = "path") -> Location:
-    """The place that an option names; relative paths count from the worker's data folder.
+    """The location that an option names; relative paths count from the worker's data folder.
 
     Raises:
         UserError: it is a URL of an unknown kind, or has credentials in it.
     """
     try:
-        return location(context.located(path), Purpose(f"{context.where}: option {option!r}:"))
+        return location_of(context.located(path), Purpose(f"{context.where}: option {option!r}:"))
     except UserError as error:
         raise option_error(context, option, str(error)) from error
 
 
 def pattern_at(context: PluginContext, path: str, option: str = "path") -> str:
     """The pattern of paths, or of URLs, that an option names. Raises like `located`."""
-    for problem in wrong_place(option, path):
+    for problem in wrong_location(option, path):
         raise option_error(context, option, problem.message)
     return context.located(path)
 
 
-def wrong_place(option: str, path: str) -> Iterator[Problem]:
-    """What is wrong with a path as a place."""
+def wrong_location(option: str, path: str) -> Iterator[Problem]:
+    """What is wrong with a path as a location."""
     try:
-        location(path)
+        location_of(path)
     except UserError as error:
         yield Problem(option, str(error))
 
@@ -144,7 +144,7 @@ def folder_at(context: PluginContext, path: str) -> Location:
 
 def wrong_folder(option: str, path: str) -> Iterator[Problem]:
     """What is wrong with the path of a folder in which Onyx and Spark make and remove files."""
-    yield from wrong_place(option, path)
+    yield from wrong_location(option, path)
     yield from climbing(option, path)
 
 

@@ -1,4 +1,4 @@
-"""Removal of files that a collected job has left in the places that its tasks name: snapshots of
+"""Removal of files that a collected job has left in the locations that its tasks name: snapshots of
 DataFrames as inputs, and bundles of stages in the middle, `<path>/<job>.<task>`.
 
 A snapshot in which another job reads on, because that has upgraded this one, stays until that one
@@ -13,7 +13,7 @@ import msgspec
 from onyx.errors import OnyxError
 from onyx.spark.target import MANIFEST
 from onyx.storage.interface import Location
-from onyx.storage.opening import absolute, location
+from onyx.storage.opening import absolute, location_of
 from onyx.structs import prepared
 
 
@@ -29,26 +29,26 @@ def remove_left(path: str, name: str, data_dir: str) -> bool:
     be removed now. Blocks.
 
     Args:
-        path: the place as the job says it.
+        path: the location as the job says it.
         name: of the folder below it.
         data_dir: where relative paths of jobs begin.
     """
-    place = location(absolute(path, data_dir))
+    location = location_of(absolute(path, data_dir))
     try:
-        folders = [each.name for each in place.entries() or () if each.is_folder]
-        if any(_snapshot_of(place, other) == name for other in folders if other != name):
+        folders = [each.name for each in location.entries() or () if each.is_folder]
+        if any(_snapshot_of(location, other) == name for other in folders if other != name):
             return False
-        place.remove_tree(name)
+        location.remove_tree(name)
     except OnyxError:
         return False
     return True
 
 
-def _snapshot_of(place: Location, folder: str) -> str:
+def _snapshot_of(location: Location, folder: str) -> str:
     """The snapshot in which the job of a folder reads; empty if it has none, or that cannot be
     told."""
     try:
-        data = place.read(f"{folder}/{MANIFEST}") or b"{}"
+        data = location.read(f"{folder}/{MANIFEST}") or b"{}"
         return msgspec.json.decode(data, type=_Snapshot).snapshot
     except (OnyxError, msgspec.MsgspecError):
         return ""

@@ -33,18 +33,18 @@ MANIFEST = "_onyx.json"
 class Target:
     """A folder for one run."""
 
-    place: Location
+    location: Location
     name: str
-    """The name of the folder in the place."""
+    """The name of the folder in the location."""
     list_of_names: Path
     """A file on this machine, in which a run says what executors have written."""
 
     def asked(self, request: StageRequest) -> StageRequest:
         """The request, for a result in this folder."""
-        if self.place.local is None:
-            objects = ObjectTarget(self.place.path_of(self.name), "part")
+        if self.location.local is None:
+            objects = ObjectTarget(self.location.path_of(self.name), "part")
             return msgspec.structs.replace(request, target=str(self.list_of_names), objects=objects)
-        return msgspec.structs.replace(request, target=self.place.path_of(self.name))
+        return msgspec.structs.replace(request, target=self.location.path_of(self.name))
 
     def settle(self, master: str, durable: bool = True) -> tuple[tuple[str, int], ...]:
         """The files that a run has written.
@@ -54,16 +54,16 @@ class Target:
             durable: whether they must survive a loss of power.
 
         Returns:
-            The names of the files in the place, in the order of their rows; each with its rows.
+            The names of the files in the location, in the order of their rows; each with its rows.
 
         Raises:
             UserFunctionError: it cannot be seen from here.
             Unavailable: it cannot be read or written now.
         """
-        if self.place.local is None:
+        if self.location.local is None:
             written = read_list(self.list_of_names)
             return tuple((f"{self.name}/{each.name}", each.rows) for each in written)
-        folder = self.place.local / self.name
+        folder = self.location.local / self.name
         if not folder.is_dir():
             raise UserFunctionError(
                 f"Spark at {master} has written the result to {folder}, which this worker "
@@ -73,25 +73,25 @@ class Target:
             names = _settled(folder, durable)
         except OSError as error:
             raise Unavailable(f"{folder}: {error.strerror or error}") from error
-        return tuple((f"{self.name}/{name}", rows_of(self.place, f"{self.name}/{name}"))
+        return tuple((f"{self.name}/{name}", rows_of(self.location, f"{self.name}/{name}"))
                      for name in names)  # fmt: skip
 
     def drop(self) -> None:
         """Remove what was written, as far as that is possible now."""
         with contextlib.suppress(OnyxError):
-            self.place.remove_tree(self.name)
+            self.location.remove_tree(self.name)
 
 
 @contextlib.contextmanager
-def target_in(place: Location, name: str) -> Iterator[Target]:
-    """A target for one run, in a place; after an exception what was written is removed.
+def target_in(location: Location, name: str) -> Iterator[Target]:
+    """A target for one run, in a location; after an exception what was written is removed.
 
     Args:
         name: of a folder that nobody else uses.
     """
-    place.make()
+    location.make()
     with spark_scratch() as scratch:
-        target = Target(place, name, scratch / "written.json")
+        target = Target(location, name, scratch / "written.json")
         try:
             yield target
         except BaseException:
@@ -105,27 +105,27 @@ def is_data(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def opened(place: Location, name: str) -> Iterator[pq.ParquetFile]:
-    """A Parquet file of a place.
+def opened(location: Location, name: str) -> Iterator[pq.ParquetFile]:
+    """A Parquet file of a location.
 
     Raises:
         UserError: it is gone, or no Parquet file.
         Unavailable: it cannot be read now.
     """
-    source = place.source(name)
+    source = location.source(name)
     try:
         file = pq.ParquetFile(source)
     except FileNotFoundError as error:
-        raise UserError(f"{place.path_of(name)} is gone: somebody has removed it") from error
+        raise UserError(f"{location.path_of(name)} is gone: somebody has removed it") from error
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{place.path_of(name)} is no Parquet file: {error}") from error
+        raise UserError(f"{location.path_of(name)} is no Parquet file: {error}") from error
     with file:
         yield file
 
 
-def rows_of(place: Location, name: str) -> int:
+def rows_of(location: Location, name: str) -> int:
     """Rows of a Parquet file. Raises like `opened`."""
-    with opened(place, name) as file:
+    with opened(location, name) as file:
         rows: int = file.metadata.num_rows
         return rows
 

@@ -103,7 +103,7 @@ class KeptStates:
     def __init__(self, query: Query) -> None:
         request = query.request
         self._job, self._places = request.job_id, query.config.places
-        self._store = _store(request.state_place, request.state_group_access)
+        self._store = _store(request.state_location, request.state_group_access)
 
     def load(self, its: Windowed, state: PlaceState) -> Contents:
         """The windows of a place as they were behind the last batch.

@@ -4,19 +4,19 @@ the worker and of the run (`spark.driver.leftovers`).
 
 from __future__ import annotations
 
-from onyx.spark.middle.request import place_of
+from onyx.spark.middle.request import location_of_task
 from onyx.spark_query.programs import Query
 from onyx.storage.interface import Location
 
 
 def folder_in(query: Query, task: str) -> Location:
     """The folder of a task with a Spark stage, in this run."""
-    return place_of(query.context(task)) / _run(query)
+    return location_of_task(query.context(task)) / _run(query)
 
 
 def remove_run(query: Query, task: str) -> None:
     """Remove the folder of a task with all that is in it. Raises UserError, Unavailable."""
-    place_of(query.context(task)).remove_tree(_run(query))
+    location_of_task(query.context(task)).remove_tree(_run(query))
 
 
 def parts_of(query: Query, task: str) -> Location:

@@ -16,7 +16,7 @@ from onyx.errors import UserError
 from onyx.plugins.parts.names import PART, whose
 from onyx.spark.target import MANIFEST
 from onyx.spark_source.offsets import Part
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 
 _SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz")
 _RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
@@ -68,7 +68,7 @@ def document(folder: str, name: str) -> Any:
     Raises:
         UserError: it is damaged, or may not be read.
     """
-    data = location(folder).read(name)
+    data = location_of(folder).read(name)
     try:
         return None if data is None else msgspec.json.decode(data)
     except msgspec.DecodeError as error:
@@ -77,17 +77,17 @@ def document(folder: str, name: str) -> Any:
 
 def below(folder: str, name: str) -> str:
     """What is below a folder."""
-    return str(location(folder) / name)
+    return str(location_of(folder) / name)
 
 
 def holds(folder: str, name: str) -> bool:
     """Whether a folder has something of this name."""
-    return (location(folder) / name).entries() is not None
+    return (location_of(folder) / name).entries() is not None
 
 
 def subfolders(folder: str) -> list[str]:
     """Names of the folders in a folder; none if it is not there."""
-    return [each.name for each in location(folder).entries() or () if each.is_folder]
+    return [each.name for each in location_of(folder).entries() or () if each.is_folder]
 
 
 def _parts(place: Place, folder: Folder) -> Iterator[Part]:
@@ -126,7 +126,7 @@ def _result(place: Place, folder: Folder) -> Iterator[Part]:
 
 def _files(place: Place, folder: str) -> Iterator[tuple[str, str, int]]:
     """Name, path and size of what is in a folder; folders have a slash at the end."""
-    at = location(folder)
+    at = location_of(folder)
     entries = at.entries()
     if entries is None:
         raise NotThere(

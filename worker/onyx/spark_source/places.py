@@ -22,7 +22,7 @@ from onyx.spark_source.listing import (
     subfolders,
 )
 from onyx.spark_source.options import SourceOptions
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 
 _READABLE = [row.name for row in OUTPUTS.values() if row.keeps_parts]
 
@@ -50,7 +50,7 @@ def place_at(
     Raises:
         UserError: it is not there, or its parts cannot be attributed to a job.
     """
-    folder = str(location(path))
+    folder = str(location_of(path))
     name = _named(options, folder)
     by_spark = (holds(folder, each) for each in ("parts", "result", "frames"))
     of_spark = any(by_spark) if plugin is None else makes_one_result("output", plugin)

@@ -1,11 +1,11 @@
-"""Which place keeps the state of a cluster."""
+"""Which location keeps the state of a cluster."""
 
 from __future__ import annotations
 
 from onyx.errors import UserError
 from onyx.settings import Settings
 from onyx.storage.interface import GROUP, PRIVATE, Location, Purpose
-from onyx.storage.opening import absolute, location
+from onyx.storage.opening import absolute, location_of
 
 DEFAULT_FOLDER = ".onyx/state"
 """Below the data folder."""
@@ -15,8 +15,9 @@ _HINT = (
 )
 
 
-def open_store(place: str, group_access: bool = False) -> Location:
-    """The place of state at `s3://bucket/prefix` or in a folder, which is made when first needed.
+def open_store(location: str, group_access: bool = False) -> Location:
+    """The location of state at `s3://bucket/prefix` or in a folder, which is made when first
+    needed.
 
     Args:
         group_access: whether more than the user who runs the worker may use the folder.
@@ -26,11 +27,11 @@ def open_store(place: str, group_access: bool = False) -> Location:
     """
     modes = GROUP if group_access else PRIVATE
     try:
-        return location(place, Purpose("state cannot be kept in", _HINT, modes, prunes=True))
+        return location_of(location, Purpose("state cannot be kept in", _HINT, modes, prunes=True))
     except UserError as error:
         raise type(error)(f"ONYX_STATE_URL {error}") from error
 
 
-def state_place(settings: Settings) -> str:
-    """URL or path of the place where a worker with these settings keeps state."""
+def state_location(settings: Settings) -> str:
+    """URL or path of the location where a worker with these settings keeps state."""
     return absolute(settings.state.url or DEFAULT_FOLDER, settings.data_dir)

@@ -1,11 +1,12 @@
-"""Places for files: a folder, or a prefix in an object store. Which of them is decided here alone.
+"""Locations for files: a folder, or a prefix in an object store. Which of them is decided here
+alone.
 
-    interface   what every place can do: create once, read, list, replace, remove, new files
+    interface   what every location can do: create once, read, list, replace, remove, new files
     folder      a folder that all workers see
     s3          objects whose keys begin alike
     memory      the twin of both, for tests and the simulator
-    opening     a path or URL as a place
+    opening     a path or URL as a location
 
-What files mean is said by those who use a place, once for all media. A further medium is a module
-here with a row in `opening`, and passes the contract tests.
+What files mean is said by those who use a location, once for all media. A further medium is a
+module here with a row in `opening`, and passes the contract tests.
 """

@@ -1,11 +1,11 @@
-"""A place in a folder that all workers of the cluster see.
+"""A location in a folder that all workers of the cluster see.
 
 A file is written under a hidden name, forced to disk, linked under its own name, and the folder is
 forced to disk. `link` fails when the name is there, on network file systems too; `rename` would
 replace it. Nothing outside of the root is ever touched, whatever names and links there are
 (`rooted`), and nobody else may read it where a `Purpose` says so.
 
-A place that was written to once may be written to again: a disk that is mounted for reading only
+A location that was written to once may be written to again: a disk that is mounted for reading only
 after an error, or a right that was taken away, is waited for. One that never was is an error for
 whoever runs the worker.
 """
@@ -213,7 +213,8 @@ class Folder:
 
     @contextlib.contextmanager
     def _reading(self, name: str) -> Iterator[tuple[int, str]]:
-        """The open folder of a file. Raises FileNotFoundError, and others as errors of a place."""
+        """The open folder of a file. Raises FileNotFoundError, and others as errors of a
+        location."""
         *folders, file = file_path(name)
         try:
             with opened(self._root, [*self._below, *folders]) as folder:

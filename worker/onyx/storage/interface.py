@@ -1,4 +1,4 @@
-"""What every place for files can do.
+"""What every location for files can do.
 
 Creation is the only thing that two processes ever compete for. Everything else, fencing included,
 is made of "create if absent" and "replace if unchanged", which a file system (link, rename under a
@@ -43,12 +43,12 @@ GROUP = Modes(0o770, 0o640)
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """What a place is for: in its errors, and in what it does beside its names."""
+    """What a location is for: in its errors, and in what it does beside its names."""
 
     what: str = ""
     """How errors begin, before the path: `state cannot be kept in`."""
     hint: str = ""
-    """What somebody may do if the place cannot be used at all."""
+    """What somebody may do if the location cannot be used at all."""
     modes: Modes | None = None
     """Rights, whatever the umask is; None leaves them to that."""
     prunes: bool = False
@@ -126,7 +126,7 @@ class Entry(NamedTuple):
 
 
 class Location(BlobStore, Protocol):
-    """A place for files."""
+    """A location for files."""
 
     poll_s: float
     """How often to look for what others have made."""

@@ -1,4 +1,4 @@
-"""A path or URL as a place: the one module that asks which of them it is."""
+"""A path or URL as a location: the one module that asks which of them it is."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def is_remote(path: str) -> bool:
     return is_url(path) and not path.startswith(_FILE)
 
 
-def location(place: str, purpose: Purpose | None = None) -> Location:
-    """The place at a path, or at `s3://bucket/prefix`. Nothing is made or requested yet.
+def location_of(location: str, purpose: Purpose | None = None) -> Location:
+    """The location at a path, or at `s3://bucket/prefix`. Nothing is made or requested yet.
 
     Raises:
         UserError: the URL is of an unknown kind, names no bucket or carries credentials.
     """
-    place = absolute(place, "")
-    if is_url(place):
-        return Prefix(parse_url(place), purpose)
-    return Folder(Path(place), purpose)
+    location = absolute(location, "")
+    if is_url(location):
+        return Prefix(parse_url(location), purpose)
+    return Folder(Path(location), purpose)

@@ -1,4 +1,4 @@
-"""A place in an object store that speaks S3: objects whose keys begin alike.
+"""A location in an object store that speaks S3: objects whose keys begin alike.
 
 A request is repeated when its answer is lost, and then finds what it has written itself. So bytes
 are compared, and versions are those of the store.
@@ -152,7 +152,7 @@ class Prefix:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Raises errors of the store as errors of this place."""
+        """Raises errors of the store as errors of this location."""
         try:
             yield
         except (ConditionFailed, ObjectMissing):
@@ -165,9 +165,9 @@ class Prefix:
 class _NewObject(NewFile):
     """An upload, until it is completed."""
 
-    def __init__(self, place: Prefix, key: str) -> None:
-        self._explained = place.explained
-        self._writer = ObjectWriter(place.bucket, key, lambda upload: None)
+    def __init__(self, location: Prefix, key: str) -> None:
+        self._explained = location.explained
+        self._writer = ObjectWriter(location.bucket, key, lambda upload: None)
         self.file = cast(BinaryIO, self._writer)
 
     def publish(self) -> None:

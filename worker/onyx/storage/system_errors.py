@@ -8,7 +8,7 @@ import os
 FULL = (errno.ENOSPC, errno.EDQUOT)
 UNUSABLE = (
     errno.EACCES,
-    errno.EEXIST,  # of a folder: its place is taken, by a link to nowhere for example
+    errno.EEXIST,  # of a folder: its name is taken, by a link to nowhere for example
     errno.ELOOP,
     errno.ENAMETOOLONG,
     errno.ENOTDIR,

@@ -19,7 +19,7 @@ from onyx.model.report import at, nearest, within
 from onyx.model.workflow import parents
 from onyx.plugins.options import check_options, options_of, own_options
 from onyx.spark.compiler.refusals import refusals
-from onyx.spark.session.place import Place, wrong_place
+from onyx.spark.session.spark_master import SparkMaster, wrong_spark_master
 from onyx.upgrade.compatibility import result_path
 
 
@@ -57,8 +57,8 @@ def _of_spark(job: Job) -> Iterator[Problem]:
     if job.engine == "spark":
         yield from refusals(job)
     spark = job.spark or Spark()
-    place = None if spark.master is None else Place(spark.master, dict(spark.spark_conf))
-    for problem in () if place is None else wrong_place(place):
+    place = None if spark.master is None else SparkMaster(spark.master, dict(spark.spark_conf))
+    for problem in () if place is None else wrong_spark_master(place):
         yield Problem(f"spec.spark.{problem.path}", problem.message, problem.hint)
 
 

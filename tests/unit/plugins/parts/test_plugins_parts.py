@@ -18,7 +18,7 @@ from tests.support.plugin_context import plugin_context
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.plugins.parts.stores import published
 from onyx.plugins.registry import build_output
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 
 OPENED = []
 DAY, NOON = date(2026, 1, 1), datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -390,9 +390,9 @@ def test_published_parts_are_listed_without_staging(tmp_path):
     output.write(numbers(1))
     output.flush()
     output.write(numbers(2))
-    assert [os.path.splitext(each)[1] for each in published(location(str(tmp_path)), ".jsonl")] == [
-        ".jsonl"
-    ]
+    assert [
+        os.path.splitext(each)[1] for each in published(location_of(str(tmp_path)), ".jsonl")
+    ] == [".jsonl"]
 
 
 def refusing(*answers):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options, wrong_place
+from onyx.plugins.options import Options, wrong_location
 from onyx.plugins.parts.options import PartOptions
 
 COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
@@ -36,7 +36,8 @@ class InputOptions(Options, frozen=True):
     types: dict[str, _Type] = msgspec.field(default_factory=dict)
     """csv: columns to convert from text. An empty field becomes null, except for `str`."""
     on_bad_record: Literal["fail", "segment"] = "fail"
-    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the record's place."""
+    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the record's
+    location."""
     record_number: str | None = None
     """Key under which each segment gets the number of its record in the file, from 0."""
     file_name: str | None = None
@@ -47,7 +48,7 @@ class InputOptions(Options, frozen=True):
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         for path in [self.path] if isinstance(self.path, str) else self.path:
-            yield from wrong_place("path", path)
+            yield from wrong_location("path", path)
         delimiter = self.delimiter
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             yield Problem("delimiter", "must be one character, not a quote or newline")

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options, wrong_place
+from onyx.plugins.options import Options, wrong_location
 from onyx.plugins.roll_limits import ROLL_LIMITS
 
 
@@ -26,4 +26,4 @@ class PartOptions(Options, frozen=True):
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
-        yield from wrong_place("path", self.path)
+        yield from wrong_location("path", self.path)

@@ -8,13 +8,13 @@ from onyx.storage.interface import Location
 from onyx.storage.staging.interface import PartStore, Writer
 
 
-def parts_at(place: Location, context: PluginContext) -> PartStore:
-    """The parts of a task in a place (see `options.located`).
+def parts_at(location: Location, context: PluginContext) -> PartStore:
+    """The parts of a task in a location (see `options.located`).
 
     Raises:
         UserError: the id of the job, or the task's name, cannot be a part of a path.
     """
-    return place.staging(writer_of(context))
+    return location.staging(writer_of(context))
 
 
 def writer_of(context: PluginContext) -> Writer:
@@ -29,7 +29,7 @@ def folder_name(context: PluginContext) -> str:
     return f"{job}.{path_name(context.task, 'the name of a task')}"
 
 
-def published(place: Location, suffix: str) -> list[str]:
+def published(location: Location, suffix: str) -> list[str]:
     """Names of the visible parts of all writers, in a stable order."""
-    names = (each.name for each in place.list(""))
+    names = (each.name for each in location.list(""))
     return [each for each in names if each.startswith("part-") and each.endswith(suffix)]

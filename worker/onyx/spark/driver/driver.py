@@ -102,7 +102,7 @@ class Driver:
                 positions=() if last is None else last.positions,
                 held=Held() if last is None else last.held,
                 draining=self.draining,
-                state_place="" if self.states is None else self.states.place,
+                state_location="" if self.states is None else self.states.location,
             )
             self.query = start(request)
         return self.query

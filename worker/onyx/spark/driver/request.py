@@ -108,7 +108,7 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether it has inputs without end, and no stage of the user in its middle."""
     draining: bool = False
     """Whether nothing more is read of inputs without end: windows fire for the last time."""
-    state_place: str = ""
+    state_location: str = ""
     """URL or folder of the state store, as executors see it."""
     state_group_access: bool = False
     """Whether its files are for the group of the user too."""

@@ -26,11 +26,11 @@ logger = logging.getLogger("onyx.task")
 class States:
     """The states of one driver. Methods block."""
 
-    def __init__(self, store: BlobStore, place: str, job: JobId, peer: PeerId) -> None:
-        """`place`: URL or path of the store."""
+    def __init__(self, store: BlobStore, location: str, job: JobId, peer: PeerId) -> None:
+        """`location`: URL or path of the store."""
         self._store, self._job, self._peer = store, job, peer
-        self.place = absolute(place, os.getcwd())
-        """The place as every process of Spark must see it."""
+        self.location = absolute(location, os.getcwd())
+        """The location as every process of Spark must see it."""
 
     def take_over(self, log: LogReader, held: Held, batch: int) -> None:
         """Make sure that this worker sees what others have written, and remove what they have left.
@@ -43,7 +43,7 @@ class States:
             StateError: the worker has another state store than those before.
             Fenced, Unavailable, UserError: as everything of log and store.
         """
-        check_shared(self._store, log, self._job, self._peer, self.place)
+        check_shared(self._store, log, self._job, self._peer, self.location)
         named = set(_chunks(self._job, held))
         for each in self._store.list(place_prefix(self._job)):
             number = each.name.rpartition("/")[2].partition("-")[0]

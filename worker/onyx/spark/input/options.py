@@ -10,7 +10,7 @@ import msgspec
 from onyx.errors import Problem
 from onyx.model.names import is_function
 from onyx.plugins.options import Options, wrong_folder
-from onyx.spark.session.place import Place, wrong_place
+from onyx.spark.session.spark_master import SparkMaster, wrong_spark_master
 
 
 class SparkInputOptions(Options, frozen=True, kw_only=True):
@@ -51,4 +51,4 @@ class SparkInputOptions(Options, frozen=True, kw_only=True):
             key = "formatOptions" if self.format_options else "schema"
             yield Problem(key, "belongs to `format`, which is missing")
         if self.master is not None:
-            yield from wrong_place(Place(self.master, self.spark_conf))
+            yield from wrong_spark_master(SparkMaster(self.master, self.spark_conf))

@@ -17,7 +17,7 @@ from onyx.spark.child.request import EXACT_TIMES, FrameSource, StageRequest, Sta
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.snapshot import Snapshot
-from onyx.spark.session.place import spark_for, wrong_place
+from onyx.spark.session.spark_master import spark_for, wrong_spark_master
 from onyx.spark.target import SUFFIX, Target
 from onyx.storage.interface import Location
 
@@ -42,14 +42,14 @@ class SparkInput:
         """
         if options.frame is not None:
             context.resolve(options.frame)
-        place = folder_at(context, options.path)
+        location = folder_at(context, options.path)
         self._context = context
         self._options = options
-        self._where = spark_for(context, options, wrong_place)
+        self._where = spark_for(context, options, wrong_spark_master)
         self._runner = runner
-        self._snapshot = Snapshot(place, context)
+        self._snapshot = Snapshot(location, context)
         self._folder: Location | None = None
-        self._files = FilesInput(context, InputOptions(path=f"{place}/*{SUFFIX}"))
+        self._files = FilesInput(context, InputOptions(path=f"{location}/*{SUFFIX}"))
         self.cooperative = self._files.cooperative
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:
@@ -59,7 +59,7 @@ class SparkInput:
 
     def partitions(self) -> Sequence[str]:
         """The files of the snapshot, which is made if there is none. Raises as `Snapshot.files`."""
-        return self._snapshot.files(self._evaluate, self._where.master)
+        return self._snapshot.files(self._evaluate, self._where.url)
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader of a file.
@@ -72,7 +72,7 @@ class SparkInput:
         if self._folder is None:
             raise Unavailable(
                 f"{self._context.where}: the snapshot of the DataFrame is not in "
-                f"{self._snapshot.place} on this worker: all workers must see the same folder"
+                f"{self._snapshot.location} on this worker: all workers must see the same folder"
             )
         return self._files.open(self._folder.path_of(partition), cursor)
 
@@ -90,7 +90,7 @@ class SparkInput:
             stage=what,
             source=source,
             params=options.arguments,
-            master=self._where.master,
+            master=self._where.url,
             spark_conf=self._where.conf,
             session_conf=EXACT_TIMES,
             name=f"onyx: {context.job_name}, {context.task}",

@@ -48,14 +48,14 @@ class Snapshot:
     """The snapshot of one input task of one job. Any method may raise UserError if something is
     damaged, or Unavailable."""
 
-    place: Location
+    location: Location
     context: PluginContext
 
     @property
     def folder(self) -> Location | None:
         """Where the files are; None before there is a snapshot."""
         found = self._read(folder_name(self.context))
-        return None if found is None else self.place / found.snapshot
+        return None if found is None else self.location / found.snapshot
 
     def files(self, evaluate: Evaluate, master: str) -> list[str]:
         """Names of the files; evaluates the DataFrame unless there is a snapshot.
@@ -72,10 +72,10 @@ class Snapshot:
         found = self._read(name)
         if found is None:
             found = self._made(name, evaluate, master)
-        elif found.files and not (self.place / found.snapshot).exists(found.files[0]):
+        elif found.files and not (self.location / found.snapshot).exists(found.files[0]):
             raise UserError(
-                f"{self.context.where}: the snapshot {self.place / found.snapshot} is gone, in "
-                f"which this job reads on ({self.place / name}/{MANIFEST}): put it back"
+                f"{self.context.where}: the snapshot {self.location / found.snapshot} is gone, in "
+                f"which this job reads on ({self.location / name}/{MANIFEST}): put it back"
             )
         return list(found.files)
 
@@ -93,16 +93,16 @@ class Snapshot:
         found = self._read(before)
         if found is None and upgraded.began:
             raise UserError(
-                f"{self.context.where}: the snapshot {self.place / before} of job {upgraded.job} "
-                "is gone, which this job goes on reading: put it back, or say `initialize` for "
-                "this task in `upgrade.tasks` to read a new one"
+                f"{self.context.where}: the snapshot {self.location / before} of job "
+                f"{upgraded.job} is gone, which this job goes on reading: put it back, or say "
+                "`initialize` for this task in `upgrade.tasks` to read a new one"
             )
         if found is not None:
             self._create(name, found)
 
     def _made(self, name: str, evaluate: Evaluate, master: str) -> Manifest:
         try:
-            with target_in(self.place / name, f"run-{uuid.uuid4().hex[:12]}") as target:
+            with target_in(self.location / name, f"run-{uuid.uuid4().hex[:12]}") as target:
                 evaluate(target)
                 files = tuple(file for file, _ in target.settle(master))
                 stands = self._create(name, Manifest(name, files))
@@ -117,23 +117,23 @@ class Snapshot:
     def _remove_others(self, stands: Manifest) -> None:
         """Remove what killed workers have left, and slower ones are writing, as far as that is
         possible now."""
-        place = self.place / stands.snapshot
+        location = self.location / stands.snapshot
         named = {name.partition("/")[0] for name in stands.files}
         with contextlib.suppress(OnyxError):
-            for each in place.entries() or ():
+            for each in location.entries() or ():
                 if each.is_folder and each.name not in named:
-                    place.remove_tree(each.name)
+                    location.remove_tree(each.name)
 
     def _create(self, name: str, mine: Manifest) -> Manifest:
         """What stands: ours, or the one that came first."""
-        (self.place / name).create(MANIFEST, msgspec.json.encode(mine))
+        (self.location / name).create(MANIFEST, msgspec.json.encode(mine))
         stands = self._read(name)
         assert stands is not None, "it was made, here or by another worker"
         return stands
 
     def _read(self, name: str) -> Manifest | None:
-        data = (self.place / name).read(MANIFEST)
+        data = (self.location / name).read(MANIFEST)
         try:
             return None if data is None else msgspec.json.decode(data, type=Manifest)
         except msgspec.DecodeError as error:
-            raise UserError(f"{self.place / name}/{MANIFEST} is damaged: {error}") from error
+            raise UserError(f"{self.location / name}/{MANIFEST} is damaged: {error}") from error

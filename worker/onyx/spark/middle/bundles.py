@@ -13,7 +13,7 @@ run the stage over it, as one may that was declared dead. Bundles are made in or
 the last. A part is in one bundle, and is removed when the result of that stands.
 
 Rejected: a list of bundles in the log. Its entries are read by every worker, and a bundle a second
-is much for it, while the place must be shared anyway. And a result that appears by the rename of
+is much for it, while the location must be shared anyway. And a result that appears by the rename of
 its folder, which no object store has.
 """
 
@@ -84,14 +84,14 @@ class _Absent:
 class Bundles:
     """The bundles of one task of one job. Any method may raise UserError, Unavailable."""
 
-    def __init__(self, place: Location, clock: Clock) -> None:
-        """`place`: of this task alone."""
-        self.place = place
-        self.poll_s = place.poll_s
+    def __init__(self, location: Location, clock: Clock) -> None:
+        """`location`: of this task alone."""
+        self.location = location
+        self.poll_s = location.poll_s
         """How often to look for what others have made."""
-        self._parts = place / "parts"
-        self._bundles = place / "bundles"
-        self._results = place / "results"
+        self._parts = location / "parts"
+        self._bundles = location / "bundles"
+        self._results = location / "results"
         self._clock = clock
         self._seen: dict[int, Bundle] = {}
         self._absent: _Absent | None = None
@@ -163,16 +163,16 @@ class Bundles:
         now_s, absent = self._clock.monotonic_s(), self._absent
         if absent is not None and absent.number == number and now_s < absent.at_s + self.poll_s:
             return None
-        place = self._result(number)
-        data = place.read(MANIFEST)
+        location = self._result(number)
+        data = location.read(MANIFEST)
         if data is None:
             self._absent = _Absent(number, now_s)
             return None
-        return _decoded(data, Result, place, MANIFEST)
+        return _decoded(data, Result, location, MANIFEST)
 
     @contextlib.contextmanager
     def target(self, bundle: Bundle) -> Iterator[Target]:
-        """A place for a result of the bundle, that no other run has."""
+        """A location for a result of the bundle, that no other run has."""
         with target_in(self._result(bundle.number), f"run-{uuid.uuid4().hex[:12]}") as target:
             yield target
 
@@ -199,14 +199,14 @@ class Bundles:
 
     def _remove_all_but(self, kept: set[str], number: int) -> None:
         """Remove files of a result, and what is left of the runs that none of the others is of."""
-        place = self._result(number)
-        gone = {each.name for each in place.list("")} - kept - {MANIFEST}
+        location = self._result(number)
+        gone = {each.name for each in location.list("")} - kept - {MANIFEST}
         runs = set(map(_run_of, gone)) - set(map(_run_of, kept))
         for run in runs:
-            place.remove_tree(run)
+            location.remove_tree(run)
         for name in gone:
             if _run_of(name) not in runs:
-                place.delete(name)
+                location.delete(name)
 
     def _result(self, number: int) -> Location:
         return self._results / number_name(number)
@@ -227,8 +227,8 @@ def _run_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def _decoded(data: bytes, kind: type[T], place: Location, name: str) -> T:
+def _decoded(data: bytes, kind: type[T], location: Location, name: str) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as error:
-        raise UserError(f"{place.path_of(name)} is damaged: {error}") from error
+        raise UserError(f"{location.path_of(name)} is damaged: {error}") from error

@@ -10,7 +10,7 @@ import msgspec
 from onyx.errors import Problem
 from onyx.plugins.options import Options, wrong_folder
 from onyx.plugins.roll_limits import BUNDLE_LIMITS
-from onyx.spark.session.place import Place, wrong_place
+from onyx.spark.session.spark_master import SparkMaster, wrong_spark_master
 from onyx.spark.stage.options import Identifier
 
 
@@ -49,4 +49,4 @@ class MiddleOptions(Options, frozen=True, kw_only=True):
         """What is wrong beyond the types of the options."""
         yield from wrong_folder("path", self.path)
         if self.master is not None:
-            yield from wrong_place(Place(self.master, self.spark_conf))
+            yield from wrong_spark_master(SparkMaster(self.master, self.spark_conf))

@@ -13,19 +13,19 @@ from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TIMES, Frame, StageRequest
 from onyx.spark.middle.bundles import Bundles
 from onyx.spark.middle.options import MiddleOptions
-from onyx.spark.session.place import spark_for, wrong_place
+from onyx.spark.session.spark_master import spark_for, wrong_spark_master
 from onyx.spark.stage.frames import why_not_callable
 from onyx.storage.interface import Location
 
 
 def folder_of(context: PluginContext, options: MiddleOptions) -> Bundles:
     """Where the bundles of a task are."""
-    place = folder_at(context, options.path) / folder_name(context)
-    return Bundles(place, context.clock)
+    location = folder_at(context, options.path) / folder_name(context)
+    return Bundles(location, context.clock)
 
 
-def place_of(context: PluginContext) -> Location:
-    """The place of a stage in a query, by the options of the task. Raises UserError as
+def location_of_task(context: PluginContext) -> Location:
+    """The location of a stage in a query, by the options of the task. Raises UserError as
     `read_options`."""
     return folder_at(context, read_options(context, MiddleOptions).path) / folder_name(context)
 
@@ -51,12 +51,12 @@ def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:
     wrong = why_not_callable(stage, context.resolve(stage), frames, options.stage_params)
     if wrong:
         raise task_error(context, f"sparkStage is {wrong}")
-    where = spark_for(context, options, wrong_place)
+    where = spark_for(context, options, wrong_spark_master)
     return StageRequest(
         stage=stage,
         frames=frames,
         params=options.stage_params,
-        master=where.master,
+        master=where.url,
         spark_conf=where.conf,
         session_conf=EXACT_TIMES,
         name=f"onyx: {context.job_name}, {context.task}",
@@ -88,7 +88,7 @@ def filled(
 
 def _names(context: PluginContext) -> dict[str, str | None]:
     """For each task upstream the argument that gets its segments. The only one is given by its
-    place; several by the names of their tasks, as Python may have them."""
+    position; several by the names of their tasks, as Python may have them."""
     if len(context.upstream) == 1:
         return {context.upstream[0]: None}
     names: dict[str, str | None] = {}

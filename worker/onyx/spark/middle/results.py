@@ -43,7 +43,7 @@ class StageResults:
     def __init__(self, context: PluginContext, options: MiddleOptions) -> None:
         self._context = context
         self._folder = folder_of(context, options)
-        self._files = FilesInput(context, InputOptions(path=f"{self._folder.place}/*{SUFFIX}"))
+        self._files = FilesInput(context, InputOptions(path=f"{self._folder.location}/*{SUFFIX}"))
 
     def partitions(self) -> Sequence[str]:
         """Always the same."""

@@ -90,7 +90,7 @@ class StageRun:
         except BaseException as raised:
             error = contained(raised)
             if is_full(error):
-                error = Blocked(f"{self._folder.place}: {error}")
+                error = Blocked(f"{self._folder.location}: {error}")
             self._error = error if isinstance(error, OnyxError) else Unavailable(describe(error))
         finally:
             self._ended.set()

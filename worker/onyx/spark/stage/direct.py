@@ -43,26 +43,26 @@ class WriteNote(msgspec.Struct, frozen=True):
 class WriteNotes:
     """The note of one job. Every method may raise UserError and Unavailable."""
 
-    def __init__(self, place: Location, job: JobId) -> None:
-        """`place`: of the task."""
-        self._place = place / "writes"
+    def __init__(self, location: Location, job: JobId) -> None:
+        """`location`: of the task."""
+        self._location = location / "writes"
         self._name = f"{path_name(job, 'the id of a job')}.json"
 
     @property
     def where(self) -> str:
         """The note, for messages."""
-        return f"{self._place}/{self._name}"
+        return f"{self._location}/{self._name}"
 
     def read(self) -> bytes | None:
         """The note; None if there is none."""
-        return self._place.read(self._name)
+        return self._location.read(self._name)
 
     def write(self, note: bytes, before: bytes | None) -> None:
         """Put it in the place of the one that was read.
 
         Raises Unavailable: another worker has written one meanwhile.
         """
-        if not self._place.replace(self._name, note, before):
+        if not self._location.replace(self._name, note, before):
             raise Unavailable(
                 f"{self.where}: another worker has begun to write the result meanwhile"
             )

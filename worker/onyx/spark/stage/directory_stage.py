@@ -55,7 +55,7 @@ _NEW, _REPLACED = "result-", "replaced"
 class Workplace:
     """Where one peer finds and puts the files of one task of one job."""
 
-    place: Location
+    location: Location
     job: JobId
     permitted: Callable[[], bool]
     """False while this incarnation may have been declared dead."""
@@ -72,7 +72,7 @@ class Workplace:
     @property
     def result(self) -> Path:
         """The directory of the result."""
-        folder = result_of(self.place, self.job, self.appends).local
+        folder = result_of(self.location, self.job, self.appends).local
         assert folder is not None, "results in stores are those of object_stage"
         return folder
 
@@ -89,17 +89,17 @@ class StageParts(DirectoryParts):
         super()._remove(folder, name)
 
 
-def is_done(place: Workplace) -> bool:
+def is_done(work: Workplace) -> bool:
     """Whether the result of this job stands."""
     try:
-        manifest = json.loads((place.result / MANIFEST).read_bytes())
+        manifest = json.loads((work.result / MANIFEST).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
-    return isinstance(manifest, dict) and manifest.get("job") == place.job
+    return isinstance(manifest, dict) and manifest.get("job") == work.job
 
 
 def run_stage(
-    place: Workplace,
+    work: Workplace,
     staging: Callable[[], Path],
     request: StageRequest,
     runner: StageRunner,
@@ -119,19 +119,19 @@ def run_stage(
     """
     run = _run_direct if request.write.direct else _run
     try:
-        if run is _run and is_done(place):
+        if run is _run and is_done(work):
             return
         own = staging()
         with opened(own, ()) as held:
-            run(place, own, held, request, runner, timeout_s)
+            run(work, own, held, request, runner, timeout_s)
     except FileNotFoundError as error:
         raise _fenced() from error
     except OSError as error:
-        raise Unavailable(f"{place.place}: the result cannot be written: {error}") from error
+        raise Unavailable(f"{work.location}: the result cannot be written: {error}") from error
 
 
 def _run(
-    place: Workplace,
+    work: Workplace,
     own: Path,
     held: int,
     request: StageRequest,
@@ -139,19 +139,19 @@ def _run(
     timeout_s: float,
 ) -> None:
     def wanted() -> bool:
-        return place.wanted() and leads_to(own, held)
+        return work.wanted() and leads_to(own, held)
 
-    _put_back(_REPLACED, held, place.result)
+    _put_back(_REPLACED, held, work.result)
     for name in os.listdir(held):
         if name.startswith(_NEW) or name == _REPLACED:
             remove_tree(held, name)
     # Of this run alone: a server may go on with an earlier one, whose process was ended, and what
     # that still writes must not be in the result of this one.
     target = own / f"{_NEW}{uuid.uuid4().hex[:12]}"
-    frames = frames_of(place.place, place.job, request)
+    frames = frames_of(work.location, work.job, request)
     filled = msgspec.structs.replace(request, frames=frames, target=str(target.resolve()))
     if any(frame.known for frame in frames):
-        runner(filled, timeout_s, Watch(wanted, place.seen))
+        runner(filled, timeout_s, Watch(wanted, work.seen))
     else:  # No segment ever came, so nobody knows the columns: the result has no rows either.
         target.mkdir()
         (target / "_SUCCESS").touch()
@@ -161,15 +161,15 @@ def _run(
             "not see: `path` must be on a volume that both share"
         )
     parts = sum(len(frame.parts) for frame in frames)
-    _rename(target, place.run)
-    _make_durable(target, {"job": place.job, "stage": request.stage, "parts": parts})
-    wait_until_permitted(place.place, place.permitted, wanted, place.pause)
-    _publish(place, held, target.name)
+    _rename(target, work.run)
+    _make_durable(target, {"job": work.job, "stage": request.stage, "parts": parts})
+    wait_until_permitted(work.location, work.permitted, wanted, work.pause)
+    _publish(work, held, target.name)
     remove_tree(held, _REPLACED)
 
 
 def _run_direct(
-    place: Workplace,
+    work: Workplace,
     own: Path,
     held: int,
     request: StageRequest,
@@ -177,28 +177,30 @@ def _run_direct(
     timeout_s: float,
 ) -> None:
     def wanted() -> bool:
-        return place.wanted() and leads_to(own, held)
+        return work.wanted() and leads_to(own, held)
 
     def permit() -> None:
-        wait_until_permitted(place.place, place.permitted, wanted, place.pause)
+        wait_until_permitted(work.location, work.permitted, wanted, work.pause)
 
-    write = DirectWrite(place.job, WriteNotes(place.place, place.job), permit)
+    write = DirectWrite(work.job, WriteNotes(work.location, work.job), permit)
     if not write.is_done():
-        filled = msgspec.structs.replace(request, frames=frames_of(place.place, place.job, request))
-        write.run(filled, runner, timeout_s, Watch(wanted, place.seen))
+        filled = msgspec.structs.replace(
+            request, frames=frames_of(work.location, work.job, request)
+        )
+        write.run(filled, runner, timeout_s, Watch(wanted, work.seen))
 
 
-def frames_of(place: Location, job: JobId, request: StageRequest) -> tuple[Frame, ...]:
+def frames_of(location: Location, job: JobId, request: StageRequest) -> tuple[Frame, ...]:
     """The frames of the request, with their parts."""
     return tuple(
-        msgspec.structs.replace(frame, parts=_parts(place, frame.name, job))
+        msgspec.structs.replace(frame, parts=_parts(location, frame.name, job))
         for frame in request.frames
     )
 
 
-def _parts(place: Location, frame: str | None, job: JobId) -> tuple[str, ...]:
+def _parts(location: Location, frame: str | None, job: JobId) -> tuple[str, ...]:
     """The parts of a frame, those of earlier versions of the job first."""
-    notes = versions.Notes(folder_of(place, frame))
+    notes = versions.Notes(folder_of(location, frame))
     folders = [notes.where(each) for each in versions.whose(notes, job)]
     return tuple(each.path_of(name) for each in folders for name in published(each, SUFFIX))
 
@@ -249,18 +251,18 @@ def wait_until_permitted(
     raise Unavailable(f"{where}: this worker may not publish: it has lost sight of ZooKeeper")
 
 
-def _publish(place: Workplace, held: int, new: str) -> None:
+def _publish(work: Workplace, held: int, new: str) -> None:
     """The result of an earlier job steps aside just before, so that a reader finds the old one,
     for an instant none, then the new one; never a mixture."""
-    if place.result.exists():
-        os.rename(place.result, _REPLACED, dst_dir_fd=held)
+    if work.result.exists():
+        os.rename(work.result, _REPLACED, dst_dir_fd=held)
     try:
-        make_durable_directory(place.result.parent)
-        os.rename(new, place.result, src_dir_fd=held)
+        make_durable_directory(work.result.parent)
+        os.rename(new, work.result, src_dir_fd=held)
     except OSError:
-        _put_back(_REPLACED, held, place.result)
+        _put_back(_REPLACED, held, work.result)
         raise
-    sync_directory(place.result.parent)
+    sync_directory(work.result.parent)
 
 
 def _put_back(replaced: str, folder: int, result: Path) -> None:

@@ -20,12 +20,12 @@ from onyx.path_names import path_name
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import Frame, StageRequest, Write
-from onyx.spark.session.place import spark_for, wrong_place
+from onyx.spark.session.spark_master import spark_for, wrong_spark_master
 from onyx.spark.stage.options import SparkOptions, WriteOptions, is_frame, same_result
 from onyx.storage.interface import Location
 
 
-def folder_of(place: Location, frame: str | None) -> Location:
+def folder_of(location: Location, frame: str | None) -> Location:
     """Where the parts of a frame are, with those of all versions of the job.
 
     Raises:
@@ -33,13 +33,13 @@ def folder_of(place: Location, frame: str | None) -> Location:
     """
     if frame is not None and not is_frame(frame):
         raise UserError(f"{show(frame)} cannot be the name of a frame: it is an argument of Python")
-    return place if frame is None else place / "frames" / frame
+    return location if frame is None else location / "frames" / frame
 
 
-def result_of(place: Location, job: JobId, appends: bool) -> Location:
+def result_of(location: Location, job: JobId, appends: bool) -> Location:
     """Where a result is published. One that is appended is a folder that Spark reads as a partition
     of the result, by a column `job`."""
-    result = place / "result"
+    result = location / "result"
     return result / f"job={path_name(job, 'the id of a job')}" if appends else result
 
 
@@ -58,13 +58,13 @@ def request_of(context: PluginContext, options: SparkOptions) -> StageRequest | 
     wrong = why_not_callable(options.stage, function, frames, options.stage_params)
     if wrong:
         raise option_error(context, "stage", f"is {wrong}")
-    where = spark_for(context, options, wrong_place)
+    where = spark_for(context, options, wrong_spark_master)
     return StageRequest(
         stage=options.stage,
         frames=frames,
         write=_write(context, options.write),
         params=options.stage_params,
-        master=where.master,
+        master=where.url,
         spark_conf=where.conf,
         name=f"onyx: {context.job_name}, {context.task}",
     )

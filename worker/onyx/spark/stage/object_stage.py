@@ -64,7 +64,7 @@ class Manifest(msgspec.Struct, frozen=True):
 class ObjectWorkplace:
     """Where one peer finds and puts the objects of one task of one job."""
 
-    place: Prefix
+    location: Prefix
     context: PluginContext
     fenced: ObjectParts
     """The parts that the stage reads; its result is staged under the same fence."""
@@ -75,7 +75,7 @@ class ObjectWorkplace:
     @property
     def result(self) -> ObjectUrl:
         """Where the files of the result are."""
-        result = result_of(self.place, self.context.job, self.appends)
+        result = result_of(self.location, self.context.job, self.appends)
         assert isinstance(result, Prefix), "it is below one"
         return result.url
 
@@ -86,7 +86,7 @@ class ObjectWorkplace:
 
 
 def run_object_stage(
-    place: ObjectWorkplace, request: StageRequest, runner: StageRunner, timeout_s: float
+    work: ObjectWorkplace, request: StageRequest, runner: StageRunner, timeout_s: float
 ) -> None:
     """Run a stage over parts in an object store, as `directory_stage.run_stage` does in a
     directory.
@@ -98,23 +98,23 @@ def run_object_stage(
         Fenced: this incarnation was declared dead meanwhile, or the task is to stop.
     """
     try:
-        bucket = Bucket(place.place.url.bucket)
+        bucket = Bucket(work.location.url.bucket)
         if request.write.direct:
-            _run_direct(place, bucket, request, runner, timeout_s)
+            _run_direct(work, bucket, request, runner, timeout_s)
             return
-        before = bucket.get(place.manifest.key)
+        before = bucket.get(work.manifest.key)
         standing = _manifest(before)
-        if standing is None or standing.job != place.context.job:
+        if standing is None or standing.job != work.context.job:
             with spark_scratch() as scratch:
                 names = scratch / "staged.json"
-                standing = _run(place, bucket, before, names, request, runner, timeout_s)
-        _clean_up(place, bucket, standing)
+                standing = _run(work, bucket, before, names, request, runner, timeout_s)
+        _clean_up(work, bucket, standing)
     except OSError as error:
-        raise Unavailable(f"{place.place}: {error.strerror or error}") from error
+        raise Unavailable(f"{work.location}: {error.strerror or error}") from error
 
 
 def _run(
-    place: ObjectWorkplace,
+    work: ObjectWorkplace,
     bucket: Bucket,
     before: Piece | None,
     names: Path,
@@ -123,63 +123,63 @@ def _run(
     timeout_s: float,
 ) -> Manifest:
     """The manifest that stands afterwards."""
-    context = place.context
-    frames = frames_of(place.place, context.job, request)
+    context = work.context
+    frames = frames_of(work.location, context.job, request)
     run = run_name(context)
     staged: tuple[Staged, ...] = ()
     try:
         if any(frame.known for frame in frames):
-            target = ObjectTarget(str(place.result), run, str(place.fenced.notes))
+            target = ObjectTarget(str(work.result), run, str(work.fenced.notes))
             filled = msgspec.structs.replace(
                 request, frames=frames, target=str(names), objects=target
             )
             runner(filled, timeout_s, Watch(context.wanted, context.progress))
             staged = read_list(names)
         # Otherwise no segment ever came, so nobody knows the columns: the result has no rows.
-        stale = [each for each in _names(place, bucket) if each not in (MANIFEST, SUCCESS)]
-        _publish(place, staged)
+        stale = [each for each in _names(work, bucket) if each not in (MANIFEST, SUCCESS)]
+        _publish(work, staged)
     finally:
-        place.fenced.abandon(run)
+        work.fenced.abandon(run)
     parts = sum(len(frame.parts) for frame in frames)
     files = tuple(each.name for each in staged)
     manifest = Manifest(context.job, request.stage, parts, run, files, tuple(stale))
-    return _decide(place, bucket, before, manifest)
+    return _decide(work, bucket, before, manifest)
 
 
 def _run_direct(
-    place: ObjectWorkplace,
+    work: ObjectWorkplace,
     bucket: Bucket,
     request: StageRequest,
     runner: StageRunner,
     timeout_s: float,
 ) -> None:
-    context = place.context
+    context = work.context
 
     def permit() -> None:
-        wait_until_permitted(place.place, context.permitted, context.wanted, place.pause)
+        wait_until_permitted(work.location, context.permitted, context.wanted, work.pause)
 
-    write = DirectWrite(context.job, WriteNotes(place.place, context.job), permit)
+    write = DirectWrite(context.job, WriteNotes(work.location, context.job), permit)
     if not write.is_done():
         filled = msgspec.structs.replace(
-            request, frames=frames_of(place.place, context.job, request)
+            request, frames=frames_of(work.location, context.job, request)
         )
         write.run(filled, runner, timeout_s, Watch(context.wanted, context.progress))
 
 
-def _publish(place: ObjectWorkplace, staged: Iterable[Staged]) -> None:
-    context = place.context
-    wait_until_permitted(place.result, context.permitted, context.wanted, place.pause)
-    place.fenced.complete(
-        {"key": (place.result / each.name).key, "upload": each.upload, "tags": each.tags}
+def _publish(work: ObjectWorkplace, staged: Iterable[Staged]) -> None:
+    context = work.context
+    wait_until_permitted(work.result, context.permitted, context.wanted, work.pause)
+    work.fenced.complete(
+        {"key": (work.result / each.name).key, "upload": each.upload, "tags": each.tags}
         for each in staged
     )
 
 
 def _decide(
-    place: ObjectWorkplace, bucket: Bucket, before: Piece | None, mine: Manifest
+    work: ObjectWorkplace, bucket: Bucket, before: Piece | None, mine: Manifest
 ) -> Manifest:
     """The manifest that stands: ours, or that of another run of this job."""
-    key = place.manifest.key
+    key = work.manifest.key
     try:
         bucket.put(key, msgspec.json.encode(mine), only_if(before))
         return mine
@@ -187,28 +187,28 @@ def _decide(
         standing = _manifest(bucket.get(key))
         if standing is not None and standing.run == mine.run:
             return mine  # the answer to an earlier try of this very request was lost
-        _remove(place, bucket, mine.files)
+        _remove(work, bucket, mine.files)
         if standing is None or standing.job != mine.job:
             raise Unavailable(
-                f"{place.result}: another job has put its result there meanwhile; let one job at a "
+                f"{work.result}: another job has put its result there meanwhile; let one job at a "
                 "time write to a path"
             ) from error
         return standing
 
 
-def _clean_up(place: ObjectWorkplace, bucket: Bucket, standing: Manifest) -> None:
+def _clean_up(work: ObjectWorkplace, bucket: Bucket, standing: Manifest) -> None:
     """What is left to do once it is decided; may be done again."""
-    _remove(place, bucket, standing.replaces)
-    bucket.put((place.result / SUCCESS).key, b"")
+    _remove(work, bucket, standing.replaces)
+    bucket.put((work.result / SUCCESS).key, b"")
 
 
-def _remove(place: ObjectWorkplace, bucket: Bucket, names: Iterable[str]) -> None:
+def _remove(work: ObjectWorkplace, bucket: Bucket, names: Iterable[str]) -> None:
     for name in names:
-        bucket.delete((place.result / name).key)
+        bucket.delete((work.result / name).key)
 
 
-def _names(place: ObjectWorkplace, bucket: Bucket) -> list[str]:
-    prefix = f"{place.result.key}/"
+def _names(work: ObjectWorkplace, bucket: Bucket) -> list[str]:
+    prefix = f"{work.result.key}/"
     return [found.key.removeprefix(prefix) for found in bucket.list(prefix)]
 
 

@@ -15,7 +15,7 @@ from onyx.plugins.options import climbing
 from onyx.plugins.parts.options import PartOptions
 from onyx.spark.child.request import FILE_FORMATS, Mode
 from onyx.spark.objects.forms import wrong_form
-from onyx.spark.session.place import Place, wrong_place
+from onyx.spark.session.spark_master import SparkMaster, wrong_spark_master
 from onyx.storage.opening import is_remote
 from onyx.structs import prepared
 
@@ -85,7 +85,7 @@ class SparkOptions(PartOptions, frozen=True, kw_only=True):
         if is_remote(self.path) and self.write.format in FILE_FORMATS:
             yield from wrong_form(self.write.format, self.write.options)
         if self.master is not None:
-            yield from wrong_place(Place(self.master, self.spark_conf))
+            yield from wrong_spark_master(SparkMaster(self.master, self.spark_conf))
 
     def _wrong_stage(self) -> Iterator[Problem]:
         if self.stage is None and self.frame is None:

@@ -70,6 +70,6 @@ class SparkOutput(ColumnsPartsWriter):
 def _results(
     context: PluginContext, options: SparkOptions, request: StageRequest | None
 ) -> Results:
-    place = folder_at(context, options.path)
+    location = folder_at(context, options.path)
     appends = request is not None and request.write.appends
-    return results_at(place, context, options.frame, appends)
+    return results_at(location, context, options.frame, appends)

@@ -3,8 +3,8 @@
 Parts are written from segments as they come, so one part may have integers where another has
 floats, lack a column, or have one that is always null. Spark reads files of one schema; so the
 parts are read by groups of equal schema, cast to the schema that all fit, and united. Fields meet
-by their names: Spark itself casts a struct by the places of its fields, which are in the order of
-the first segment of each part. Objects of a store are read by executors too (`spark.objects`).
+by their names: Spark itself casts a struct by the positions of its fields, which are in the order
+of the first segment of each part. Objects of a store are read by executors too (`spark.objects`).
 """
 
 from __future__ import annotations

@@ -48,21 +48,21 @@ class Results:
 
 
 def results_at(
-    place: Location, context: PluginContext, frame: str | None, appends: bool
+    location: Location, context: PluginContext, frame: str | None, appends: bool
 ) -> Results:
-    """Parts and results in a place."""
-    notes = versions.Notes(folder_of(place, frame))
-    if isinstance(place, Prefix):
-        return _in_store(place, context, notes, appends)
-    return _in_folder(place, context, notes, appends)
+    """Parts and results in a location."""
+    notes = versions.Notes(folder_of(location, frame))
+    if isinstance(location, Prefix):
+        return _in_store(location, context, notes, appends)
+    return _in_folder(location, context, notes, appends)
 
 
 def _in_folder(
-    place: Location, context: PluginContext, notes: versions.Notes, appends: bool
+    location: Location, context: PluginContext, notes: versions.Notes, appends: bool
 ) -> Results:
     """Parts and results that Spark reads and writes where they are."""
     work = Workplace(
-        place,
+        location,
         context.job,
         context.permitted,
         wanted=context.wanted,
@@ -72,9 +72,9 @@ def _in_folder(
     )
 
     def parts_of(context: PluginContext) -> StageParts:
-        folder, result = notes.where(context.job).local, result_of(place, context.job, appends)
-        assert folder is not None, "the place is a folder"
-        assert result.local is not None, "the place is a folder"
+        folder, result = notes.where(context.job).local, result_of(location, context.job, appends)
+        assert folder is not None, "the location is a folder"
+        assert result.local is not None, "the location is a folder"
         return StageParts(folder, writer_of(context), result.local)
 
     def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
@@ -85,7 +85,7 @@ def _in_folder(
 
 
 def _in_store(
-    place: Prefix, context: PluginContext, notes: versions.Notes, appends: bool
+    location: Prefix, context: PluginContext, notes: versions.Notes, appends: bool
 ) -> Results:
     """Parts and results in a store, which executors read and write."""
 
@@ -98,5 +98,5 @@ def _in_store(
         run_object_stage(work, request, runner, timeout_s)
 
     parts = parts_of(context)
-    work = ObjectWorkplace(place, context, parts, appends=appends)
+    work = ObjectWorkplace(location, context, parts, appends=appends)
     return Results(context, parts, parts_of, notes, run)

@@ -42,8 +42,8 @@ class Notes:
     """Notes beside the parts of jobs, in the place of one task. May raise UserError,
     Unavailable."""
 
-    def __init__(self, place: Location) -> None:
-        self._place = place
+    def __init__(self, location: Location) -> None:
+        self._location = location
 
     def read(self, job: JobId) -> bytes | None:
         """The note of a job."""
@@ -55,7 +55,7 @@ class Notes:
 
     def where(self, job: JobId) -> Location:
         """The folder of the parts of a job."""
-        return self._place / "parts" / path_name(job, "the id of a job")
+        return self._location / "parts" / path_name(job, "the id of a job")
 
 
 def upgrade(notes: Notes, job: JobId, old: Callable[[], UpgradedJob | None]) -> tuple[JobId, ...]:

@@ -24,7 +24,7 @@ from onyx.errors import OnyxError, UserError
 from onyx.spark.target import SUFFIX, Target, opened, target_in
 from onyx.spark.windows.plan import COORDINATE, KEY_INT, SEQ
 from onyx.storage.interface import Location
-from onyx.storage.opening import location
+from onyx.storage.opening import location_of
 
 RESULT = "r-"
 LIST = "_list.json"
@@ -36,55 +36,57 @@ class Spool:
     """The files of one task. Safe to use from any thread; everything blocks, and may raise
     Unavailable, or UserError if a store refuses."""
 
-    def __init__(self, place: Location) -> None:
-        self.place = place
+    def __init__(self, location: Location) -> None:
+        self.location = location
 
     def write(self, name: str, table: pa.Table) -> None:
         """Make a part durable."""
-        with self.place.new_file(f"{name}{SUFFIX}") as file:
+        with self.location.new_file(f"{name}{SUFFIX}") as file:
             encode(table, file)
 
     def target(self, name: str) -> AbstractContextManager[Target]:
-        """A place for a result of this name."""
-        return target_in(self.place, name)
+        """A location for a result of this name."""
+        return target_in(self.location, name)
 
     def settle(self, target: Target, master: str) -> None:
         """Make the result of a run durable. Raises Unavailable: it cannot be seen."""
         names = [name for name, _ in target.settle(master)]
-        self.place.create(f"{target.name}/{LIST}", msgspec.json.encode(names))
+        self.location.create(f"{target.name}/{LIST}", msgspec.json.encode(names))
 
     def path(self, name: str) -> str:
         """The path of a part or result, for a plan."""
-        return self.place.path_of(name if name.startswith(RESULT) else f"{name}{SUFFIX}")
+        return self.location.path_of(name if name.startswith(RESULT) else f"{name}{SUFFIX}")
 
     def files(self, name: str) -> list[str]:
         """Names of the files of a result, in the order in which they are emitted."""
-        return _listed(self.place, name)
+        return _listed(self.location, name)
 
     def opened(self, file: str) -> AbstractContextManager[pq.ParquetFile]:
         """One of them."""
-        return opened(self.place, file)
+        return opened(self.location, file)
 
     def remove(self, name: str) -> None:
         """Remove a part or result; what cannot be removed goes with the job."""
         with contextlib.suppress(OnyxError):
             if name.startswith(RESULT):
-                self.place.remove_tree(name)
+                self.location.remove_tree(name)
             else:
-                self.place.delete(f"{name}{SUFFIX}")
+                self.location.delete(f"{name}{SUFFIX}")
 
 
 def files_of(path: str) -> list[str]:
     """The files of a part or result at a path or URL of a plan. Raises like `Spool.files`."""
     folder, _, name = path.rpartition("/")
-    place = location(folder)
-    return [path] if name.endswith(SUFFIX) else [place.path_of(f) for f in _listed(place, name)]
+    location = location_of(folder)
+    return (
+        [path] if name.endswith(SUFFIX) else [location.path_of(f) for f in _listed(location, name)]
+    )
 
 
-def _listed(place: Location, name: str) -> list[str]:
-    data = place.read(f"{name}/{LIST}")
+def _listed(location: Location, name: str) -> list[str]:
+    data = location.read(f"{name}/{LIST}")
     if data is None:
-        raise UserError(f"{place}/{name}/{LIST} is gone, although the state of a job needs it")
+        raise UserError(f"{location}/{name}/{LIST} is gone, although the state of a job needs it")
     return msgspec.json.decode(data, type=list[str])
 
 

@@ -142,10 +142,10 @@ class DirectoryParts:
     def _refuse_links(self) -> None:
         """Onyx must not remove what a link leads to, so it does not use it either."""
         for name in (STAGING, self._staging):
-            place = self._folder.path / name
-            if place.is_symlink():
+            path = self._folder.path / name
+            if path.is_symlink():
                 raise self._writer.error(
-                    f"{place} is a link, but must be a directory of Onyx: remove it"
+                    f"{path} is a link, but must be a directory of Onyx: remove it"
                 )
 
 

@@ -31,9 +31,9 @@ from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.driver.outputs import Outputs, SealFailed
 from onyx.spark.driver.request import QueryFailure, QueryReply, QueryRequest
 from onyx.spark.driver.states import States
-from onyx.spark.middle.request import place_of
-from onyx.spark.session.place import spark_of_job
-from onyx.state.opening import state_place
+from onyx.spark.middle.request import location_of_task
+from onyx.spark.session.spark_master import spark_of_job
+from onyx.state.opening import state_location
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
 from onyx.task.parts import Allocation, Assignment, Program, Sealing, Status
@@ -72,7 +72,7 @@ def _driver(assignment: Assignment, job: Job) -> Driver:
         if entry.type == "output"
     }
     places = [
-        place_of(_context(assignment, job, entry, ""))
+        location_of_task(_context(assignment, job, entry, ""))
         for entry in job.catalog
         if entry.spark_stage is not None
     ]
@@ -94,7 +94,7 @@ def _states(assignment: Assignment, job: Job) -> States | None:
     if not job.windows or not is_unbounded(job):
         return None
     services = assignment.services
-    store, place = services.state_store(durable=True), state_place(services.settings)
+    store, place = services.state_store(durable=True), state_location(services.settings)
     return States(store, place, assignment.job_id, assignment.peer)
 
 
@@ -114,7 +114,7 @@ def _request(assignment: Assignment, job: Job) -> QueryRequest:
             if (found := services.fn_params(entry.name))
         },
         data_dir=os.path.abspath(settings.data_dir),
-        master=on.master,
+        master=on.url,
         spark_conf=on.conf,
         endless=is_unbounded(job),
         stage_attempts_max=settings.task.seal_attempts_max,

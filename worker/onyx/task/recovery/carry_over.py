@@ -34,7 +34,7 @@ from onyx.plugins.protocol import Token, TransactionalOutput, UpgradedJob
 from onyx.replica.state import Partitions, Replica
 from onyx.state.chunks import ShardChange
 from onyx.state.gathering import Gathered
-from onyx.state.opening import state_place
+from onyx.state.opening import state_location
 from onyx.state.recovery import CarriedOver, CarryOver, read_state
 from onyx.state.shard_state import ShardState
 from onyx.state.sharing import check_shared
@@ -237,7 +237,7 @@ def _read(program: Program, old: OldJob, shards: frozenset[int]) -> Gathered:
     services = program.services
     store = services.state_store(durable=True)
     check_shared(
-        store, services.log, old.id, program.assignment.peer, state_place(services.settings)
+        store, services.log, old.id, program.assignment.peer, state_location(services.settings)
     )
     return read_state(
         store, old.id, program.task, shards, partial(report_recovery, program.metrics)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from onyx.errors import Fenced
-from onyx.state.opening import state_place
+from onyx.state.opening import state_location
 from onyx.state.recovery import CarryOver, Recovered, recover
 from onyx.state.sharing import check_shared
 from onyx.task.channels.wiring import Wiring
@@ -41,7 +41,7 @@ def recovered_state(
         durable = program.delivery.durable
         store = services.state_store(durable)
         if durable:
-            place = state_place(services.settings)
+            place = state_location(services.settings)
             check_shared(store, services.log, program.job_id, program.assignment.peer, place)
         return make(
             recover(

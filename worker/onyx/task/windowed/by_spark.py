@@ -7,12 +7,12 @@ from functools import partial
 
 from onyx.errors import UserError
 from onyx.settings import StateSettings
-from onyx.spark.session.place import spark_of_job, wrong_place
+from onyx.spark.session.spark_master import spark_of_job, wrong_spark_master
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.window import SparkWindow
 from onyx.state.names import WINDOWS_BY_SPARK
-from onyx.state.opening import open_store, state_place
+from onyx.state.opening import open_store, state_location
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts import LatestProgress, Program
 from onyx.task.seal_progress import report
@@ -45,9 +45,9 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
     if its is None or all(each.window.engine == "peers" for each in its.compiled.windows):
         return None
     services, job = program.services, program.job
-    place, where = state_place(services.settings), f"task {program.task} has windows by Spark"
+    place, where = state_location(services.settings), f"task {program.task} has windows by Spark"
     on = spark_of_job(job.spark, services.settings.spark_master)
-    for problem in wrong_place(on):
+    for problem in wrong_spark_master(on):
         raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
     state = services.settings.state
     below = f"{program.job_id}/{WINDOWS_BY_SPARK}/{program.task}"
@@ -55,7 +55,7 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
     spark = Spark(
         services.stage_runner,
         services.aside,
-        on.master,
+        on.url,
         on.conf,
         f"onyx: {job.name}",
         partial(_wanted, program, wiring.version),

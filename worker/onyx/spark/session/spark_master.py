@@ -20,10 +20,11 @@ from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_maste
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where, and how."""
+class SparkMaster:
+    """Where Spark runs, and how."""
 
-    master: str
+    url: str
+    """`local[*]`, `sc://host`, `spark://host:7077`."""
     conf: dict[str, str]
     """Settings of Spark."""
 
@@ -38,44 +39,44 @@ class OfTask(Protocol):
     def spark_conf(self) -> dict[str, str]: ...
 
 
-Wrong = Callable[[Place], Iterable[Problem]]
-"""What is wrong with a place, at the options `master` and `sparkConf`."""
+Wrong = Callable[[SparkMaster], Iterable[Problem]]
+"""What is wrong with a master, at the options `master` and `sparkConf`."""
 
 
-def spark_of_job(spark: Spark | None, workers: str) -> Place:
+def spark_of_job(spark: Spark | None, workers: str) -> SparkMaster:
     """For what has no options of its own.
 
     Args:
         workers: the master of the worker.
     """
     section = spark or Spark()
-    return Place(section.master or workers, dict(section.spark_conf))
+    return SparkMaster(section.master or workers, dict(section.spark_conf))
 
 
-def spark_for(context: PluginContext, options: OfTask, wrong: Wrong) -> Place:
+def spark_for(context: PluginContext, options: OfTask, wrong: Wrong) -> SparkMaster:
     """For a task.
 
     Args:
-        wrong: says what is wrong with a place that its options do not name.
+        wrong: says what is wrong with a master that its options do not name.
 
     Raises:
         UserError: Spark cannot run there what the task wants.
     """
     if options.master is not None:
-        return Place(options.master, options.spark_conf)
+        return SparkMaster(options.master, options.spark_conf)
     of_job = spark_of_job(context.spark, context.spark_master)
-    place = Place(of_job.master, of_job.conf | options.spark_conf)
+    master = SparkMaster(of_job.url, of_job.conf | options.spark_conf)
     source = "ONYX_SPARK_MASTER of the workers, because neither the task nor the job names one"
     if context.spark.master is not None:
         source = "spec.spark.master, because the task names none"
-    for problem in wrong(place):
+    for problem in wrong(master):
         what = f"{problem.path} {problem.message} ({source}): {problem.hint}"
         raise task_error(context, what)
-    return place
+    return master
 
 
-def wrong_place(place: Place) -> Iterable[Problem]:
-    """What is wrong with a place, whatever runs there."""
-    yield from wrong_master(place.master)
-    if is_connect(place.master):
-        yield from not_of_a_session(place.conf)
+def wrong_spark_master(master: SparkMaster) -> Iterable[Problem]:
+    """What is wrong with a master, whatever runs there."""
+    yield from wrong_master(master.url)
+    if is_connect(master.url):
+        yield from not_of_a_session(master.conf)

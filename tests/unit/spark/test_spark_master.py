@@ -18,7 +18,7 @@ from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.plugin import SparkInput
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import request_of as middle_request
-from onyx.spark.session.place import Place, spark_of_job
+from onyx.spark.session.spark_master import SparkMaster, spark_of_job
 from onyx.spark.stage.frames import request_of as output_request
 from onyx.spark.stage.options import SparkOptions
 
@@ -67,31 +67,31 @@ def context(spark: Spark, workers: str = "local[*]") -> PluginContext:
 @pytest.mark.parametrize(
     ("job", "own", "found"),
     [
-        (Spark(), {}, Place("local[*]", {})),
-        (Spark("local[2]", MEMORY), {}, Place("local[2]", MEMORY)),
-        (Spark(spark_conf=MEMORY), {}, Place("local[*]", MEMORY)),
-        (Spark("local[2]", MEMORY), {"sparkConf": UTC}, Place("local[2]", MEMORY | UTC)),
+        (Spark(), {}, SparkMaster("local[*]", {})),
+        (Spark("local[2]", MEMORY), {}, SparkMaster("local[2]", MEMORY)),
+        (Spark(spark_conf=MEMORY), {}, SparkMaster("local[*]", MEMORY)),
+        (Spark("local[2]", MEMORY), {"sparkConf": UTC}, SparkMaster("local[2]", MEMORY | UTC)),
         (
             Spark("local[2]", MEMORY), {"sparkConf": {"spark.driver.memory": "1g"}},
-            Place("local[2]", {"spark.driver.memory": "1g"}),
+            SparkMaster("local[2]", {"spark.driver.memory": "1g"}),
         ),
-        (Spark("local[2]", MEMORY), {"master": "local[1]"}, Place("local[1]", {})),
+        (Spark("local[2]", MEMORY), {"master": "local[1]"}, SparkMaster("local[1]", {})),
         (
             Spark("local[2]", MEMORY), {"master": "local[1]", "sparkConf": UTC},
-            Place("local[1]", UTC),
+            SparkMaster("local[1]", UTC),
         ),
     ],
 )  # fmt: skip
 def test_a_task_runs_where_it_says_or_where_its_job_says(
-    kind: str, job: Spark, own: dict[str, Any], found: Place, tmp_path: Path
+    kind: str, job: Spark, own: dict[str, Any], found: SparkMaster, tmp_path: Path
 ) -> None:
     request = made(kind, tmp_path, context(job), **own)
-    assert Place(request.master, request.spark_conf) == found
+    assert SparkMaster(request.master, request.spark_conf) == found
 
 
 def test_a_job_says_it_for_all_that_have_no_options_of_their_own() -> None:
-    assert spark_of_job(None, FLEET) == Place(FLEET, {})
-    assert spark_of_job(Spark("local[2]", MEMORY), FLEET) == Place("local[2]", MEMORY)
+    assert spark_of_job(None, FLEET) == SparkMaster(FLEET, {})
+    assert spark_of_job(Spark("local[2]", MEMORY), FLEET) == SparkMaster("local[2]", MEMORY)
 
 
 @pytest.mark.parametrize("kind", KINDS)

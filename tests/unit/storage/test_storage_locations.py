@@ -1,4 +1,4 @@
-"""What every place for files promises, by the same tests: a folder, objects, memory."""
+"""What every location for files promises, by the same tests: a folder, objects, memory."""
 
 from __future__ import annotations
 
@@ -96,41 +96,41 @@ def test_of_many_who_create_the_same_name_one_succeeds(blobs: BlobStore) -> None
     assert blobs.read("job/task/1") == b"%d" % created[0]
 
 
-# --- places, which are more than stores of blobs --------------------------------------------------
+# --- locations, which are more than stores of blobs ----------------------------------------------
 
 
-def test_a_folder_of_a_place_is_a_place(place: Location) -> None:
-    inner = place / "job" / "task=1"
+def test_a_folder_of_a_place_is_a_place(location: Location) -> None:
+    inner = location / "job" / "task=1"
     assert inner.create("_onyx.json", b"{}")
     assert inner.create("deeper/1", b"one")
 
-    assert place.read("job/task=1/_onyx.json") == b"{}"
+    assert location.read("job/task=1/_onyx.json") == b"{}"
     assert [each.name for each in inner.list("")] == ["_onyx.json", "deeper/1"]
     assert [each.name for each in inner.list("deeper/")] == ["deeper/1"]
-    assert str(inner) == f"{place}/job/task=1"
-    assert inner.path_of("deeper/1").endswith("/some/place/job/task=1/deeper/1")
+    assert str(inner) == f"{location}/job/task=1"
+    assert inner.path_of("deeper/1").endswith("/some/location/job/task=1/deeper/1")
 
 
-def test_what_was_read_is_replaced_by_one_who_read_it(place: Location) -> None:
-    assert place.replace("note", b"first", None)
-    assert not place.replace("note", b"second", None)
-    assert place.replace("note", b"second", b"first")
-    assert not place.replace("note", b"third", b"first")
-    assert not place.replace("none", b"third", b"first")
+def test_what_was_read_is_replaced_by_one_who_read_it(location: Location) -> None:
+    assert location.replace("note", b"first", None)
+    assert not location.replace("note", b"second", None)
+    assert location.replace("note", b"second", b"first")
+    assert not location.replace("note", b"third", b"first")
+    assert not location.replace("none", b"third", b"first")
 
-    assert place.read("note") == b"second"
-    assert place.read("none") is None
+    assert location.read("note") == b"second"
+    assert location.read("none") is None
 
 
-def test_of_many_who_replace_what_they_read_one_succeeds(place: Location) -> None:
-    place.create("note", b"before")
+def test_of_many_who_replace_what_they_read_one_succeeds(location: Location) -> None:
+    location.create("note", b"before")
     replaced: list[int] = []
     start = threading.Barrier(6)
 
     def replace(number: int) -> None:
         start.wait()
         with contextlib.suppress(Unavailable):  # while another one does
-            if place.replace("note", b"%d" % number, b"before"):
+            if location.replace("note", b"%d" % number, b"before"):
                 replaced.append(number)
 
     threads = [threading.Thread(target=replace, args=(number,)) for number in range(6)]
@@ -140,53 +140,55 @@ def test_of_many_who_replace_what_they_read_one_succeeds(place: Location) -> Non
         thread.join()
 
     assert len(replaced) == 1
-    assert place.read("note") == b"%d" % replaced[0]
+    assert location.read("note") == b"%d" % replaced[0]
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_a_new_file_is_seen_when_it_is_whole(place: Location, durable: bool) -> None:
-    with place.new_file("job/1", durable) as file:
+def test_a_new_file_is_seen_when_it_is_whole(location: Location, durable: bool) -> None:
+    with location.new_file("job/1", durable) as file:
         file.write(b"first, ")
-        assert place.list("") == []
-        assert not place.exists("job/1")
+        assert location.list("") == []
+        assert not location.exists("job/1")
         file.write(b"second")
 
-    assert place.exists("job/1")
-    assert place.read("job/1") == b"first, second"
-    assert place.list("") == [Stored("job/1", 13)]
+    assert location.exists("job/1")
+    assert location.read("job/1") == b"first, second"
+    assert location.list("") == [Stored("job/1", 13)]
 
 
-def test_a_new_file_is_dropped_after_an_error(place: Location) -> None:
+def test_a_new_file_is_dropped_after_an_error(location: Location) -> None:
     def fail() -> None:
-        with place.new_file("job/1") as file:
+        with location.new_file("job/1") as file:
             file.write(b"half")
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
 
-    assert place.list("") == []
-    place.remove_tree("job")
-    if place.local is not None:
-        assert list(place.local.iterdir()) == []
+    assert location.list("") == []
+    location.remove_tree("job")
+    if location.local is not None:
+        assert list(location.local.iterdir()) == []
 
 
-def test_readers_of_parquet_open_what_a_place_has(place: Location) -> None:
-    with place.new_file("job/1.parquet") as file:
+def test_readers_of_parquet_open_what_a_place_has(location: Location) -> None:
+    with location.new_file("job/1.parquet") as file:
         pq.write_table(pa.table({"n": [1, 2]}), file)
 
-    assert pq.read_table(place.source("job/1.parquet")).column("n").to_pylist() == [1, 2]
+    assert pq.read_table(location.source("job/1.parquet")).column("n").to_pylist() == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/../b", "/a", "a//b", ".a", "a\x00b", "a" * 256])
-def test_nothing_is_called_by_what_leads_elsewhere_or_is_hidden(place: Location, name: str) -> None:
+def test_nothing_is_called_by_what_leads_elsewhere_or_is_hidden(
+    location: Location, name: str
+) -> None:
     for use in (
-        lambda: place.create(name, b"-"),
-        lambda: place.read(name),
-        lambda: place.delete(name),
-        lambda: place.remove_tree(name),
-        lambda: place.new_file(name),
-        lambda: place / name,
+        lambda: location.create(name, b"-"),
+        lambda: location.read(name),
+        lambda: location.delete(name),
+        lambda: location.remove_tree(name),
+        lambda: location.new_file(name),
+        lambda: location / name,
     ):
         with pytest.raises(UserError):
             use()
