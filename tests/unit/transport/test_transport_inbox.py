@@ -100,6 +100,39 @@ def test_a_full_inbox_refuses_and_tells_when_there_is_room():
     assert world.send(range(3))
 
 
+def test_nobody_starves_and_no_room_is_wasted_when_all_ask_in_the_same_order_each_time():
+    """As tasks of one thread ask, all of which have more to send than there is room for."""
+    world = World()
+    sent = dict.fromkeys("abc", 0)
+    for _ in range(12):
+        for source in sent:
+            while world.send(range(5), source):
+                sent[source] += 1
+        world.take()
+    assert sum(sent.values()) == 24
+    assert min(sent.values()) >= 4
+
+
+def test_a_large_batch_that_was_refused_is_not_overtaken_by_small_ones():
+    world = World()
+    assert world.send(range(8), "small")
+    assert not world.send(range(9), "large")
+    world.take()
+    assert world.send([1], "other"), "there is room for both"
+    assert not world.send([1], "small"), "there is room for it alone"
+    assert world.send(range(9), "large")
+
+
+def test_a_sender_that_was_refused_and_went_elsewhere_holds_nobody_up_for_long():
+    world = World()
+    assert world.send(range(10), "a")
+    assert not world.send(range(5), "gone")
+    assert not world.send(range(5), "gone too")
+    world.take()
+    assert not world.send([1], "a")
+    assert world.send([1], "a")
+
+
 def test_an_empty_inbox_takes_a_batch_larger_than_itself():
     world = World()
     assert world.send(range(25))

@@ -7,6 +7,13 @@ Bounds. A local sender is refused when the queue is full; an empty queue takes a
 larger than the inbox could never pass. A remote sender is bounded by credit (`credit`), which is
 returned as the task takes deliveries; a remote packet that has arrived is always accepted.
 
+Turns. Room is kept for the local senders that were refused, in their order. Without that some
+starve: the tasks of a thread are advanced in a fixed order, so the first one that always has
+something to send fills whatever room there is. A sender that does not come again, because another
+peer took its batch or its task has stopped, loses its place when somebody behind it has asked twice
+meanwhile. Rejected: a share of the room for each local sender, because a batch larger than the
+share would need a rule of its own.
+
 Fencing: an inbox takes only items of its own allocation version. Items of a former version find no
 inbox and are dropped.
 
@@ -22,6 +29,8 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple
 
 from onyx.errors import InvariantViolated, SegmentError
 from onyx.flow.batch import U64, Batch
@@ -50,6 +59,14 @@ class _Waiting:
     taken: Callable[[int], None] | None
 
 
+class _Turn(NamedTuple):
+    """A local sender that waits for room."""
+
+    tried: int
+    """Number of its last try, of all tries that were refused."""
+    weight: int
+
+
 class BoundedInbox:
     """The inbox of one task on one peer, bounded by segments and bytes. Implements `Inbox`."""
 
@@ -74,6 +91,10 @@ class BoundedInbox:
         self._waiting = 0
         self._hurrying = 0
         self._refused = False
+        """Somebody was refused since senders were told of room."""
+        self._turns: dict[Channel, _Turn] = {}
+        """Local senders that wait for room, in their order."""
+        self._tries = 0
         self._open = True
         self._remote_channels = 0
 
@@ -93,19 +114,41 @@ class BoundedInbox:
         return max(1, self.segments_max // max(1, self._remote_channels))
 
     def offer(self, channel: Channel, item: Batch | Control) -> bool:
-        """Take an item of this process, or refuse it: False when there is no room or the inbox has
-        been closed."""
+        """Take an item of this process, or refuse it: False when there is no room besides what is
+        kept for others, or the inbox has been closed."""
         size = weight(item)
         with self._lock:
-            if not self._open or (self._queue and self._waiting + size > self.segments_max):
-                self._refused = True
-                self.counters.refused_sends += 1
+            kept = self._kept_from(channel) if self._turns else 0
+            full = (self._queue or kept) and self._waiting + kept + size > self.segments_max
+            if full or not self._open:
+                self._refuse(channel, size)
                 return False
+            self._turns.pop(channel, None)
             self.counters.local_batches += 1
             was_empty = self._append(_Waiting(channel, item, size, None))
         if was_empty:
             self._wake()
         return True
+
+    def _kept_from(self, channel: Channel) -> int:
+        """Segments of those that wait before this sender, under the lock. Who has not come again
+        since this one was refused waits no more."""
+        turns = self._turns
+        mine = turns.get(channel)
+        if mine is None:
+            return sum(each.weight for each in turns.values())
+        before = list(takewhile(lambda each: each != channel, turns))
+        for gone in [each for each in before if turns[each].tried < mine.tried]:
+            del turns[gone]
+        return sum(turns[each].weight for each in before if each in turns)
+
+    def _refuse(self, channel: Channel, size: int) -> None:
+        """Note under the lock who waits for room; who waits already keeps its place."""
+        self._refused = True
+        self.counters.refused_sends += 1
+        if self._open:
+            self._tries += 1
+            self._turns[channel] = _Turn(self._tries, size)
 
     def deliver(
         self, channel: Channel, item: Encoded | Control, taken: Callable[[int], None]
@@ -204,6 +247,7 @@ class BoundedInbox:
             left = list(self._queue)
             self.counters.dropped_version += len(left) if dropped else 0
             self._queue.clear()
+            self._turns.clear()
             self._waiting = 0
         self._room()
         self._closed(self)
