@@ -4,6 +4,7 @@ import pytest
 from tests.support.windows import WATERMARK, add, add_grouped, held, shown, task_windows
 
 from onyx.errors import UserError, UserFunctionError
+from onyx.windows.records import SetSessions, WatermarkReached
 
 ACCUMULATING = {"type": "watermark", "refinement": "accumulating"}
 SESSION = {"type": "session", "timeout_gap": (5, "elements")}
@@ -290,3 +291,13 @@ def test_a_window_shows_what_has_just_come():
     windows = task_windows(({}, [WATERMARK]), group_by="k")
     add_grouped(windows, {"k": "a", "at": 1})
     assert held(windows) == ["0-9: 1"]
+
+
+def test_a_session_that_the_dead_had_not_fired_is_kept_until_it_fires():
+    """They knew of a later watermark, and had carried out the first page of what it passed."""
+    windows = task_windows(({**SESSION, "allowed_lateness": (0, "elements")}, [ACCUMULATING]))
+    sessions = SetSessions("w0", None, None, [1, 10], [1, 10], [1, 1], [[], []])
+    windows.restore(0, [sessions, WatermarkReached("w0", 30)])
+    assert shown(windows.advance(8)) == ["t0 1-1: 1"]
+    assert shown(windows.advance(20)) == ["t0 10-10: 1"]
+    assert held(windows) == []

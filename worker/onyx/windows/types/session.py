@@ -280,14 +280,15 @@ class SessionExtents(Extents[Session]):
         yield page
 
     def expire(self, watermark: Number, shard: int | None) -> None:
-        """Forget extents that a watermark has passed by more than the lateness allowed."""
+        """Forget extents that a watermark has passed by more than the lateness allowed. Not those
+        that only the watermark of their shard has: whoever had the shard may have died before they
+        fired, and here the watermark has yet to come to them."""
         dues = self._expiring.get(shard)
         if dues is None:
             return
         for owner in list(dues.take(watermark)):
-            reached = self._watermarks.of(self._shards[owner[0]])
             for session in list(self._sessions(owner)):
-                if self._is_past(session.upper, reached):
+                if self._is_past(session.upper, watermark):
                     self.put(owner[0], session, GONE)
                 else:
                     self._await(session)
