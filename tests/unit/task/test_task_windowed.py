@@ -7,9 +7,10 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench
+from tests.support.bench import GROUP, JOB, Bench
 
 from onyx.storage.memory import MemoryBlobStore
+from onyx.transport.interface import Channel, Control, ControlKind
 
 WORDS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)
@@ -170,6 +171,19 @@ def test_timers_do_not_fire_after_the_end() -> None:
     bench.clock.advance(10.0)
     bench.settle(["read", "count"])
     assert windowing.emissions.added == emitted == len(EXPECTED)
+
+
+def test_a_task_ends_though_control_items_keep_coming() -> None:
+    bench = Bench(spec(), FUNCTIONS)
+    bench.start()
+    count, read = bench.task("count"), bench.task("read")
+    channel = Channel(JOB, count.allocation.wiring.version, read.peer, count.peer)
+    for epoch in range(1_000):
+        bench.transport.send(GROUP, channel, Control(ControlKind.EPOCH, epoch=epoch))
+        bench.round()
+        bench.clock.advance(0.01)
+    assert bench.completed
+    assert counts(bench) == EXPECTED
 
 
 WINDOWS = {

@@ -29,7 +29,7 @@ def after_batch(task: Task) -> Answer:
     if sink is not None:
         ack_durable(program, allocation, sink)
     if allocation.windowing is not None:
-        tend(program, allocation, idle=False, tick=batch is not None)
+        tend(program, allocation, idle=False, tick=batch is not None, ends=batch is None)
     allocation.acks.tend(idle=False)
     if batch is not None and leaves is not None:
         work.timer.report(program.metrics, len(batch), len(leaves))

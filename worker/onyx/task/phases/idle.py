@@ -31,7 +31,7 @@ def idle(task: Task) -> Answer:
     if sink is not None:
         sink.tick()
         ack_durable(program, allocation, sink)
-    moved = tend(program, allocation, idle=True, tick=True)
+    moved = tend(program, allocation, idle=True, tick=True, ends=True)
     allocation.acks.tend(idle=True)
     report_queue(program, allocation)
     return ADVANCED if moved else WAITING

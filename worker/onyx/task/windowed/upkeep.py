@@ -36,13 +36,15 @@ def follow(allocation: Allocation) -> None:
         event_time.add_frontiers({first + shard: position for shard, position in settled})
 
 
-def tend(program: Program, allocation: Allocation, idle: bool, tick: bool) -> bool:
+def tend(program: Program, allocation: Allocation, idle: bool, tick: bool, ends: bool) -> bool:
     """Between batches: timers, acks of what is durable, the next chunk; True when something moved.
 
     Args:
         idle: there is nothing to read now.
         tick: timers may fire. Only where something could be read before: timers that are always
             due stop nobody.
+        ends: the task may end. Not only when idle: control items may keep coming, and a task that
+            is held up for each of them would wait long for none.
     """
     windowing = allocation.windowing
     if windowing is None:
@@ -55,7 +57,7 @@ def tend(program: Program, allocation: Allocation, idle: bool, tick: bool) -> bo
         raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
     for roots, values in durable:
         allocation.acks.add(roots, values)
-    if idle and not durable and windowing.firing is None:
+    if ends and not durable and windowing.firing is None:
         moved |= end(program, allocation, windowing)
     return windowing.cut(idle) or moved or bool(durable) or windowing.emissions.waiting
 
