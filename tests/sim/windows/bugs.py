@@ -25,7 +25,7 @@ from onyx.ledger.pending import PendingWindow, Range
 from onyx.state.names import Listed, LogKey
 from onyx.state.reading import Reader
 from onyx.task.source.source import Source
-from onyx.task.windowed.state import Columns, Windowing
+from onyx.task.window_state.windowing import Columns, Windowing
 from onyx.windows import watermarks
 from onyx.windows.types.session import Session, SessionExtents
 from onyx.windows.watermarks import IDLE, Mark, Quiet

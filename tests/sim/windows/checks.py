@@ -33,7 +33,7 @@ from onyx.state.names import LogKey, TaskPlace
 from onyx.state.recovery import Recovered, recover
 from onyx.task.table import Kind
 from onyx.task.task import Task
-from onyx.task.windowed.state import Windowing
+from onyx.task.window_state.windowing import Windowing
 from onyx.windows.records import Fired, FiredGroups, FiringProgress, SetStates, TimerDue
 from onyx.windows.task_windows import TaskWindows
 
@@ -183,7 +183,7 @@ class Checks:
         )
 
     def _check_owner(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
-        its = task.program.windowed
+        its = task.runtime.program.windowed
         assert its is not None
         grouped = its.group_key is not None
         again = TaskWindows(its.compiled, shard_of if grouped else lambda _: 0)

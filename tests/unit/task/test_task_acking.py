@@ -36,7 +36,7 @@ def numbers(bench: Bench) -> list[int]:
 
 
 def in_flight(bench: Bench, index: int = 0) -> int:
-    source = bench.task("read", index).program.source
+    source = bench.task("read", index).runtime.source
     assert source is not None
     return source.in_flight
 
@@ -183,9 +183,9 @@ def test_a_partition_goes_on_at_its_frontier_when_its_peer_leaves_the_task() -> 
     output.durable_count = 8
     bench.settle()
     leaving = bench.task("read", 1)
-    assert leaving.program.source is not None
-    leaving.program.source.save_frontiers()
-    frontier = leaving.program.source.partitions[1].window.frontier
+    assert leaving.runtime.source is not None
+    leaving.runtime.source.save_frontiers()
+    frontier = leaving.runtime.source.partitions[1].window.frontier
     assert frontier > 0
     output.flushes = True
     bench.rewire(read=1)

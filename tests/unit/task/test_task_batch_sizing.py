@@ -201,7 +201,7 @@ def test_an_input_takes_larger_batches_while_it_is_full_and_the_job_completes() 
     bench.settle()
     assert bench.completed, bench.exceptions
     assert sorted(each["n"] for each in bench.written("write")) == list(range(count))
-    assert bench.task("read").program.sizing.segments_max > 128
+    assert bench.task("read").runtime.sizing.segments_max > 128
 
 
 def test_few_segments_are_processed_at_once() -> None:

@@ -116,7 +116,7 @@ def test_what_was_committed_and_not_visible_is_made_visible_by_who_takes_over(
         commit(token, segments)
         raise Unavailable("the process is gone before it could publish")
 
-    monkeypatch.setattr(bench.task("write").program.sink._plugin, "_commit", dies)  # type: ignore[union-attr]
+    monkeypatch.setattr(bench.task("write").runtime.sink._plugin, "_commit", dies)  # type: ignore[union-attr]
     for _ in range(60):
         bench.round()
     assert numbers(out) == []
@@ -151,12 +151,12 @@ def test_a_zombie_commits_nothing_more(tmp_path: Path) -> None:
     for _ in range(25):
         bench.round()
     zombie = bench.task("write")
-    assert zombie.program.sink is not None
+    assert zombie.runtime.sink is not None
     bench.crash(zombie)
     bench.start()
     before = numbers(out)
     with pytest.raises(Unavailable, match="belongs to a newer version"):
-        zombie.program.sink.flush()
+        zombie.runtime.sink.flush()
     assert numbers(out) == before
     bench.settle()
     assert bench.completed

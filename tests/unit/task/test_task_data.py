@@ -192,7 +192,7 @@ def test_a_source_of_several_partitions_is_shared_by_the_peers_of_the_task() -> 
 def test_what_is_read_again_is_what_was_at_its_position_though_some_has_completed_since() -> None:
     bench = Bench(chain(SEGMENTS[:10], batch_size=10), {"m:same": lambda segment: segment})
     bench.start()
-    source = bench.task("read").program.source
+    source = bench.task("read").runtime.source
     assert source is not None
     while not (batches := source.read()):
         pass

@@ -9,7 +9,7 @@ from tests.support.clocks import ManualClock
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
 from onyx.task.batch_timer import BatchTimer
-from onyx.task.parts import Work
+from onyx.task.parts.work import Work
 from onyx.task.phases.deliveries import read_either
 from onyx.transport.interface import FLUSH, Channel, Control, Delivery
 
@@ -25,7 +25,7 @@ class Stage:
     """Its work, and both of what it may read."""
 
     def __init__(self, *results: int) -> None:
-        self.work = Work(BatchTimer(ManualClock()))
+        self.work = Work(timer=BatchTimer(ManualClock()))
         self.inbox: deque[list[Delivery]] = deque()
         self.results = deque(Batch([{"n": n}]) for n in results)
 

@@ -35,7 +35,7 @@ def test_a_drained_job_completes_with_what_it_had_read(guarantee: str) -> None:
     bench = started(guarantee=guarantee)
     rounds(bench, 60)
     bench.drain()
-    source = bench.task("read").program.source
+    source = bench.task("read").runtime.source
     assert source is not None
     (partition,) = source.partitions.values()
     read = partition.next_position

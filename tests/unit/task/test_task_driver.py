@@ -129,7 +129,7 @@ def test_how_far_spark_is_shows_and_is_no_advance(tmp_path: Path) -> None:
     query = begun(bench)
     query.progress = QueryProgress("running", spark=SealProgress(tasks=8, tasks_done=2))
     bench.settle()
-    found = driver(bench).program.driver
+    found = driver(bench).runtime.driver
     assert found is not None
     assert found.where == "running: 25 % of its 8 Spark tasks are done"
     query.progress = QueryProgress("running", spark=SealProgress(tasks=8, tasks_done=4))
@@ -455,7 +455,7 @@ def test_who_takes_over_publishes_the_last_micro_batch_and_reads_on_behind_it(
     after.batch = a_batch(tmp_path, bench, 2)
     bench.settle()
     assert published(tmp_path) == ["part-1.jsonl", "part-2.jsonl"]
-    found = driver(bench).program.driver
+    found = driver(bench).runtime.driver
     assert found is not None
     assert found.completed == 6
 

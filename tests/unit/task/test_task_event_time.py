@@ -15,17 +15,17 @@ from tests.support.feeds import Fed, Feed
 from onyx.flow.batch import Segment
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.program import program
 from onyx.replica.spec import JobSpec
 from onyx.settings import Settings
 from onyx.task.channels.event_time import EventTime, Origin, needs
-from onyx.task.windowed import setup
 from onyx.transport.interface import FRONTIERS_MAX, Control, ControlKind
 from onyx.windows.watermarks import IDLE
 
 
 @pytest.fixture(autouse=True)
 def _windows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(setup, "compiled", lambda job, task, resolve: None)
+    monkeypatch.setattr(program, "compiled", lambda job, task, resolve: None)
 
 
 class Watched(Fed):

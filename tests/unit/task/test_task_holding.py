@@ -135,7 +135,7 @@ def test_what_waits_for_a_chunk_of_the_state_log_is_held_as_well(says: bool) -> 
 
     bench = Bench(spec, {"m:same": lambda segment: segment, "m:emitted": emitted})
     bench.start()
-    source = bench.task("read").program.source
+    source = bench.task("read").runtime.source
     assert source is not None
     while source.in_flight < COUNT:
         bench.round(["read"])
@@ -169,7 +169,7 @@ def test_a_late_ack_of_what_was_read_again_counts() -> None:
         bench.clock.advance(0.05)
     output.durable_count = COUNT
     bench.settle()
-    source = bench.task("read").program.source
+    source = bench.task("read").runtime.source
     assert source is not None
     assert source.in_flight == 0, "the first attempt of each is durable"
 

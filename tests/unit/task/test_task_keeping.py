@@ -73,7 +73,7 @@ def test_at_least_once_drops_it_because_it_is_replayed() -> None:
     bench.start()
     bench.settle(["read"])
     bench.rewire()
-    assert bench.task("work").program.delivery.take_kept(lambda *_: None) is None
+    assert bench.task("work").runtime.delivery.take_kept(lambda *_: None) is None
     bench.settle()
     assert bench.completed
     assert sorted(set(numbers(bench))) == list(range(60))

@@ -13,8 +13,8 @@ from tests.support.clocks import ManualClock
 
 from onyx.settings import Settings, StateSettings
 from onyx.task.task import Task
-from onyx.task.windowed import emissions as bounds
-from onyx.task.windowed.emissions import Emission, Emissions
+from onyx.task.window_state import emissions as bounds
+from onyx.task.window_state.emissions import Emission, Emissions
 
 GROUPS = 23
 SEGMENTS = [{"n": n, "key": f"key-{n * n % GROUPS}", "time": n * 100} for n in range(60)]

@@ -217,7 +217,7 @@ def test_an_input_that_stops_while_its_job_goes_on_says_how_far_it_is(
     bench = Bench(chain(segments, read={"maxPending": 30}), SAME)
     bench.start()
     task = bench.task("read")
-    source = task.program.source
+    source = task.runtime.source
     assert source is not None
     (partition,) = source.partitions.values()
     while not partition.window.frontier:

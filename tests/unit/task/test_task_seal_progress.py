@@ -7,8 +7,7 @@ from collections import Counter
 import pytest
 
 from onyx.plugins.protocol import SealProgress
-from onyx.task.parts import LatestProgress
-from onyx.task.seal_progress import report, stage_ended
+from onyx.task.seal_progress import LatestProgress, report, stage_ended
 from onyx.telemetry.catalog import Metric
 from onyx.telemetry.interface import TaskMetrics
 

@@ -17,7 +17,7 @@ def bench_with(waiting: int, batch_takes_s: float = 0.0) -> Bench:
     bench = Bench(job, {"m:same": same})
     bench.start()
     read = bench.task("read")
-    source = read.program.source
+    source = read.runtime.source
     assert source is not None
     for sent in range(1, waiting + 1):
         machine.advance(read)

@@ -172,7 +172,7 @@ def test_what_the_old_job_has_read_is_not_read_again() -> None:
     new = after(stopped(110))
     new.start()
     frontiers = [
-        each.window.frontier for each in sources(new)[0].program.source.partitions.values()
+        each.window.frontier for each in sources(new)[0].runtime.source.partitions.values()
     ]
     assert len(frontiers) == 2
     assert min(frontiers) > 0
@@ -187,7 +187,7 @@ def test_an_input_that_is_initialized_reads_from_the_beginning() -> None:
 
 def test_a_window_that_is_initialized_begins_empty() -> None:
     old = Bench(spec(), FUNCTIONS, settings=EAGER)
-    while sum(task.program.source.completed for task in sources(old)) < 30:
+    while sum(task.runtime.source.completed for task in sources(old)) < 30:
         old.round()
     new = after(old, upgrade={**OLD, "windows": {"sums": "initialize"}})
     new.settle()
@@ -197,7 +197,7 @@ def test_a_window_that_is_initialized_begins_empty() -> None:
 
 def sources(bench: Bench) -> list[Any]:
     return [
-        each for each in bench.tasks.values() if each.loaded and each.program.source is not None
+        each for each in bench.tasks.values() if each.loaded and each.runtime.source is not None
     ]
 
 

@@ -93,7 +93,7 @@ def test_nothing_is_acked_before_the_state_log_has_it() -> None:
     bench.start()
     bench.slow = []
     bench.settle()
-    source = bench.task("read").program.source
+    source = bench.task("read").runtime.source
     assert source is not None
     assert source.completed == 0
     bench.finish_slow()

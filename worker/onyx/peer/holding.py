@@ -124,7 +124,7 @@ class Holding:
         for job, task in jobs.items():
             told = self._jobs.get(job)
             if told is None:
-                period_s = period_of(task.program.job)
+                period_s = period_of(task.runtime.program.job)
                 told = self._jobs[job] = _Told(period_s, now_s + period_s)
             elif now_s >= told.next_s:
                 told.next_s = now_s + told.period_s

@@ -202,7 +202,7 @@ class RunningTasks:
         runner = self._running.get(peer)
         if runner is None or runner.task.job_id != job or not runner.task.loaded:
             return None
-        return idle_timeout_s(runner.task.program.job)
+        return idle_timeout_s(runner.task.runtime.program.job)
 
     def _connect(self, replica: Replica) -> None:
         """Links to the groups with which this one shares a job."""

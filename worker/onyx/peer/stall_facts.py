@@ -16,7 +16,8 @@ from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import instant
 from onyx.task.diagnosis import EARLY, Facts
-from onyx.task.parts import Status, Work
+from onyx.task.parts.status import Status
+from onyx.task.parts.work import Work
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.table import Kind
@@ -36,13 +37,13 @@ def facts_of(
 ) -> Facts:
     """What is seen of one task on one peer at a moment. `signalled` are peers of this group that
     are ready: the group may still wait for others before it writes that to the log."""
-    entry = task.program.entry if task.loaded else None
+    entry = task.runtime.program.entry if task.loaded else None
     live = task.allocation if task.wired else None
-    source = task.program.source if entry is not None else None
-    driver = task.program.driver if entry is not None else None
+    source = task.runtime.source if entry is not None else None
+    driver = task.runtime.driver if entry is not None else None
     step_s, windowing = task.status.step_since_s, live.windowing if live is not None else None
     in_flight = source.in_flight if source is not None else 0
-    undurable = _undurable(task.program.sink) if task.loaded else 0
+    undurable = _undurable(task.runtime.sink) if task.loaded else 0
     obstacle = task.status.obstacle
     if windowing is not None:
         in_flight += windowing.emissions.unsettled
@@ -71,7 +72,7 @@ def facts_of(
         query=driver.where if driver is not None else "",
         progress=_seal_progress(task),
         aggregating=windowing.windows.stage if windowing is not None else "",
-        stage=_stage(task.program.sink) if task.loaded else "",
+        stage=_stage(task.runtime.sink) if task.loaded else "",
     )
 
 
@@ -80,7 +81,7 @@ def mark_of(task: Task, facts: Facts) -> Mark:
     complete, an output when segments become durable: either can be busy without advancing."""
     if not task.loaded:
         return (task.phase,)
-    source, sink = task.program.source, task.program.sink
+    source, sink = task.runtime.source, task.runtime.sink
     if source is not None and facts.in_flight:
         return ("source", source.completed)
     if sink is not None and facts.undurable:
@@ -94,16 +95,16 @@ def mark_of(task: Task, facts: Facts) -> Mark:
 def held_by(task: Task) -> int:
     """Segments that wait at the task; of an input, those that are not complete."""
     if task.kind is Kind.INPUT:
-        source = task.program.source if task.loaded else None
+        source = task.runtime.source if task.loaded else None
         return source.in_flight if source is not None else 0
     batch = task.work.batch
     waiting = task.allocation.inbox.waiting_segments() if task.wired else 0
-    undurable = _undurable(task.program.sink) if task.loaded else 0
+    undurable = _undurable(task.runtime.sink) if task.loaded else 0
     return waiting + undurable + (len(batch) if batch is not None else 0)
 
 
 def _seal_progress(task: Task) -> str:
-    found = task.program.seal_progress.value if task.loaded else None
+    found = task.runtime.seal_progress.value if task.loaded else None
     return "" if found is None else found.words
 
 

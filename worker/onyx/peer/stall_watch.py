@@ -100,7 +100,7 @@ class StallWatch:
             except RuntimeError:  # a dict of the task's has changed while it was looked through
                 continue
             if found is not None:
-                name = task.program.job.name if task.loaded else str(task.job_id)
+                name = task.runtime.program.job.name if task.loaded else str(task.job_id)
                 stalls.append((name, found, now_s - self._tasks[key].moved_s))
         for key in self._tasks.keys() - keys:
             del self._tasks[key]
@@ -136,7 +136,7 @@ class StallWatch:
         if not in_time:
             self._log_stall(task, watched, reason, why, now_s)
         wall_ms = self._clock.wall_ms()
-        source = task.program.source if task.loaded else None
+        source = task.runtime.source if task.loaded else None
         oldest_s = source.oldest_s(now_s) if source is not None else None
         return Stall(
             job=task.job_id,
@@ -229,7 +229,11 @@ def _longest(stalls: Sequence[tuple[str, Stall, float]]) -> dict[tuple[str, ...]
 
 
 def _allowed_s(task: Task, reason: Reason) -> float:
-    return allowed_s(reason, task.program.entry, task.program.job) if task.loaded else 0.0
+    return (
+        allowed_s(reason, task.runtime.program.entry, task.runtime.program.job)
+        if task.loaded
+        else 0.0
+    )
 
 
 def _thread_taken_by(runners: Collection[TaskRunner], now_s: float) -> TaskName | None:

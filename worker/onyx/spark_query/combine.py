@@ -19,10 +19,10 @@ from onyx.flow.batch import Batch, Segment
 from onyx.flow.columns import Columns
 from onyx.flow.grouping import SHARDS, shard_of
 from onyx.ledger.applied import Mask
+from onyx.program.program import Program
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
 from onyx.spark_query.failure import Disordered
-from onyx.task.parts import Program
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindows

@@ -15,12 +15,12 @@ from onyx.flow.batch import Batch, Segment, Segments
 from onyx.flow.grouping import shard_of
 from onyx.ledger.applied import Mask
 from onyx.program.firing import carry_out
+from onyx.program.program import Program
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
 from onyx.spark_query.failure import TaskFailed
 from onyx.spark_query.kept_states import Contents
 from onyx.spark_query.tree import Tree
-from onyx.task.parts import Program
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
 from onyx.windows.records import SetStates

@@ -22,6 +22,7 @@ from functools import lru_cache
 
 from onyx.errors import StateError
 from onyx.flow.grouping import SHARDS, shard_of
+from onyx.program.windows import Windowed
 from onyx.spark.driver.request import PlaceState
 from onyx.spark_query.programs import Query
 from onyx.state.chunk_codec import ChunkReader, Frame, Kind, all_sections_of, encode_chunk
@@ -29,7 +30,6 @@ from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.names import LogKey, TaskPlace, place_chunk
 from onyx.state.opening import open_store
 from onyx.state.shard_state import ShardState
-from onyx.task.parts import Windowed
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
 

@@ -1,27 +1,24 @@
-"""The tasks of a job in one process of Spark: the programs of peers, without peers.
+"""The tasks of a job in one process of Spark: their programs, as on a peer but for the hooks.
 
-The same functions, conditions, groupings and windows as on a peer, built by the same code. Only
-what belongs to a running cluster is left out: lineage, acks, channels, hooks.
+What belongs to a running cluster is no part of a program: lineage, acks, channels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
-from onyx.ids import GroupId, JobId, PeerId, TaskName
+from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
-from onyx.program.lifecycles import Lifecycles
-from onyx.replica.state import Replica
+from onyx.program.program import Program, event_of, with_functions
 from onyx.resolve import Resolver
 from onyx.seams import Clock, SystemClock
 from onyx.spark.compiler.compile import compile_job
@@ -29,13 +26,6 @@ from onyx.spark.compiler.plan import Plan
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark_query.failure import failed
 from onyx.structs import prepared
-from onyx.task.background import Background
-from onyx.task.batch_sizing import BatchSizing
-from onyx.task.delivery.policy import Delivery
-from onyx.task.parts import Assignment, LatestRun, Program
-from onyx.task.phases.start import event_of, with_functions
-from onyx.task.services import Services
-from onyx.task.table import Kind
 from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED, Metric
 from onyx.telemetry.interface import TaskMetrics
 
@@ -71,17 +61,6 @@ class Tally(TaskMetrics):
             self.notes[metric] = text()
 
 
-@dataclass(frozen=True)
-class _Process:
-    """A process: as much of `Services` as a program asks for."""
-
-    clock: Clock
-
-    def replica(self) -> Replica:
-        """The replica of no cluster."""
-        return Replica()
-
-
 class Query:
     """A query in one process."""
 
@@ -112,31 +91,12 @@ class Query:
         Raises:
             UserError: a function is not registered or not of the right kind.
         """
-        entry = self.job.entry(task)
-        kind = {"input": Kind.INPUT, "output": Kind.OUTPUT}.get(entry.type, Kind.FUNCTION)
-        services = cast(Services, _Process(self.clock))
-        job_id = JobId(self.request.job_id)
-        assignment = Assignment(
-            services,
-            self.peer,
-            job_id,
-            TaskName(task),
-            kind,
-            _nothing,
-            _always,
-            Background(_not_here, _nothing),
-            LatestRun(services.replica, job_id),
-        )
-        event = event_of(assignment, self.job)
+        job, entry, job_id = self.job, self.job.entry(task), JobId(self.request.job_id)
+        event = event_of(self.peer, job_id, job, entry)
         program = Program(
-            assignment, self.job, entry, Lifecycles(), event, Tally(), Delivery(),
-            BatchSizing(entry), report_values=self.request.report_values,
-        )  # fmt: skip
-        return with_functions(program, self.resolve, self._fn_params.get(task, ()))
-
-    @property
-    def _fn_params(self) -> Mapping[str, Sequence[Any]]:
-        return self.request.fn_params
+            job_id, job, entry, event, self.clock, Tally(), self.request.report_values
+        )
+        return with_functions(program, self.resolve, self.request.fn_params.get(task, ()))
 
     def input(self, task: str) -> Input:
         """A new instance of the plugin of an input task."""
@@ -186,15 +146,3 @@ class Query:
 def query_of(config: str) -> Query:
     """The query of a config in JSON; a process of Spark runs many tasks of the same one."""
     return Query(msgspec.json.decode(config, type=StageConfig))
-
-
-def _nothing() -> None:
-    """Nobody sleeps here."""
-
-
-def _always() -> bool:
-    return True
-
-
-def _not_here(work: Callable[[], Any]) -> Future[Any]:
-    raise AssertionError("a query has no work in the background")

@@ -14,13 +14,13 @@ import msgspec
 
 from onyx.flow.batch import Segments, as_dicts
 from onyx.plugins.parts.formats import ParquetFormat
-from onyx.plugins.protocol import StagingOutput, Token
+from onyx.plugins.protocol import Output, StagingOutput, Token
+from onyx.program.writer import Writer
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.spark_query.frame_parts import FrameParts
 from onyx.spark_query.places import parts_of
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import REPORTED, Kind, Row
-from onyx.task.sink.sink import Sink
 
 
 class Sinks:
@@ -31,7 +31,7 @@ class Sinks:
         self._query = query
         self._writer = f"{query.request.attempt}-{writer}-"
         self._how = {each.task: each.how for each in query.plan.outputs}
-        self._sinks: dict[str, Sink] = {}
+        self._outputs: dict[str, tuple[Output, Writer]] = {}
         self._spools: dict[str, SpoolWriter] = {}
         self._frames: dict[str, FrameParts] = {}
         self.busy = ""
@@ -45,10 +45,9 @@ class Sinks:
         if self._how[task] == "spooled":
             self._spool(task).write(as_dicts(segments))
             return
-        sink = self._sinks.get(task)
-        if sink is None:
-            sink = self._sinks[task] = self._opened(task)
-        sink.write(segments, None, None)
+        if task not in self._outputs:
+            self._outputs[task] = self._opened(task)
+        self._outputs[task][1].write(segments)
 
     def bundle(self, task: str, upstream: str, segments: Segments) -> None:
         """Write a batch that comes to a Spark stage in the middle from a task upstream. Raises like
@@ -62,10 +61,10 @@ class Sinks:
 
     def finish(self) -> list[Row]:
         """Make everything durable; rows that name it."""
-        for task, sink in self._sinks.items():
+        for task, (plugin, _) in self._outputs.items():
             self.busy = task
-            sink.flush()
-            sink.close()
+            plugin.flush()
+            plugin.close()
         rows = [_row(task, "token", msgspec.json.encode(token)) for task, token in self._tokens]
         for task, spool in self._spools.items():
             spool.close()
@@ -75,11 +74,11 @@ class Sinks:
             rows += (_row(task, "part", msgspec.json.encode(each)) for each in frames.finish())
         return rows
 
-    def _opened(self, task: str) -> Sink:
+    def _opened(self, task: str) -> tuple[Output, Writer]:
         plugin = self._query.output(task, self._writer)
         if isinstance(plugin, StagingOutput):
             plugin.stage(lambda token, segments: self._tokens.append((task, token)))
-        return Sink(plugin, self._query.job.entry(task).plugin or "")
+        return plugin, Writer(plugin)
 
     def _spool(self, task: str) -> SpoolWriter:
         if task not in self._spools:

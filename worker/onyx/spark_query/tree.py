@@ -15,7 +15,6 @@ from functools import partial
 
 import numpy as np
 
-from onyx.codec.refusals import refuse
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Batch, Segment, Segments, as_shown
 from onyx.flow.columns import Columns
@@ -23,20 +22,19 @@ from onyx.flow.group_checks import GroupChecks
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.program.apply import apply, shown
+from onyx.program.assign import assign, prepare
+from onyx.program.batch_work import BatchWork
 from onyx.program.folding import Folding
 from onyx.program.phases import Phase
+from onyx.program.program import Program
+from onyx.program.route import route, route_emitted
 from onyx.spark.driver.request import TaskCounts
 from onyx.spark_query.combine import Combining
 from onyx.spark_query.failure import TaskFailed
 from onyx.spark_query.outlet import Outlet
 from onyx.spark_query.programs import Query, Tally
 from onyx.spark_query.sinks import Sinks
-from onyx.task.batch_timer import BatchTimer
-from onyx.task.parts import Program, Work
-from onyx.task.phases.apply import apply_fn, shown
-from onyx.task.phases.route import route_emitted, route_leaves
-from onyx.task.table import Kind
-from onyx.task.windowed.assign import assign, prepare
 from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED
 
 ATTEMPT = 1 << 40
@@ -130,13 +128,13 @@ class Tree:
             phase = Phase.ROUTE
             if folding is not None:
                 work.prepared = prepare(program, work.leaves)
-            routed = work.routed = route_leaves(
-                program, self._checks[program.task], program.own_conditions, batch, work.leaves
-            )
+            route(program, self._checks[program.task], work)
+            routed = work.routed
+            assert routed is not None, "there is a batch"
             if folding is not None:
                 phase = Phase.ASSIGN_WINDOWS
                 assign(program, folding, work)
-            if program.assignment.kind is Kind.OUTPUT:
+            if program.entry.type == "output":
                 phase = Phase.SEND
                 self._sinks.write(program.task, work.leaves.segments)
                 self._written[program.task] += len(work.leaves.segments)
@@ -149,18 +147,14 @@ class Tree:
             return Batch([])
         return self._again(Batch(decode(unchanged), batch.roots, bad=batch.bad), routed)
 
-    def _applied(self, program: Program, batch: Batch) -> Work:
-        work = Work(BatchTimer(program.clock))
+    def _applied(self, program: Program, batch: Batch) -> BatchWork:
         if program.observed:
             if program.takes == "dicts":
                 batch.segments = as_shown(batch.segments)
             program.event["batch"] = shown(batch.segments)
-        work.batch = batch
-        apply_fn(program, work)
-        read = program.assignment.kind is Kind.INPUT and program.task not in self.examined
-        read = read and isinstance(batch.segments, list)  # of columns, bad rows are known
-        if read and program.fn is None and work.leaves is not None:
-            work.leaves = refuse(work.leaves)
+        work = BatchWork(batch, own=program.entry.spark_stage is not None)
+        read = program.entry.type == "input" and program.task not in self.examined
+        apply(program, work, examined=not read)
         return work
 
     def _pass_on(self, program: Program, routed: Routed) -> None:

@@ -15,7 +15,7 @@ from onyx.ids import AllocationVersion
 from onyx.ledger.acker import split_by_acker
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site, Wiring
-from onyx.task.parts import Work
+from onyx.task.parts.work import Work
 from onyx.task.task import Task
 
 
@@ -23,7 +23,7 @@ def held_roots(task: Task) -> list[U64]:
     """Columns of roots, in any order and repeated; none before the task is wired."""
     if not task.wired:
         return []
-    allocation, sink = task.allocation, task.program.sink
+    allocation, sink = task.allocation, task.runtime.sink
     columns = allocation.inbox.waiting_roots() + _in_work(task.work)
     columns += allocation.outbox.waiting_roots()
     if allocation.windowing is not None:
@@ -45,7 +45,7 @@ def holds_for(task: Task, version: AllocationVersion, roots: U64) -> None:
     """Somebody works on these trees, some of which this task began in this version."""
     if not task.wired or task.allocation.wiring.version != version:
         return
-    windowing, source = task.allocation.windowing, task.program.source
+    windowing, source = task.allocation.windowing, task.runtime.source
     if windowing is not None:
         windowing.emissions.holds.add(roots)
     elif source is not None:

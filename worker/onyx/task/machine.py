@@ -33,7 +33,6 @@ from onyx.task.table import (
 )
 from onyx.task.task import Task
 from onyx.task.windowed import query, upkeep
-from onyx.task.windowed.assign import assign_windows
 from onyx.telemetry.catalog import ERRORS
 
 logger = logging.getLogger("onyx.task")
@@ -43,31 +42,31 @@ GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
 
 RUN: dict[Phase, Callable[[Task], Answer]] = {
     Phase.LOAD_JOB: start.load_job,
-    Phase.START_TASK: lambda t: start.start_task(t.program, t.status),
+    Phase.START_TASK: lambda t: start.start_task(t.runtime, t.status),
     Phase.BUILD: start.build,
-    Phase.BEFORE_TASK: lambda t: start.before_task(t.program, t.status),
+    Phase.BEFORE_TASK: lambda t: start.before_task(t.runtime.program, t.status),
     Phase.WIRE: wire.take_wiring,
-    Phase.RECOVER: lambda t: wire.recover(t.program, t.allocation),
+    Phase.RECOVER: lambda t: wire.recover(t.runtime, t.allocation),
     Phase.SIGNAL_READY: lambda t: wire.signal_ready(t.assignment, t.allocation),
-    Phase.AWAIT_READY: lambda t: wire.await_ready(t.program, t.allocation, t.status),
-    Phase.RESUME: lambda t: wire.resume(t.program, t.allocation),
-    Phase.BEFORE_BATCH: lambda t: read.before_batch(t.program),
+    Phase.AWAIT_READY: lambda t: wire.await_ready(t.runtime, t.allocation, t.status),
+    Phase.RESUME: lambda t: wire.resume(t.runtime, t.allocation),
+    Phase.BEFORE_BATCH: lambda t: read.before_batch(t.runtime.program),
     Phase.READ_BATCH: read.read_batch,
-    Phase.AFTER_READ_BATCH: lambda t: read.after_read_batch(t.program, t.work),
-    Phase.APPLY_FN: lambda t: apply.apply_fn(t.program, t.work),
-    Phase.AFTER_APPLY_FN: lambda t: apply.after_apply_fn(t.program, t.work),
-    Phase.ROUTE: lambda t: route.route(t.program, t.allocation, t.work),
-    Phase.ASSIGN_WINDOWS: lambda t: assign_windows(t.program, t.allocation, t.work),
-    Phase.SEND: lambda t: send.send_batch(t.program, t.allocation, t.work),
+    Phase.AFTER_READ_BATCH: lambda t: read.after_read_batch(t.runtime.program, t.work),
+    Phase.APPLY_FN: lambda t: apply.apply_fn(t.runtime, t.work),
+    Phase.AFTER_APPLY_FN: lambda t: apply.after_apply_fn(t.runtime, t.work),
+    Phase.ROUTE: lambda t: route.route(t.runtime.program, t.allocation, t.work),
+    Phase.ASSIGN_WINDOWS: lambda t: route.assign_windows(t.runtime.program, t.allocation, t.work),
+    Phase.SEND: lambda t: send.send_batch(t.runtime, t.allocation, t.work),
     Phase.WRITE_BATCH: lambda t: send.write_batch(
-        t.assignment.services.transport, t.program, t.allocation, t.work
+        t.assignment.services.transport, t.runtime, t.allocation, t.work
     ),
     Phase.AFTER_BATCH: finish.after_batch,
-    Phase.SEAL: lambda t: finish.seal(t.program, t.status, t.sealing),
-    Phase.TAKE_OVER: lambda t: drive.take_over(t.program),
-    Phase.RUN_QUERY: lambda t: drive.run_query(t.program, t.status),
-    Phase.PUBLISH: lambda t: drive.publish(t.program, t.status),
-    Phase.COMPLETE: lambda t: drive.complete(t.program, t.allocation, t.sealing),
+    Phase.SEAL: lambda t: finish.seal(t.runtime, t.status, t.sealing),
+    Phase.TAKE_OVER: lambda t: drive.take_over(t.runtime),
+    Phase.RUN_QUERY: lambda t: drive.run_query(t.runtime, t.status),
+    Phase.PUBLISH: lambda t: drive.publish(t.runtime, t.status),
+    Phase.COMPLETE: lambda t: drive.complete(t.runtime, t.allocation, t.sealing),
 }
 assert list(RUN) == [row.phase for row in TABLE], "every phase of the table has a function"
 
@@ -110,7 +109,7 @@ def _more_waits(task: Task) -> bool:
         return False
     if task.work.parts.waiting:
         return True
-    return task.allocation.inbox.waiting_segments() >= task.program.sizing.segments_max
+    return task.allocation.inbox.waiting_segments() >= task.runtime.sizing.segments_max
 
 
 _INPUT = Kind.INPUT
@@ -219,7 +218,7 @@ def _receive(task: Task, message: Message) -> None:
         case Rewire(version) if task.wired and task.allocation.wiring.version < version:
             task.assignment.background.forget()
             work, old = task.work, task.allocation
-            task.program.delivery.keep(
+            task.runtime.delivery.keep(
                 task.phase, work.batch, work.leaves, work.parts.waiting, old.outbox, old.inbox
             )
             work.forget_all()
@@ -240,16 +239,16 @@ def _receive(task: Task, message: Message) -> None:
 
 def _complete(task: Task, message: Completions) -> None:
     """Trees that this task began are complete, or are to be replayed."""
-    program, allocation = task.program, task.allocation
+    runtime, allocation = task.runtime, task.allocation
     if allocation.windowing is not None:
         upkeep.complete(allocation.windowing, message)
         return
-    source = program.source
+    source = runtime.source
     assert source is not None, f"completions for {task.name}, which is no source"
     if message.retries_max:
         source.force_retry(message.roots, message.retries_max)
     elif not allocation.ends.take_completion(message.roots):
-        segment_hooks.complete(source, program.lifecycles, program.event, message.roots)
+        segment_hooks.complete(source, runtime.program, message.roots)
 
 
 def _decide(task: Task, failure: Failure) -> None:
@@ -262,10 +261,10 @@ def _decide(task: Task, failure: Failure) -> None:
     task.status.failed = True
     verdict = "kill"
     if task.loaded:
-        task.program.metrics.add(ERRORS, failure.segments)
-        event, name = task.program.event, f"lifecycle/{failure.phase}"
+        task.runtime.metrics.add(ERRORS, failure.segments)
+        event, name = task.runtime.program.event, f"lifecycle/{failure.phase}"
         try:
-            verdict = task.program.lifecycles.verdict(event, name, failure.error)
+            verdict = task.runtime.program.lifecycles.verdict(event, name, failure.error)
         except BaseException as raised:
             failure = Failure("handle-exception", contained(raised))
     if verdict == "restart":
@@ -292,16 +291,16 @@ def _finish(task: Task, stop: Stop) -> None:
     if task.wired:
         closers.append(task.allocation.inbox.close)
     if task.loaded:
-        program = task.program
-        source, event = program.source, program.event
+        runtime = task.runtime
+        source, event = runtime.source, runtime.program.event
         event["scheduler_event"] = stop.reason
         if task.status.started:
-            closers.append(lambda: program.lifecycles.merge("after_task_stop", event))
+            closers.append(lambda: runtime.program.lifecycles.merge("after_task_stop", event))
         if source is not None and stop.reason in GOES_ON:
-            closers.append(lambda: program.delivery.leave(source))
-        parts = (source, program.sink, program.driver)
+            closers.append(lambda: runtime.delivery.leave(source))
+        parts = (source, runtime.sink, runtime.driver)
         closers += [part.close for part in parts if part is not None]
-        closers.append(program.metrics.close)
+        closers.append(runtime.metrics.close)
     closers.append(task.user_code.slot.close)
     for close in closers:
         try:

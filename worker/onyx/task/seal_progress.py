@@ -6,8 +6,9 @@ plugin reports while it waits (`PluginContext.progress`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from onyx.plugins.protocol import SealProgress
-from onyx.task.parts import LatestProgress
 from onyx.telemetry.catalog import (
     SPARK_STAGE_BYTES_READ,
     SPARK_STAGE_BYTES_WRITTEN,
@@ -20,6 +21,13 @@ from onyx.telemetry.catalog import (
     SPARK_STAGE_TASKS_DONE,
 )
 from onyx.telemetry.interface import TaskMetrics
+
+
+@dataclass(slots=True)
+class LatestProgress:
+    """The progress of a seal that runs."""
+
+    value: SealProgress | None = None
 
 
 def report(latest: LatestProgress, metrics: TaskMetrics, progress: SealProgress) -> None:

@@ -19,9 +19,9 @@ from onyx.flow.key_getters import key_getter
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
+from onyx.program import windows
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.task.services import Services
-from onyx.task.windowed import setup
 
 CHECK = JobId("check")
 """In the place of the id of a job that has none yet."""
@@ -49,7 +49,7 @@ def _lookups(
     yield lambda: compile_lifecycles(job, task, resolve)
     yield lambda: compile_conditions(job, task, resolve)
     yield lambda: key_getter(entry, resolve)
-    yield lambda: setup.compiled(job, task, resolve)
+    yield lambda: windows.compiled(job, task, resolve)
     if entry.plugin is not None:
         yield lambda: _made(job, entry, group, services)
 

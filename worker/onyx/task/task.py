@@ -13,15 +13,11 @@ from onyx.program.phases import Phase
 from onyx.task.background import Background
 from onyx.task.batch_timer import BatchTimer
 from onyx.task.messages import Message, Stop
-from onyx.task.parts import (
-    Allocation,
-    Assignment,
-    LatestRun,
-    Program,
-    Sealing,
-    Status,
-    Work,
-)
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.assignment import Assignment, LatestRun
+from onyx.task.parts.runtime import Runtime
+from onyx.task.parts.status import Sealing, Status
+from onyx.task.parts.work import Work
 from onyx.task.services import Services
 from onyx.task.table import Kind, successors
 from onyx.task.user_code import UserCode
@@ -30,7 +26,7 @@ from onyx.task.user_code import UserCode
 class Task:
     """Not thread-safe except `post`."""
 
-    program: Program
+    runtime: Runtime
     """What it runs; there when `loaded`. Plain attributes: each phase of each batch asks for
     them."""
     allocation: Allocation
@@ -59,7 +55,7 @@ class Task:
         )
         self.phase = Phase.LOAD_JOB
         self.successors = successors(kind)
-        self.work = Work(BatchTimer(services.clock))
+        self.work = Work(timer=BatchTimer(services.clock))
         self.status = Status()
         self.sealing = Sealing()
         self.user_code = UserCode(services.recorder.slot(job, task))
@@ -98,12 +94,12 @@ class Task:
     @property
     def cooperative(self) -> bool:
         """Whether its steps never block: known once the plugin is built."""
-        return bool(self.program.event["cooperative"])
+        return bool(self.runtime.program.event["cooperative"])
 
     @property
     def loaded(self) -> bool:
         """Whether the job is loaded."""
-        return hasattr(self, "program")
+        return hasattr(self, "runtime")
 
     @property
     def wired(self) -> bool:

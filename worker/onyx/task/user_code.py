@@ -15,9 +15,10 @@ from typing import TypeVar
 
 from onyx.model.job import CatalogEntry
 from onyx.program.phases import Phase
+from onyx.program.program import Program
 from onyx.recorder import UNNAMED, Slot
-from onyx.task.parts import Assignment, Program, Work
-from onyx.task.table import Kind
+from onyx.task.parts.assignment import Assignment
+from onyx.task.parts.work import Work
 
 T = TypeVar("T")
 
@@ -52,10 +53,10 @@ class UserCode:
         return entered
 
 
-def user_phases(kind: Kind, program: Program) -> frozenset[Phase]:
+def user_phases(program: Program) -> frozenset[Phase]:
     """Phases in which a task runs code of the user's, as far as it has been built."""
     windowed, has = program.windowed is not None, program.lifecycles.has
-    reads = kind is Kind.INPUT and reads_with_user_code(program.entry)
+    reads = program.entry.type == "input" and reads_with_user_code(program.entry)
     there = {
         Phase.START_TASK: has("start_task"),
         Phase.BUILD: OWN in (program.entry.plugin or ""),
@@ -68,7 +69,7 @@ def user_phases(kind: Kind, program: Program) -> frozenset[Phase]:
         Phase.AFTER_APPLY_FN: has("after_apply_fn"),
         Phase.ASSIGN_WINDOWS: windowed,
         Phase.ROUTE: windowed or program.conditions is not None or bool(program.groupings),
-        Phase.SEND: windowed or kind is Kind.OUTPUT,
+        Phase.SEND: windowed or program.entry.type == "output",
         Phase.AFTER_BATCH: windowed or has("after_batch"),
     }
     return frozenset(phase for phase, runs in there.items() if runs)

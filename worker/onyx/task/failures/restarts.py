@@ -13,7 +13,8 @@ import logging
 
 from onyx.program.failure import Failure
 from onyx.replica.commands.restart_task import RestartTask
-from onyx.task.parts import Assignment, Restart, Status
+from onyx.task.parts.assignment import Assignment
+from onyx.task.parts.status import Restart, Status
 
 logger = logging.getLogger("onyx.task")
 

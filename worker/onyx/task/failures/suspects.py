@@ -26,7 +26,8 @@ from onyx.program.phases import Phase
 from onyx.recorder import ROOTS_MAX
 from onyx.replica import losses
 from onyx.replica.state import Replica, Run
-from onyx.task.parts import Assignment, Work
+from onyx.task.parts.assignment import Assignment
+from onyx.task.parts.work import Work
 
 TOO_LARGE = 1.5
 """A batch is split that has more segments than the task wants by this factor."""

@@ -1,81 +1,26 @@
-"""APPLY_FN, AFTER_APPLY_FN: the user's function makes leaves of the batch.
-
-Whole batches only: the user's function is the one thing that is done per segment, and with columns
-not even that. Segments are converted here, by the task that wants another format than they have.
-"""
+"""APPLY_FN, AFTER_APPLY_FN: the user's function makes leaves of the batch."""
 
 from __future__ import annotations
 
-import numpy as np
-
 from onyx.codec.refusals import refuse
-from onyx.flow.apply import apply_function
-from onyx.flow.batch import Batch, Segments, as_dicts, take
-from onyx.flow.columnar import apply_to_columns
-from onyx.flow.columns import Columns, Indices
-from onyx.flow.leaves import Leaves, of_some
-from onyx.flow.schemas import as_columns
-from onyx.flow.segment_failure import SegmentFailure
-from onyx.task.parts import Program, Work
+from onyx.program.apply import apply
+from onyx.task.parts.runtime import Runtime
+from onyx.task.parts.work import Work
 from onyx.task.table import ADVANCED, Answer
-from onyx.task.windowed.assign import read_groups
 
 
-def apply_fn(program: Program, work: Work) -> Answer:
+def apply_fn(runtime: Runtime, work: Work) -> Answer:
     """Call the function, unless the leaves were kept from the last allocation version."""
-    batch, source = work.batch, program.source
-    if batch is not None:
-        work.groups = read_groups(program, batch)
-    if work.leaves is not None:
-        return ADVANCED
-    if batch is not None:
-        leaves = _leaves(program, batch)
-        # What cannot travel between tasks has failed. What came from another task can travel, and
-        # of columns that were read the rows that cannot are bad.
-        read = isinstance(batch.segments, Columns) or source is None or source.examined
-        work.leaves = leaves if program.fn is None and read else refuse(leaves)
-        if program.observed:
-            program.event["results"] = shown(work.leaves.segments)
-    work.timer.applied()
+    source, kept = runtime.source, work.leaves is not None
+    apply(runtime.program, work, examined=source is None or source.examined)
+    if not kept:
+        work.timer.applied()
     return ADVANCED
 
 
-def _leaves(program: Program, batch: Batch) -> Leaves:
-    """What is made of a batch. Bad records have failed, and the function does not get them."""
-    segments = batch.segments
-    if not batch.bad:
-        return _made(program, segments)
-    kept = np.delete(np.arange(len(batch)), [index for index, _ in batch.bad])
-    return of_some(_made(program, take(segments, kept)), kept, batch.bad)
-
-
-def _made(program: Program, segments: Segments) -> Leaves:
-    fn, entry = program.fn, program.entry
-    if program.takes == "arrow":
-        columns, kept, failures = as_columns(segments, program.schema)
-        return _of_columns(program, columns, kept, failures)
-    if fn is None:
-        return Leaves(segments)
-    return apply_function(fn, program.event["params"], as_dicts(segments), entry.batch_fn)
-
-
-def _of_columns(
-    program: Program, columns: Columns, kept: Indices | None, failures: list[SegmentFailure]
-) -> Leaves:
-    if program.fn is None:
-        leaves = Leaves(columns)
-    else:
-        leaves = apply_to_columns(program.fn, program.event["params"], columns)
-    return leaves if kept is None else of_some(leaves, kept, failures)
-
-
-def shown(segments: Segments) -> object:
-    """Segments as functions and hooks get them: a list of dicts or a pyarrow.RecordBatch."""
-    return segments.record_batch if isinstance(segments, Columns) else segments
-
-
-def after_apply_fn(program: Program, work: Work) -> Answer:
+def after_apply_fn(runtime: Runtime, work: Work) -> Answer:
     """A hook may have changed segments: they are checked again."""
+    program = runtime.program
     if work.leaves is not None and program.lifecycles.has("after_apply_fn"):
         program.lifecycles.merge("after_apply_fn", program.event)
         work.leaves = refuse(work.leaves)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from onyx.seams import Clock
-from onyx.task.parts import Allocation, Program, Work
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.runtime import Runtime
+from onyx.task.parts.work import Work
 from onyx.task.windowed.end import has_ended
 from onyx.task.windowed.upkeep import follow, wants_flush
 from onyx.telemetry.catalog import WATERMARK
 from onyx.transport.interface import FLUSH, ControlKind
 
 
-def pass_controls(program: Program, allocation: Allocation, work: Work) -> None:
+def pass_controls(runtime: Runtime, allocation: Allocation, work: Work) -> None:
     """Read the control items behind the batch and send on what follows from them; several flushes
     at once are one. Nothing follows before the last part of what was read: it all comes before."""
     if work.parts.waiting:
         return
-    sink, ends, source = program.sink, allocation.ends, program.source
+    sink, ends, source = runtime.sink, allocation.ends, runtime.source
     controls = work.controls
     if controls:
         work.controls = []
@@ -32,8 +34,8 @@ def pass_controls(program: Program, allocation: Allocation, work: Work) -> None:
         elif allocation.event_time is not None:
             allocation.event_time.receive(sender, control)
     follow(allocation)
-    pass_event_time(program, allocation, work, program.clock)
-    _flush(program, allocation, arrived, own)
+    pass_event_time(runtime, allocation, work, runtime.clock)
+    _flush(runtime, allocation, arrived, own)
     ended = bool(controls) and ends.all_arrived()
     if sink is not None:
         allocation.flush_wanted |= ended
@@ -41,13 +43,13 @@ def pass_controls(program: Program, allocation: Allocation, work: Work) -> None:
         ends.pass_on()
 
 
-def _flush(program: Program, allocation: Allocation, arrived: bool, own: bool) -> None:
+def _flush(runtime: Runtime, allocation: Allocation, arrived: bool, own: bool) -> None:
     """What tasks upstream wait for is to become durable here, or further down. What a stage has
     made begins anew, and waits for what is further down."""
     if not (arrived or own):
         return
     allocation.acks.hurry()
-    sink, source = program.sink, program.source
+    sink, source = runtime.sink, runtime.source
     if sink is not None:
         allocation.flush_wanted |= arrived or source is None
     if sink is None or (own and source is not None):
@@ -55,16 +57,16 @@ def _flush(program: Program, allocation: Allocation, arrived: bool, own: bool) -
 
 
 def pass_event_time(
-    program: Program, allocation: Allocation, work: Work, clock: Clock, idle: bool = False
+    runtime: Runtime, allocation: Allocation, work: Work, clock: Clock, idle: bool = False
 ) -> None:
     """Put watermarks and epochs that are due into the outbox, behind all that the task has sent.
     Not before the last part of a batch that was split, because they follow from all of it."""
     event_time, outbox = allocation.event_time, allocation.outbox
     if event_time is None or work.parts.waiting or (idle and len(outbox)):
         return
-    if program.source is not None and program.sink is not None:
-        event_time.rise(program.source.frontiers())
+    if runtime.source is not None and runtime.sink is not None:
+        event_time.rise(runtime.source.frontiers())
     for control in event_time.due(clock.monotonic_s(), idle):
         outbox.broadcast(control, event_time.children)
     if event_time.watermark is not None:
-        program.metrics.set(WATERMARK, event_time.watermark / 1000)
+        runtime.metrics.set(WATERMARK, event_time.watermark / 1000)

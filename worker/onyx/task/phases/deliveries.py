@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from onyx.flow.batch import Batch, by_form
 from onyx.ids import PeerId, TaskName
-from onyx.task.parts import Work
+from onyx.task.parts.work import Work
 from onyx.transport.interface import Control, Delivery
 
 

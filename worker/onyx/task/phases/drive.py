@@ -20,8 +20,8 @@ from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Output, PluginContext
 from onyx.program.failure import Failure
-from onyx.program.lifecycles import Lifecycles
 from onyx.program.phases import Phase
+from onyx.program.program import Program
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.spark.compiler.refusals import is_unbounded
@@ -36,7 +36,10 @@ from onyx.spark.session.spark_master import spark_of_job
 from onyx.state.opening import state_location
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
-from onyx.task.parts import Allocation, Assignment, Program, Sealing, Status
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.assignment import Assignment
+from onyx.task.parts.runtime import Runtime
+from onyx.task.parts.status import Sealing, Status
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.table import ADVANCED, WAITING, Answer
 
@@ -46,18 +49,15 @@ PUBLISH_RETRY_S = 1.0
 """What cannot be published is tried again so often."""
 
 
-def loaded(assignment: Assignment, job: Job) -> Program:
+def loaded(assignment: Assignment, job: Job) -> Runtime:
     """The program of the driver of a job. To the rest of the task it is a job of one task."""
-    services, name = assignment.services, str(assignment.task)
+    services, name, job_id = assignment.services, str(assignment.task), assignment.job_id
     entry = CatalogEntry(name, "input")
     alone = Job(job.name, (), (entry,), metadata=job.metadata)
-    return Program(
+    metrics = services.metrics(job_id, job, assignment.task)
+    return Runtime(
         assignment,
-        alone,
-        entry,
-        Lifecycles(),
-        {"cooperative": True},
-        services.metrics(assignment.job_id, job, assignment.task),
+        Program(job_id, alone, entry, {"cooperative": True}, services.clock, metrics),
         Delivery(),
         BatchSizing(entry),
         driver=_driver(assignment, job),
@@ -150,9 +150,9 @@ def _context(assignment: Assignment, job: Job, entry: CatalogEntry, writer: str)
     )
 
 
-def take_over(program: Program) -> Answer:
+def take_over(runtime: Runtime) -> Answer:
     """Ask whether a result is committed; fence off those who might stage another one if not."""
-    driver, assignment = _of(program), program.assignment
+    driver, assignment = _of(runtime), runtime.assignment
     live = list(assignment.services.replica().groups)
     found = assignment.background.poll("take over", lambda: (driver.look(live),))
     if found is None:
@@ -160,7 +160,7 @@ def take_over(program: Program) -> Answer:
     return Phase.PUBLISH if found[0] else ADVANCED
 
 
-def run_query(program: Program, status: Status) -> Answer:
+def run_query(runtime: Runtime, status: Status) -> Answer:
     """Wait until the query has staged everything, or a micro-batch. A job that drains reads nothing
     new, and nothing is visible of what its query has read and not committed: the query is ended,
     and windows over inputs without end fire for the last time.
@@ -169,10 +169,10 @@ def run_query(program: Program, status: Status) -> Answer:
         Failure: the job cannot succeed, or Spark has failed too often.
         Unavailable: Spark has failed and is tried again, or there is no room for its files.
     """
-    driver, assignment = _of(program), program.assignment
+    driver, assignment = _of(runtime), runtime.assignment
     if assignment.latest_run().draining and driver.drain():
         return Phase.COMPLETE
-    if program.clock.monotonic_s() < status.retry_after_s:
+    if runtime.clock.monotonic_s() < status.retry_after_s:
         return WAITING
     start = assignment.services.start_query
     query = driver.begin(lambda request: start(request, assignment.wake))
@@ -185,7 +185,7 @@ def run_query(program: Program, status: Status) -> Answer:
         reply = query.reply()
     except Blocked:
         driver.drop_query()
-        status.retry_after_s = program.clock.monotonic_s() + BLOCKED_RETRY_S
+        status.retry_after_s = runtime.clock.monotonic_s() + BLOCKED_RETRY_S
         raise
     except OnyxError as error:
         by_user = isinstance(error, UserError)
@@ -194,19 +194,19 @@ def run_query(program: Program, status: Status) -> Answer:
         return WAITING
     if reply.failure is not None:
         driver.drop_query()
-        _fail(program, status, driver, reply.failure)
+        _fail(runtime, status, driver, reply.failure)
     driver.staged(reply)
     status.batches, status.obstacle = status.batches + 1, ""
     return ADVANCED
 
 
-def _fail(program: Program, status: Status, driver: Driver, failure: QueryFailure) -> None:
-    settings, now_s = program.services.settings.task, program.clock.monotonic_s()
+def _fail(runtime: Runtime, status: Status, driver: Driver, failure: QueryFailure) -> None:
+    settings, now_s = runtime.services.settings.task, runtime.clock.monotonic_s()
     where = f"task {failure.task}: " if failure.task else ""
     if failure.by_user:
         message, report = f"{where}{failure.message}", failure.report
         if report is not None:
-            report = {**report, "job": program.job_id, "peer": program.assignment.peer}
+            report = {**report, "job": runtime.job_id, "peer": runtime.assignment.peer}
         raise Failure(Phase.RUN_QUERY.value, UserFunctionError(message), message, report=report)
     error = Unavailable(f"{where}{failure.message}")
     attempts, limit = driver.attempts, settings.seal_attempts_max
@@ -219,7 +219,7 @@ def _fail(program: Program, status: Status, driver: Driver, failure: QueryFailur
     raise Unavailable(message)
 
 
-def publish(program: Program, status: Status) -> Answer:
+def publish(runtime: Runtime, status: Status) -> Answer:
     """Commit what was staged, and publish what is committed.
 
     Raises:
@@ -227,11 +227,11 @@ def publish(program: Program, status: Status) -> Answer:
         Unavailable: an output, or ZooKeeper, cannot be reached now; or sealing is tried again.
         Fenced: this worker was declared dead.
     """
-    if program.clock.monotonic_s() < status.retry_after_s:
+    if runtime.clock.monotonic_s() < status.retry_after_s:
         return WAITING
-    driver = _of(program)
-    registered = program.services.replica().partitions(program.job_id)[program.task]
-    frontier = FrontierStore(program.services, program.job_id, registered.first)
+    driver = _of(runtime)
+    registered = runtime.services.replica().partitions(runtime.job_id)[runtime.task]
+    frontier = FrontierStore(runtime.services, runtime.job_id, registered.first)
 
     def work() -> bool:
         driver.publish()
@@ -240,21 +240,21 @@ def publish(program: Program, status: Status) -> Answer:
         return True
 
     try:
-        if program.assignment.background.poll("publish", work) is None:
+        if runtime.assignment.background.poll("publish", work) is None:
             return WAITING
     except SealFailed as failed:
-        status.retry_after_s = _seal_again_s(program, driver, failed)
+        status.retry_after_s = _seal_again_s(runtime, driver, failed)
         raise
     except Unavailable as error:
         delay_s = BLOCKED_RETRY_S if isinstance(error, Blocked) else PUBLISH_RETRY_S
-        status.retry_after_s = program.clock.monotonic_s() + delay_s
+        status.retry_after_s = runtime.clock.monotonic_s() + delay_s
         raise
     return ADVANCED if driver.published() else Phase.RUN_QUERY
 
 
-def _seal_again_s(program: Program, driver: Driver, failed: SealFailed) -> float:
+def _seal_again_s(runtime: Runtime, driver: Driver, failed: SealFailed) -> float:
     """When to seal again; raises Failure: never."""
-    settings, now_s = program.services.settings.task, program.clock.monotonic_s()
+    settings, now_s = runtime.services.settings.task, runtime.clock.monotonic_s()
     attempts, limit = driver.seals, settings.seal_attempts_max
     again_s = attempts.next_s(failed.error, now_s, limit, settings.ready_back_off_s)
     if again_s is None:
@@ -264,18 +264,18 @@ def _seal_again_s(program: Program, driver: Driver, failed: SealFailed) -> float
     return again_s
 
 
-def complete(program: Program, allocation: Allocation, sealing: Sealing) -> Answer:
+def complete(runtime: Runtime, allocation: Allocation, sealing: Sealing) -> Answer:
     """Log that all is read and, once the log asks for it, that all is written."""
-    job, task = program.job_id, program.task
+    job, task = runtime.job_id, runtime.task
     if not allocation.exhaust_proposed:
         allocation.exhaust_proposed = True
-        program.assignment.propose(ExhaustInput(job=job, task=task))
+        runtime.assignment.propose(ExhaustInput(job=job, task=task))
     if sealing.wanted:
         sealing.wanted = False
-        program.assignment.propose(SealOutput(job=job, task=task))
+        runtime.assignment.propose(SealOutput(job=job, task=task))
     return WAITING
 
 
-def _of(program: Program) -> Driver:
-    assert program.driver is not None, "the task of a driver"
-    return program.driver
+def _of(runtime: Runtime) -> Driver:
+    assert runtime.driver is not None, "the task of a driver"
+    return runtime.driver

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from onyx.program.phases import Phase
 from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
-from onyx.task.parts import Allocation, Program
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.runtime import Runtime
 from onyx.task.phases.controls import pass_event_time
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
@@ -20,30 +21,30 @@ def idle(task: Task) -> Answer:
     """Do what is due; WAITING when nothing is."""
     if task.sealing.wanted:
         return Phase.SEAL
-    program, allocation = task.program, task.allocation
-    source, sink = program.source, program.sink
+    runtime, allocation = task.runtime, task.allocation
+    source, sink = runtime.source, runtime.sink
     follow(allocation)
-    pass_event_time(program, allocation, task.work, program.clock, idle=True)
+    pass_event_time(runtime, allocation, task.work, runtime.clock, idle=True)
     if source is not None:
-        _end_source(program, allocation, source)
+        _end_source(runtime, allocation, source)
     if not allocation.outbox.drain() and source is not None:
         return WAITING
     if sink is not None:
         sink.tick()
-        ack_durable(program, allocation, sink)
-    moved = tend(program, allocation, idle=True, tick=True, ends=True)
+        ack_durable(runtime, allocation, sink)
+    moved = tend(runtime, allocation, idle=True, tick=True, ends=True)
     allocation.acks.tend(idle=True)
-    report_queue(program, allocation)
+    report_queue(runtime, allocation)
     return ADVANCED if moved else WAITING
 
 
-def report_queue(program: Program, allocation: Allocation) -> None:
+def report_queue(runtime: Runtime, allocation: Allocation) -> None:
     """Report how full the inbox is."""
-    if program.source is None or program.sink is not None:
-        program.metrics.set(QUEUE, allocation.inbox.waiting_segments())
+    if runtime.source is None or runtime.sink is not None:
+        runtime.metrics.set(QUEUE, allocation.inbox.waiting_segments())
 
 
-def ack_durable(program: Program, allocation: Allocation, sink: Sink) -> None:
+def ack_durable(runtime: Runtime, allocation: Allocation, sink: Sink) -> None:
     """Ack what an output has made durable, and its end if that was the last of it."""
     ends = allocation.ends
     for roots, values in sink.take_durable():
@@ -52,23 +53,23 @@ def ack_durable(program: Program, allocation: Allocation, sink: Sink) -> None:
         ends.pass_on()
 
 
-def _end_source(program: Program, allocation: Allocation, source: Source) -> None:
+def _end_source(runtime: Runtime, allocation: Allocation, source: Source) -> None:
     """When everything has been read: flush, wait for what is in flight, propose exhaust-input."""
     if allocation.exhaust_proposed or not source.finished_reading():
         return
-    if not program.delivery.read_through(source, allocation.ends):
+    if not runtime.delivery.read_through(source, allocation.ends):
         if source.wants_flush():
             allocation.acks.hurry()
             allocation.outbox.broadcast(FLUSH)
         return
     if source.known and not source.save_frontiers():
         return
-    program.metrics.set(SOURCE_PENDING, source.in_flight)
-    program.metrics.set(SOURCE_OFFSET, source.completed)
+    runtime.metrics.set(SOURCE_PENDING, source.in_flight)
+    runtime.metrics.set(SOURCE_OFFSET, source.completed)
     allocation.exhaust_proposed = True
     known = source.known
     for start in range(0, max(1, len(known)), PARTITIONS_MAX):
         part = known[start : start + PARTITIONS_MAX]
-        program.assignment.propose(
-            ExhaustInput(job=program.job_id, task=program.task, partitions=tuple(part))
+        runtime.assignment.propose(
+            ExhaustInput(job=runtime.job_id, task=runtime.task, partitions=tuple(part))
         )

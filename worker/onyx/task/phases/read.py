@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from onyx.flow.batch import Batch, as_shown
 from onyx.ids import TaskName
+from onyx.program.apply import shown
 from onyx.program.phases import Phase
+from onyx.program.program import Program
 from onyx.recorder import ROOTS_MAX
 from onyx.task.failures import suspects
-from onyx.task.parts import Allocation, Program, Work
-from onyx.task.phases.apply import shown
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.runtime import Runtime
+from onyx.task.parts.work import Work
 from onyx.task.phases.deliveries import read_either, take_deliveries
 from onyx.task.phases.idle import idle
 from onyx.task.phases.send import put_to_child
@@ -29,74 +32,74 @@ def before_batch(program: Program) -> Answer:
 
 def read_batch(task: Task) -> Answer:
     """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
-    program, allocation, work = task.program, task.allocation, task.work
-    work.timer.begin(program.sizing.wants_cpu)
-    if program.delivery.keeps and _take_kept(program, allocation, work):
+    runtime, allocation, work = task.runtime, task.allocation, task.work
+    work.timer.begin(runtime.sizing.wants_cpu)
+    if runtime.delivery.keeps and _take_kept(runtime, allocation, work):
         work.timer.read()
         return ADVANCED
     if blocked(allocation.windowing):
         return idle(task)
     split = bool(work.parts.waiting)
     if not split:
-        if not _read(program, allocation, work):
+        if not _read(runtime, allocation, work):
             return idle(task)
-        sizing = program.sizing
+        sizing = runtime.sizing
         most = ROOTS_MAX if sizing.fixed else sizing.segments_max
-        split = suspects.isolate(program.assignment, work, most)
+        split = suspects.isolate(runtime.assignment, work, most)
     work.timer.read()
-    if split and not suspects.next_part(program.assignment, work):
+    if split and not suspects.next_part(runtime.assignment, work):
         return Phase.ROUTE
     return ADVANCED
 
 
-def _read(program: Program, allocation: Allocation, work: Work) -> bool:
+def _read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     """Take the next batch, or control items; False if there are none."""
-    source = program.source
+    source = runtime.source
     if source is None:
-        return take_deliveries(work, _take(program, allocation))
-    if program.sink is None:
-        work.take(_read_source(program, source))
+        return take_deliveries(work, _take(runtime, allocation))
+    if runtime.sink is None:
+        work.take(_read_source(runtime, source))
         return work.batch is not None
     return read_either(
         work,
         allocation.wiring.upstream,
-        lambda: _take(program, allocation),
-        lambda: _read_source(program, source),
+        lambda: _take(runtime, allocation),
+        lambda: _read_source(runtime, source),
     )
 
 
-def _take_kept(program: Program, allocation: Allocation, work: Work) -> bool:
+def _take_kept(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     """Go on with what was kept over a change of the allocation."""
 
     def put(name: TaskName, batch: Batch) -> None:
         child = next(each for each in allocation.wiring.children if each.task == name)
-        put_to_child(allocation.outbox, program.groupings, child, batch)
+        put_to_child(allocation.outbox, runtime.program.groupings, child, batch)
 
-    kept = program.delivery.take_kept(put)
+    kept = runtime.delivery.take_kept(put)
     if kept is None:
         return False
     work.batch, work.leaves = kept
     return True
 
 
-def _read_source(program: Program, source: Source) -> list[Batch]:
-    if program.sink is None and program.assignment.latest_run().draining:
+def _read_source(runtime: Runtime, source: Source) -> list[Batch]:
+    if runtime.sink is None and runtime.assignment.latest_run().draining:
         source.drain()  # but not what a stage makes of what was read further up
-    if source.checkpoint(program.services.settings.ledger.frontier_interval_s):
-        program.metrics.set(SOURCE_PENDING, source.in_flight)
-        program.metrics.set(SOURCE_OFFSET, source.completed)
+    if source.checkpoint(runtime.services.settings.ledger.frontier_interval_s):
+        runtime.metrics.set(SOURCE_PENDING, source.in_flight)
+        runtime.metrics.set(SOURCE_OFFSET, source.completed)
     batches = source.read()
-    program.sizing.taken(sum(map(len, batches)))
+    runtime.sizing.taken(sum(map(len, batches)))
     if batches and (retried := source.take_retried()):
-        program.metrics.add(RETRIES, retried)
+        runtime.metrics.add(RETRIES, retried)
         for batch in batches:
-            segment_hooks.retried(source, program.lifecycles, program.event, batch)
+            segment_hooks.retried(source, runtime.program, batch)
     return batches
 
 
-def _take(program: Program, allocation: Allocation) -> list[Delivery]:
+def _take(runtime: Runtime, allocation: Allocation) -> list[Delivery]:
     """What waits in the inbox; nothing while a batch is to be filled."""
-    inbox, sizing = allocation.inbox, program.sizing
+    inbox, sizing = allocation.inbox, runtime.sizing
     waiting, segments_max = inbox.waiting_segments(), sizing.segments_max
     if not (inbox.hurried or allocation.filling.over(waiting, segments_max)):
         return []

@@ -18,56 +18,58 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop, split_values
 from onyx.ledger.lineage import mix
+from onyx.program.route import route_emitted
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import ChildTask
-from onyx.task.parts import Allocation, Program, Work
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.runtime import Runtime
+from onyx.task.parts.work import Work
 from onyx.task.phases.controls import pass_controls
-from onyx.task.phases.route import route_emitted
 from onyx.task.sink.sink import Sink
 from onyx.task.table import ADVANCED, WAITING, Answer
-from onyx.task.windowed.state import Windowing
+from onyx.task.window_state.windowing import Windowing
 from onyx.transport.interface import Transport
 
 Groupings = Mapping[str, Grouping]
 
 
-def send_batch(program: Program, allocation: Allocation, work: Work) -> Answer:
+def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Send or write what was made of the batch; then what triggers have emitted, then controls."""
     if work.batch is not None and work.leaves is not None:
         assert work.routed is not None, "the phase before"
-        if program.sink is not None and not work.own:
-            program.sink.choose(work.upstream)
-            _write(program.sink, allocation, work.batch, work.leaves)
+        if runtime.sink is not None and not work.own:
+            runtime.sink.choose(work.upstream)
+            _write(runtime.sink, allocation, work.batch, work.leaves)
         else:
-            _send(program, allocation, work.batch, work.routed)
+            _send(runtime, allocation, work.batch, work.routed)
     if allocation.windowing is not None:
-        _send_emissions(program, allocation, allocation.windowing)
-    pass_controls(program, allocation, work)
+        _send_emissions(runtime, allocation, allocation.windowing)
+    pass_controls(runtime, allocation, work)
     return ADVANCED
 
 
 def write_batch(
-    transport: Transport, program: Program, allocation: Allocation, work: Work
+    transport: Transport, runtime: Runtime, allocation: Allocation, work: Work
 ) -> Answer:
     """Wait until every destination has taken its part, and flush the plugin if that was asked for:
     here, because a phase that the store refuses is done again, and nothing is written twice."""
-    if program.sink is not None and allocation.flush_wanted:
-        program.sink.flush()
+    if runtime.sink is not None and allocation.flush_wanted:
+        runtime.sink.flush()
         allocation.flush_wanted = False
-    more = _more_follows(program, allocation, work)
+    more = _more_follows(runtime, allocation, work)
     sent = not allocation.retries or _send_retries(transport, allocation)
     if not (sent and allocation.outbox.drain(more)):
-        work.timer.refused(program.metrics)
+        work.timer.refused(runtime.metrics)
         return WAITING
-    work.timer.written(program.metrics)
+    work.timer.written(runtime.metrics)
     return ADVANCED
 
 
-def _more_follows(program: Program, allocation: Allocation, work: Work) -> bool:
+def _more_follows(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     """Whether another batch is about to be made: one that is whole mostly has a successor, and one
     that waits will be read next."""
-    whole = program.sizing.segments_max
-    if program.source is not None:
+    whole = runtime.sizing.segments_max
+    if runtime.source is not None:
         return work.batch is not None and len(work.batch) >= whole
     return bool(work.parts.waiting) or allocation.inbox.waiting_segments() >= whole
 
@@ -97,10 +99,10 @@ def _write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves) -> 
     windowing.withhold(batch.roots, withheld)
 
 
-def _send(program: Program, allocation: Allocation, batch: Batch, routed: Routed) -> None:
+def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed) -> None:
     """Send what was made of a batch on, and ack the batch."""
-    windowing, groupings = allocation.windowing, program.groupings
-    begins = program.source is not None
+    windowing, groupings = allocation.windowing, runtime.program.groupings
+    begins = runtime.source is not None
     made = _put_all(allocation, groupings, batch, routed, begins, windowing is not None)
     if made is None or batch.roots is None:
         return
@@ -111,13 +113,13 @@ def _send(program: Program, allocation: Allocation, batch: Batch, routed: Routed
         windowing.withhold(roots, values)
 
 
-def _send_emissions(program: Program, allocation: Allocation, windowing: Windowing) -> None:
+def _send_emissions(runtime: Runtime, allocation: Allocation, windowing: Windowing) -> None:
     """Send what triggers have emitted and the state log has: as the source of new trees."""
     if not windowing.emissions.waiting:
         return
-    for child, batch in windowing.emissions.read(program.sizing.segments_max):
-        routed = route_emitted(program, allocation.group_checks, batch, child)
-        made = _put_all(allocation, program.groupings, batch, routed, begins=True)
+    for child, batch in windowing.emissions.read(runtime.sizing.segments_max):
+        routed = route_emitted(runtime.program, allocation.group_checks, batch, child)
+        made = _put_all(allocation, runtime.program.groupings, batch, routed, begins=True)
         if made is not None and batch.roots is not None:
             allocation.acks.add(*_acked(allocation, batch.roots, made, routed))
 

@@ -17,7 +17,10 @@ from onyx.task.acking.sender import AckSender
 from onyx.task.channels.event_time import EventTime, Origin, needs
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring, commits, wire
-from onyx.task.parts import Allocation, Assignment, Program, Status
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.assignment import Assignment
+from onyx.task.parts.runtime import Runtime
+from onyx.task.parts.status import Status
 from onyx.task.recovery import carry_over, partitions
 from onyx.task.recovery.state import recovered_state, shards_of_rank
 from onyx.task.sink.exactly_once import Committing
@@ -31,22 +34,22 @@ from onyx.telemetry.catalog import QUEUE_CAPACITY
 
 def take_wiring(task: Task) -> Answer:
     """Join the newest version; an old inbox is closed with all that waits in it."""
-    assignment, program = task.assignment, task.program
-    replica, job = program.services.replica(), program.job_id
+    assignment, runtime = task.assignment, task.runtime
+    replica, job = runtime.services.replica(), runtime.job_id
     allocated = replica.run(job).allocation
     if assignment.peer not in allocated.get(assignment.task, ()):
         return WAITING
-    wiring = wire(replica, job, program.job, assignment.peer, assignment.task)
-    task.allocate(_allocation(program, wiring))
-    if program.driver is None and (program.source is None or program.sink is not None):
-        capacity = program.services.settings.task.inbox_segments_max
-        program.metrics.set(QUEUE_CAPACITY, capacity)
-    program.event["slot_id"] = wiring.slot
+    wiring = wire(replica, job, runtime.program.job, assignment.peer, assignment.task)
+    task.allocate(_allocation(runtime, wiring))
+    if runtime.driver is None and (runtime.source is None or runtime.sink is not None):
+        capacity = runtime.services.settings.task.inbox_segments_max
+        runtime.metrics.set(QUEUE_CAPACITY, capacity)
+    runtime.program.event["slot_id"] = wiring.slot
     return ADVANCED
 
 
-def _allocation(program: Program, wiring: Wiring) -> Allocation:
-    services, clock = program.services, program.clock
+def _allocation(runtime: Runtime, wiring: Wiring) -> Allocation:
+    services, clock = runtime.services, runtime.clock
     transport, settings = services.transport, services.settings
     outbox = Outbox(transport, wiring)
     acks = AckSender(transport, wiring, clock, settings.ledger.ack_interval_s)
@@ -60,49 +63,49 @@ def _allocation(program: Program, wiring: Wiring) -> Allocation:
             wiring.version,
             wiring.me.peer,
             settings.task.inbox_segments_max,
-            program.assignment.wake,
+            runtime.assignment.wake,
         ),
-        filling=Filling(clock, program.entry.batch_timeout / 1000),
-        ends=program.delivery.end_of_input(wiring, outbox, acks),
-        group_checks=GroupChecks(program.groupings, several),
-        event_time=_event_time(program, wiring, settings.ledger.frontier_interval_s),
+        filling=Filling(clock, runtime.program.entry.batch_timeout / 1000),
+        ends=runtime.delivery.end_of_input(wiring, outbox, acks),
+        group_checks=GroupChecks(runtime.program.groupings, several),
+        event_time=_event_time(runtime, wiring, settings.ledger.frontier_interval_s),
     )
 
 
-def _event_time(program: Program, wiring: Wiring, epoch_interval_s: float) -> EventTime | None:
-    needed, source = needs(program.job, wiring.task), program.source
+def _event_time(runtime: Runtime, wiring: Wiring, epoch_interval_s: float) -> EventTime | None:
+    needed, source = needs(runtime.program.job, wiring.task), runtime.source
     if needed is None:
         return None
-    if source is None or program.sink is not None:
+    if source is None or runtime.sink is not None:
         return EventTime(needed, wiring.upstream)
     return EventTime(needed, (), Origin(source.mark, source.frontiers, epoch_interval_s))
 
 
-def recover(program: Program, allocation: Allocation) -> Answer:
+def recover(runtime: Runtime, allocation: Allocation) -> Answer:
     """Take over from those who had this peer's part before, and fence off the dead."""
-    source, sink = program.source, program.sink
-    if program.driver is not None:
-        done = partitions.registered_alone(program)
+    source, sink = runtime.source, runtime.sink
+    if runtime.driver is not None:
+        done = partitions.registered_alone(runtime)
     elif source is not None:
-        done = partitions.recover(program, allocation.wiring, source)
+        done = partitions.recover(runtime, allocation.wiring, source)
         if sink is not None:
-            done = _recover_output(program, allocation, sink) and done
+            done = _recover_output(runtime, allocation, sink) and done
     else:
-        done = sink is None or _recover_output(program, allocation, sink)
-        done = done and recover_windows(program, allocation)
+        done = sink is None or _recover_output(runtime, allocation, sink)
+        done = done and recover_windows(runtime, allocation)
     return ADVANCED if done else WAITING
 
 
-def _recover_output(program: Program, allocation: Allocation, sink: Sink) -> bool:
-    if not carry_over.upgraded(program):
+def _recover_output(runtime: Runtime, allocation: Allocation, sink: Sink) -> bool:
+    if not carry_over.upgraded(runtime):
         return False
-    if sink.transactional and commits(program.job, program.task):
-        return _recover_commits(program, allocation, sink)
-    sink.rewire(_not_dead_yet(program.assignment, allocation.wiring))
+    if sink.transactional and commits(runtime.program.job, runtime.task):
+        return _recover_commits(runtime, allocation, sink)
+    sink.rewire(_not_dead_yet(runtime.assignment, allocation.wiring))
     return True
 
 
-def _recover_commits(program: Program, allocation: Allocation, sink: Sink) -> bool:
+def _recover_commits(runtime: Runtime, allocation: Allocation, sink: Sink) -> bool:
     """Take over from those who wrote before: publish what they have committed, and begin."""
 
     def finished(recovered: Recovered) -> Committing:
@@ -112,13 +115,13 @@ def _recover_commits(program: Program, allocation: Allocation, sink: Sink) -> bo
 
     if allocation.wiring.rank >= SHARDS:
         return True
-    if not carry_over.may_carry_over(program.assignment):
+    if not carry_over.may_carry_over(runtime.assignment):
         return False
     allocation.committing = recovered_state(
-        program,
+        runtime,
         allocation.wiring,
         shards_of_rank(allocation.wiring, SHARDS),
-        carry_over.carry_over_written(program),
+        carry_over.carry_over_written(runtime),
         finished,
     )
     if allocation.committing is None:
@@ -134,19 +137,19 @@ def signal_ready(assignment: Assignment, allocation: Allocation) -> Answer:
     return ADVANCED
 
 
-def await_ready(program: Program, allocation: Allocation, status: Status) -> Answer:
+def await_ready(runtime: Runtime, allocation: Allocation, status: Status) -> Answer:
     """Wait until all peers of the job are ready. From then on the owners of partitions are known,
     and whatever the dead have committed is published: the rest is fenced off."""
     if not allocation.ready:
         return WAITING
     wiring = allocation.wiring
-    if allocation.committing is not None and program.sink is not None:
-        program.sink.fence(_not_dead_yet(program.assignment, wiring))
-    if program.sink is not None:
-        program.sink.lead(wiring.rank == 0)
+    if allocation.committing is not None and runtime.sink is not None:
+        runtime.sink.fence(_not_dead_yet(runtime.assignment, wiring))
+    if runtime.sink is not None:
+        runtime.sink.lead(wiring.rank == 0)
     if status.ready_since_s is None:
-        status.ready_since_s = program.clock.monotonic_s()
-    allocation.owners = Owners(program.services.replica(), program.job_id, wiring.sources)
+        status.ready_since_s = runtime.clock.monotonic_s()
+    allocation.owners = Owners(runtime.services.replica(), runtime.job_id, wiring.sources)
     return ADVANCED
 
 
@@ -156,11 +159,11 @@ def _not_dead_yet(assignment: Assignment, wiring: Wiring) -> list[GroupId]:
     return sorted({*wiring.groups, *assignment.services.replica().groups})
 
 
-def resume(program: Program, allocation: Allocation) -> Answer:
+def resume(runtime: Runtime, allocation: Allocation) -> Answer:
     """Open the partitions that are new here, then read again what was in flight."""
-    source = program.source
+    source = runtime.source
     assert source is not None
-    if not partitions.open_owned(program, allocation.wiring, source):
+    if not partitions.open_owned(runtime, allocation.wiring, source):
         return WAITING
     source.replay_pending()
     return ADVANCED

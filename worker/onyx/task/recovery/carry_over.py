@@ -39,7 +39,8 @@ from onyx.state.recovery import CarriedOver, CarryOver, read_state
 from onyx.state.shard_state import ShardState
 from onyx.state.sharing import check_shared
 from onyx.task.channels.wiring import commits
-from onyx.task.parts import Assignment, Program
+from onyx.task.parts.assignment import Assignment
+from onyx.task.parts.runtime import Runtime
 from onyx.task.plugin_context import plugin_context
 from onyx.task.recovery.progress import report_recovery
 from onyx.task.source.frontier import Frontier, FrontierStore
@@ -72,18 +73,20 @@ def may_carry_over(assignment: Assignment) -> bool:
     )
 
 
-def carry_over_windows(program: Program) -> CarryOver | None:
+def carry_over_windows(runtime: Runtime) -> CarryOver | None:
     """How a task with windows gets its state from the old job; None if the job upgrades none."""
-    if program.services.replica().upgrades(program.job_id) is None:
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
-        old = _old_job(program)
-        if not old.plan.carries("task", program.task):
+        old = _old_job(runtime)
+        if not old.plan.carries("task", runtime.task):
             return _NOTHING
-        found = _read(program, old, shards)
-        translation = Translation(old.job, program.job, program.task, old.plan)
-        same_keys = old.job.entry(program.task).uniqueness_key == program.entry.uniqueness_key
+        found = _read(runtime, old, shards)
+        translation = Translation(old.job, runtime.program.job, runtime.task, old.plan)
+        same_keys = (
+            old.job.entry(runtime.task).uniqueness_key == runtime.program.entry.uniqueness_key
+        )
 
         def state(shard: ShardState) -> ShardState:
             records = [each for part in shard.records() for each in translation.records(part)]
@@ -98,42 +101,42 @@ def carry_over_windows(program: Program) -> CarryOver | None:
     return carry_over
 
 
-def carry_over_written(program: Program) -> CarryOver | None:
+def carry_over_written(runtime: Runtime) -> CarryOver | None:
     """How an exactly-once output learns which segments the old job has written. What the old job
     has committed and not published is published."""
-    if program.services.replica().upgrades(program.job_id) is None:
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
-        old = _old_job(program)
-        if not old.plan.carries("output", program.task) or not commits(old.job, program.task):
+        old = _old_job(runtime)
+        if not old.plan.carries("output", runtime.task) or not commits(old.job, runtime.task):
             return _NOTHING
-        found = _read(program, old, shards)
-        _finish(program, old, last_tokens(found.shards.values()))
+        found = _read(runtime, old, shards)
+        _finish(runtime, old, last_tokens(found.shards.values()))
         return _carried_over(found, old, {})
 
     return carry_over
 
 
-def upgraded(program: Program) -> bool:
+def upgraded(runtime: Runtime) -> bool:
     """Whether a one-result output has the parts of earlier versions of the job in its result. The
     question runs in the background, while the task waits."""
-    sink = program.sink
+    sink = runtime.sink
     assert sink is not None
     if not sink.upgraded:
-        work = partial(sink.upgrade, lambda: upgraded_job(program, "output"))
-        program.assignment.background.poll("upgrade", work)
+        work = partial(sink.upgrade, lambda: upgraded_job(runtime, "output"))
+        runtime.assignment.background.poll("upgrade", work)
     return sink.upgraded
 
 
-def upgraded_job(program: Program, part: Literal["input", "output"]) -> UpgradedJob | None:
+def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> UpgradedJob | None:
     """The old job, if this one goes on with what this input or output has made there. Blocks."""
-    if program.services.replica().upgrades(program.job_id) is None:
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
         return None
-    job_id, _, plan = _planned(program)
-    if not plan.carries(part, program.task):
+    job_id, _, plan = _planned(runtime)
+    if not plan.carries(part, runtime.task):
         return None
-    began = bool(program.services.log.list_documents(job_documents.frontiers(job_id)))
+    began = bool(runtime.services.log.list_documents(job_documents.frontiers(job_id)))
     return UpgradedJob(job_id, began)
 
 
@@ -149,7 +152,7 @@ def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
     return lasts
 
 
-def load_frontiers(program: Program, stores: Mapping[int, FrontierStore]) -> dict[int, Frontier]:
+def load_frontiers(runtime: Runtime, stores: Mapping[int, FrontierStore]) -> dict[int, Frontier]:
     """Where to begin to read partitions, by their numbers. Blocks. Each partition without a
     document gets one, so that the old job is not needed any more.
 
@@ -158,12 +161,12 @@ def load_frontiers(program: Program, stores: Mapping[int, FrontierStore]) -> dic
     """
     found = {number: store.load() for number, store in stores.items()}
     missing = [number for number, store in stores.items() if not store.stored]
-    if missing and program.services.replica().upgrades(program.job_id) is not None:
-        old = _old_job(program)
+    if missing and runtime.services.replica().upgrades(runtime.job_id) is not None:
+        old = _old_job(runtime)
         theirs = {here: there for there, here in old.numbers.items()}
         for number in missing:
             if number in theirs:
-                found[number] = FrontierStore(program.services, old.id, theirs[number]).load()
+                found[number] = FrontierStore(runtime.services, old.id, theirs[number]).load()
             stores[number].begin(found[number])
     return found
 
@@ -172,37 +175,37 @@ _EMPTY = np.empty(0, dtype=np.uint64)
 _NOTHING = CarriedOver({}, _EMPTY, _EMPTY, None)
 
 
-def _planned(program: Program) -> tuple[JobId, Job, Plan]:
+def _planned(runtime: Runtime) -> tuple[JobId, Job, Plan]:
     """Id and manifest of the old job, and what is carried over from it. Blocks.
 
     Raises:
         UserError: `onyx gc` has forgotten the old job, or this job cannot upgrade it.
     """
-    replica, new = program.services.replica(), program.job
-    job_id = replica.upgrades(program.job_id)
+    replica, new = runtime.services.replica(), runtime.program.job
+    job_id = replica.upgrades(runtime.job_id)
     assert job_id is not None, "only a job that upgrades another one comes here"
     digest = replica.digest_of(job_id)
     if digest is None or new.upgrade is None:
         raise UserError(
-            f"job {program.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
+            f"job {runtime.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
             "has forgotten; submit it without `upgrade`, to begin anew"
         )
-    old = parse_mapping(msgspec.json.decode(program.services.log.get_chunk(digest)))
+    old = parse_mapping(msgspec.json.decode(runtime.services.log.get_chunk(digest)))
     plan = plan_of(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))
     return job_id, old, plan
 
 
-def _old_job(program: Program) -> OldJob:
+def _old_job(runtime: Runtime) -> OldJob:
     """Blocks. Raises like `_planned`."""
-    job_id, old, plan = _planned(program)
-    replica, log, new = program.services.replica(), program.services.log, program.job
+    job_id, old, plan = _planned(runtime)
+    replica, log, new = runtime.services.replica(), runtime.services.log, runtime.program.job
     inputs, tasks = _inputs(new), windowed(new)
     carried = {name for name in inputs if plan.carries("input", name)}
     carried |= {name for name in tasks if plan.carries("task", name)}
     before = _named_partitions(log, replica, job_id, carried)
-    here = _named_partitions(log, replica, program.job_id, {*inputs, *tasks})
+    here = _named_partitions(log, replica, runtime.job_id, {*inputs, *tasks})
     mapped = numbers(before, here)
     ranges = (range(here[name][0], here[name][0] + len(here[name][1])) for name in inputs)
     has_more = not set(chain.from_iterable(ranges)) <= set(mapped.values())
@@ -233,14 +236,14 @@ def _names(log: LogReader, partitions: Partitions) -> list[str]:
     return names
 
 
-def _read(program: Program, old: OldJob, shards: frozenset[int]) -> Gathered:
-    services = program.services
+def _read(runtime: Runtime, old: OldJob, shards: frozenset[int]) -> Gathered:
+    services = runtime.services
     store = services.state_store(durable=True)
     check_shared(
-        store, services.log, old.id, program.assignment.peer, state_location(services.settings)
+        store, services.log, old.id, runtime.assignment.peer, state_location(services.settings)
     )
     return read_state(
-        store, old.id, program.task, shards, partial(report_recovery, program.metrics)
+        store, old.id, runtime.task, shards, partial(report_recovery, runtime.metrics)
     )
 
 
@@ -249,20 +252,20 @@ def _carried_over(found: Gathered, old: OldJob, shards: Mapping[int, ShardState]
     return CarriedOver(shards, roots, ids, found.watermark)
 
 
-def _finish(program: Program, old: OldJob, tokens: list[Token]) -> None:
+def _finish(runtime: Runtime, old: OldJob, tokens: list[Token]) -> None:
     """Publish what the old job has committed, where it has written it. That calls no function of
     the user, so functions that only the old job named may be gone."""
-    entry = old.job.entry(program.task)
+    entry = old.job.entry(runtime.task)
     if not tokens or entry.plugin is None:
         return
     context = replace(
-        plugin_context(program),
+        plugin_context(runtime),
         job=old.id,
         options=own_options(entry),
         alike=alike(old.job, entry),
         resolve=_uncalled,
     )
-    output = program.services.build_output(entry.plugin, context)
+    output = runtime.services.build_output(entry.plugin, context)
     assert isinstance(output, TransactionalOutput), "it has committed"
     for token in tokens:
         output.finish(token)

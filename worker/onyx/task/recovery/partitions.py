@@ -10,44 +10,45 @@ from onyx.plugins.protocol import SnapshotInput
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts import Assignment, Program
+from onyx.task.parts.assignment import Assignment
+from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery import carry_over
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.source import Source
 from onyx.task.user_code import reads_with_user_code, run_beside
 
 
-def recover(program: Program, wiring: Wiring, source: Source) -> bool:
+def recover(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
     """Make sure that partitions are registered; give away those that fall to others now, their
     frontier saved before this peer signals ready. False while the job waits for it."""
-    registered, known = _registered(program.assignment), program.registration
+    registered, known = _registered(runtime.assignment), runtime.registration
     if registered is None:
-        _register(program, wiring, source)
+        _register(runtime, wiring, source)
         return False
     if known.names is None:
-        log, digest = program.services.log, registered.digest
-        poll = program.assignment.background.poll
+        log, digest = runtime.services.log, registered.digest
+        poll = runtime.assignment.background.poll
         known.names = poll("names", lambda: json.loads(log.get_chunk(digest)))
     if known.names is None:
         return False
-    owned = _owned(program, wiring)
+    owned = _owned(runtime, wiring)
     return source.give_away([number for number in source.known if number not in owned])
 
 
-def open_owned(program: Program, wiring: Wiring, source: Source) -> bool:
+def open_owned(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
     """Open the partitions that are new to this peer; False while their frontiers are read."""
-    owned = _owned(program, wiring)
+    owned = _owned(runtime, wiring)
     missing = {n: name for n, name in owned.items() if n not in source.known}
     if not missing:
         return True
 
     def load() -> dict[int, tuple[FrontierStore, Frontier]]:
-        services, job = program.services, program.job_id
+        services, job = runtime.services, runtime.job_id
         stores = {number: FrontierStore(services, job, number) for number in missing}
-        found = carry_over.load_frontiers(program, stores)
+        found = carry_over.load_frontiers(runtime, stores)
         return {number: (store, found[number]) for number, store in stores.items()}
 
-    loaded = program.assignment.background.poll("frontiers", load)
+    loaded = runtime.assignment.background.poll("frontiers", load)
     if loaded is None:
         return False
     for number, (store, frontier) in loaded.items():
@@ -55,14 +56,14 @@ def open_owned(program: Program, wiring: Wiring, source: Source) -> bool:
     return True
 
 
-def registered_alone(program: Program) -> bool:
+def registered_alone(runtime: Runtime) -> bool:
     """Make sure that a task is registered which is a single partition to the log."""
-    if _registered(program.assignment) is not None:
+    if _registered(runtime.assignment) is not None:
         return True
-    if not program.registration.proposed:
-        program.registration.proposed = True
-        program.assignment.propose(
-            RegisterPartitions(job=program.job_id, task=program.task, count=1)
+    if not runtime.registration.proposed:
+        runtime.registration.proposed = True
+        runtime.assignment.propose(
+            RegisterPartitions(job=runtime.job_id, task=runtime.task, count=1)
         )
     return False
 
@@ -71,16 +72,16 @@ def _registered(assignment: Assignment) -> Partitions | None:
     return assignment.services.replica().partitions(assignment.job_id).get(assignment.task)
 
 
-def _register(program: Program, wiring: Wiring, source: Source) -> None:
+def _register(runtime: Runtime, wiring: Wiring, source: Source) -> None:
     """The peer of the lowest slot lists the source; the log decides, once for all peers. For a job
     that drains it is as good as empty: nobody has read anything of it."""
-    if wiring.rank != 0 or program.registration.proposed:
+    if wiring.rank != 0 or runtime.registration.proposed:
         return
-    log, job, task = program.services.log, program.job_id, program.task
-    drains = program.services.replica().run(job).draining
+    log, job, task = runtime.services.log, runtime.job_id, runtime.task
+    drains = runtime.services.replica().run(job).draining
 
     def store() -> tuple[str, int]:
-        names = [] if drains else _partition_names(program, source)
+        names = [] if drains else _partition_names(runtime, source)
         if len(names) > END_PARTITION:
             raise UserError(
                 f"task {task}: the source has {len(names):,} partitions, but at most "
@@ -88,30 +89,30 @@ def _register(program: Program, wiring: Wiring, source: Source) -> None:
             )
         return log.put_chunk(json.dumps(names).encode()), len(names)
 
-    stored = program.assignment.background.poll("partitions", store)
+    stored = runtime.assignment.background.poll("partitions", store)
     if stored is not None:
-        program.registration.proposed = True
+        runtime.registration.proposed = True
         digest, count = stored
-        program.assignment.propose(
+        runtime.assignment.propose(
             RegisterPartitions(job=job, task=task, count=count, digest=digest)
         )
 
 
-def _partition_names(program: Program, source: Source) -> list[str]:
+def _partition_names(runtime: Runtime, source: Source) -> list[str]:
     def names() -> list[str]:
         plugin = source.plugin
         if isinstance(plugin, SnapshotInput):
-            plugin.upgrade(lambda: carry_over.upgraded_job(program, "input"))
+            plugin.upgrade(lambda: carry_over.upgraded_job(runtime, "input"))
         return list(plugin.partitions())
 
-    if not reads_with_user_code(program.entry):
+    if not reads_with_user_code(runtime.program.entry):
         return names()
-    return run_beside(program.assignment, "partitions", names)
+    return run_beside(runtime.assignment, "partitions", names)
 
 
-def _owned(program: Program, wiring: Wiring) -> dict[int, str]:
+def _owned(runtime: Runtime, wiring: Wiring) -> dict[int, str]:
     """Numbers and names of the partitions of this peer: they are dealt by the order of slots."""
-    registered, names = _registered(program.assignment), program.registration.names
+    registered, names = _registered(runtime.assignment), runtime.registration.names
     assert registered is not None
     assert names is not None
     return {

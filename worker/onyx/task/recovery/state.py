@@ -12,7 +12,7 @@ from onyx.state.opening import state_location
 from onyx.state.recovery import CarryOver, Recovered, recover
 from onyx.state.sharing import check_shared
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts import Program
+from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.progress import report_recovery
 
 logger = logging.getLogger("onyx.task")
@@ -26,7 +26,7 @@ def shards_of_rank(wiring: Wiring, shards: int) -> range:
 
 
 def recovered_state(
-    program: Program,
+    runtime: Runtime,
     wiring: Wiring,
     shards: range,
     carry_over: CarryOver | None,
@@ -35,19 +35,19 @@ def recovered_state(
     """What `make` makes of the state of these shards, with the log that is this peer's from now on;
     None while it is being read and made, both in the background.
     `carry_over` gives shards their beginning."""
-    services, metrics = program.services, program.metrics
+    services, metrics = runtime.services, runtime.metrics
 
     def work() -> Made:
-        durable = program.delivery.durable
+        durable = runtime.delivery.durable
         store = services.state_store(durable)
         if durable:
             place = state_location(services.settings)
-            check_shared(store, services.log, program.job_id, program.assignment.peer, place)
+            check_shared(store, services.log, runtime.job_id, runtime.assignment.peer, place)
         return make(
             recover(
                 store,
-                program.job_id,
-                program.task,
+                runtime.job_id,
+                runtime.task,
                 wiring.version,
                 wiring.rank,
                 shards,
@@ -58,8 +58,8 @@ def recovered_state(
         )
 
     try:
-        return program.assignment.background.poll("state", work)
+        return runtime.assignment.background.poll("state", work)
     except Fenced:
         # A newer version has begun: its Rewire message is on the way to this peer.
-        logger.info("task %s: a newer allocation has taken over its state", program.task)
+        logger.info("task %s: a newer allocation has taken over its state", runtime.task)
         return None

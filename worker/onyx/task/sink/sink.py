@@ -10,12 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from onyx.flow.batch import U64, Segments, as_dicts
-from onyx.flow.columns import Columns
+from onyx.flow.batch import U64, Segments
 from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
 from onyx.plugins.protocol import (
-    ColumnsOutput,
     Commit,
     OneResultOutput,
     Output,
@@ -24,6 +22,7 @@ from onyx.plugins.protocol import (
     TransactionalOutput,
     UpgradedJob,
 )
+from onyx.program.writer import Writer
 
 
 class Sink:
@@ -33,7 +32,7 @@ class Sink:
         """`name`: what the job calls the plugin."""
         self._plugin = plugin
         self._stage = plugin if isinstance(plugin, StageOutput) else None
-        self._takes_columns = isinstance(plugin, ColumnsOutput)
+        self._writer = Writer(plugin)
         self._durable = DurableCount(plugin, name)
         self._written = 0
         self.acknowledged = 0
@@ -60,18 +59,10 @@ class Sink:
     def write(self, segments: Segments, roots: U64 | None, values: U64 | None) -> None:
         """Write a batch whose trees are `roots`; `values` are acked once it is durable."""
         if len(segments):
-            self._write(segments)
+            self._writer.write(segments)
             self._written += len(segments)
         if roots is not None and values is not None and len(roots):
             self._waiting.append((self._written, roots, values))
-
-    def _write(self, segments: Segments) -> None:
-        plugin = self._plugin
-        if isinstance(segments, Columns) and self._takes_columns:
-            assert isinstance(plugin, ColumnsOutput), "asked before"
-            plugin.write_columns(segments.record_batch)
-        else:
-            plugin.write(as_dicts(segments))
 
     @property
     def transactional(self) -> bool:

@@ -10,30 +10,31 @@ from onyx.errors import contained
 from onyx.flow.batch import U64, Batch
 from onyx.ledger.lineage import partitions_of, positions_of
 from onyx.program.failure import Failure
-from onyx.program.lifecycles import Event, Lifecycles
+from onyx.program.program import Program
 from onyx.task.source.source import Source
 
 
-def complete(source: Source, lifecycles: Lifecycles, event: Event, roots: U64) -> None:
+def complete(source: Source, program: Program, roots: U64) -> None:
     """Mark trees as processed and call after_ack_segment for each that was not before."""
-    if not lifecycles.has("after_ack_segment"):
+    if not program.lifecycles.has("after_ack_segment"):
         source.complete(roots)
         return
     fresh = source.incomplete(roots)
     source.complete(roots)
-    _call(source, lifecycles, event, "after_ack_segment", fresh)
+    _call(source, program, "after_ack_segment", fresh)
 
 
-def retried(source: Source, lifecycles: Lifecycles, event: Event, batch: Batch) -> None:
+def retried(source: Source, program: Program, batch: Batch) -> None:
     """Call after_retry_segment for each segment of a batch that is sent again."""
-    if batch.roots is not None and lifecycles.has("after_retry_segment"):
-        _call(source, lifecycles, event, "after_retry_segment", batch.roots)
+    if batch.roots is not None and program.lifecycles.has("after_retry_segment"):
+        _call(source, program, "after_retry_segment", batch.roots)
 
 
-def _call(source: Source, lifecycles: Lifecycles, event: Event, hook: str, roots: U64) -> None:
+def _call(source: Source, program: Program, hook: str, roots: U64) -> None:
     numbers, positions = partitions_of(roots).tolist(), positions_of(roots).tolist()
     try:
         for number, position in zip(numbers, positions, strict=True):
-            lifecycles.each_segment(hook, event, (source.partitions[number].name, position))
+            message = (source.partitions[number].name, position)
+            program.lifecycles.each_segment(hook, program.event, message)
     except BaseException as error:
         raise Failure(hook.replace("_", "-"), contained(error)) from error

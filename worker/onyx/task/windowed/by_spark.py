@@ -14,8 +14,8 @@ from onyx.spark.windows.window import SparkWindow
 from onyx.state.names import WINDOWS_BY_SPARK
 from onyx.state.opening import open_store, state_location
 from onyx.task.channels.wiring import Wiring
-from onyx.task.parts import LatestProgress, Program
-from onyx.task.seal_progress import report
+from onyx.task.parts.runtime import Runtime
+from onyx.task.seal_progress import LatestProgress, report
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.groups import Shards
 from onyx.windows.running import Make, RunningWindow
@@ -35,22 +35,22 @@ def spooling(settings: StateSettings) -> StateSettings:
     )
 
 
-def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
+def make_by_spark(runtime: Runtime, wiring: Wiring) -> Make | None:
     """Makes windows with engine spark; None if the task has none.
 
     Raises:
         UserError: state is kept where Spark cannot read it, or Spark cannot run where it should.
     """
-    its = program.windowed
+    its = runtime.program.windowed
     if its is None or all(each.window.engine == "peers" for each in its.compiled.windows):
         return None
-    services, job = program.services, program.job
-    place, where = state_location(services.settings), f"task {program.task} has windows by Spark"
+    services, job = runtime.services, runtime.program.job
+    place, where = state_location(services.settings), f"task {runtime.task} has windows by Spark"
     on = spark_of_job(job.spark, services.settings.spark_master)
     for problem in wrong_spark_master(on):
         raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
     state = services.settings.state
-    below = f"{program.job_id}/{WINDOWS_BY_SPARK}/{program.task}"
+    below = f"{runtime.job_id}/{WINDOWS_BY_SPARK}/{runtime.task}"
     folder = Spool(open_store(place, state.group_access) / below)
     spark = Spark(
         services.stage_runner,
@@ -58,8 +58,8 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
         on.url,
         on.conf,
         f"onyx: {job.name}",
-        partial(_wanted, program, wiring.version),
-        partial(report, LatestProgress(), program.metrics),
+        partial(_wanted, runtime, wiring.version),
+        partial(report, LatestProgress(), runtime.metrics),
         services.clock,
         services.settings.task.seal_attempts_max,
     )
@@ -71,7 +71,7 @@ def make_by_spark(program: Program, wiring: Wiring) -> Make | None:
     return make
 
 
-def _wanted(program: Program, version: int) -> bool:
+def _wanted(runtime: Runtime, version: int) -> bool:
     """Whether the task still has the state of this allocation version."""
-    run = program.services.replica().run(program.job_id)
-    return program.assignment.wanted() and run.allocation_version == version
+    run = runtime.services.replica().run(runtime.job_id)
+    return runtime.assignment.wanted() and run.allocation_version == version

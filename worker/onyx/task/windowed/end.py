@@ -6,18 +6,20 @@
 from __future__ import annotations
 
 from onyx.replica.commands.exhaust_input import ExhaustInput
-from onyx.task.parts import Allocation, Assignment, Program
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.assignment import Assignment
+from onyx.task.parts.runtime import Runtime
+from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed.fire import fire
-from onyx.task.windowed.state import Windowing
 from onyx.transport.interface import FLUSH
 
 COMPLETED_AT_ONCE = 16
 """Shards that fire for the last time together: a state in memory is not gone through for each."""
 
 
-def end(program: Program, allocation: Allocation, windowing: Windowing) -> bool:
+def end(runtime: Runtime, allocation: Allocation, windowing: Windowing) -> bool:
     """Go on with ending, if it is time for that; True when something was done."""
-    if windowing.ended or not _fed_no_more(program, allocation):
+    if windowing.ended or not _fed_no_more(runtime, allocation):
         return False
     left = [shard for shard in windowing.shards if shard not in windowing.closed]
     if left and windowing.ready_to_fire:
@@ -29,8 +31,8 @@ def end(program: Program, allocation: Allocation, windowing: Windowing) -> bool:
     if left or windowing.emissions.unsettled or not windowing.durable:
         return False
     windowing.ended = True
-    _propose_exhausted(program.assignment, windowing)
-    if program.sink is None:
+    _propose_exhausted(runtime.assignment, windowing)
+    if runtime.sink is None:
         allocation.ends.pass_on()
     return True
 
@@ -61,8 +63,8 @@ def _propose_exhausted(assignment: Assignment, windowing: Windowing) -> None:
     assignment.propose(ExhaustInput(job=job, task=task, partitions=tuple(partitions)))
 
 
-def _fed_no_more(program: Program, allocation: Allocation) -> bool:
-    exhausted = program.services.replica().run(program.job_id).exhausted_inputs
-    its = program.windowed
+def _fed_no_more(runtime: Runtime, allocation: Allocation) -> bool:
+    exhausted = runtime.services.replica().run(runtime.job_id).exhausted_inputs
+    its = runtime.program.windowed
     ended = its is not None and bool(exhausted) and all(s in exhausted for s in its.fed_by)
-    return program.delivery.fed_no_more(allocation.ends, ended)
+    return runtime.delivery.fed_no_more(allocation.ends, ended)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from onyx.program.firing import carry_out
-from onyx.task.windowed.state import Moment, Windowing
+from onyx.task.window_state.windowing import Moment, Windowing
 from onyx.windows.firing import PENDING, Pages
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from onyx.codec.extents import decode_key, encode_extents
 from onyx.errors import Unavailable
 from onyx.task.messages import Query
-from onyx.task.parts import Allocation
+from onyx.task.parts.allocation import Allocation
 from onyx.transport.state_queries import ANSWER_BYTES_MAX, StateAnswer, StateQuery
 
 

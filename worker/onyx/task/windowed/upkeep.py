@@ -9,10 +9,11 @@ from onyx.errors import describe
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
 from onyx.task.messages import Completions
-from onyx.task.parts import Allocation, Program
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.runtime import Runtime
+from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed.end import end
 from onyx.task.windowed.fire import fire, next_page
-from onyx.task.windowed.state import Windowing
 
 
 def follow(allocation: Allocation) -> None:
@@ -36,7 +37,7 @@ def follow(allocation: Allocation) -> None:
         event_time.add_frontiers({first + shard: position for shard, position in settled})
 
 
-def tend(program: Program, allocation: Allocation, idle: bool, tick: bool, ends: bool) -> bool:
+def tend(runtime: Runtime, allocation: Allocation, idle: bool, tick: bool, ends: bool) -> bool:
     """Between batches: timers, acks of what is durable, the next chunk; True when something moved.
 
     Args:
@@ -53,12 +54,12 @@ def tend(program: Program, allocation: Allocation, idle: bool, tick: bool, ends:
     try:
         durable = windowing.take_durable()
     except Exception as error:
-        detail = f"state of {program.task}: {describe(error)}"
+        detail = f"state of {runtime.task}: {describe(error)}"
         raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
     for roots, values in durable:
         allocation.acks.add(roots, values)
     if ends and not durable and windowing.firing is None:
-        moved |= end(program, allocation, windowing)
+        moved |= end(runtime, allocation, windowing)
     return windowing.cut(idle) or moved or bool(durable) or windowing.emissions.waiting
 
 

@@ -1,14 +1,38 @@
-"""What a task with windows has besides, worked out once from its job."""
+"""What a task with windows runs besides, worked out once from its job."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
 from onyx.flow.conditions import set_apart
-from onyx.flow.key_getters import key_getter
+from onyx.flow.key_getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.workflow import children, sources_above
-from onyx.task.parts import Windowed
+from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows
+from onyx.windows.compiled import CompiledWindows
+
+
+@dataclass(frozen=True, slots=True)
+class Windowed:
+    """What a task with windows runs besides."""
+
+    compiled: CompiledWindows
+    group_key: KeyGetter | None
+    """None: the state is not split."""
+    unique_key: str | None
+    """The key by which a window recognizes segments that the source itself repeats."""
+    late_to: tuple[str, ...]
+    """Children that get late segments."""
+    fed_by: frozenset[str]
+    """Inputs and windowed tasks upstream: when they have ended, this one ends."""
+    functions: Mapping[str, Callable[..., Any]]
+    """The functions that triggers name."""
+    group_keys: GroupKeys = field(default_factory=GroupKeys)
+    """The group keys of columns."""
 
 
 def sends_to(job: Job, task: str) -> tuple[str, ...]:

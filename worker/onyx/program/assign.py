@@ -14,10 +14,11 @@ from onyx.flow.key_getters import naming
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.segment_failure import one_by_one
+from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
 from onyx.program.folding import Folding
-from onyx.task.parts import Allocation, Program, Windowed, Work
-from onyx.task.table import ADVANCED, Answer
+from onyx.program.program import Program
+from onyx.program.windows import Windowed
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.telemetry.interface import TaskMetrics
 from onyx.windows.coded import Groups, Keyed, chosen, keyed
@@ -59,15 +60,7 @@ def prepare(program: Program, leaves: Leaves) -> Prepared | None:
         return None
 
 
-def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answer:
-    """Segments that were not applied before change the state of their windows. What fires is
-    carried out, though nothing of it is sent before it is durable."""
-    if allocation.windowing is not None:
-        assign(program, allocation.windowing, work)
-    return ADVANCED
-
-
-def assign(program: Program, windowing: Folding, work: Work) -> None:
+def assign(program: Program, windowing: Folding, work: BatchWork) -> None:
     """Assigns for a batch that has been routed, whoever keeps the state."""
     its = program.windowed
     batch, leaves, routed = work.batch, work.leaves, work.routed
@@ -84,7 +77,7 @@ def _fresh(
     program: Program,
     its: Windowed,
     windowing: Folding,
-    work: Work,
+    work: BatchWork,
     batch: Batch,
     leaves: Leaves,
     routed: Routed,

@@ -27,7 +27,7 @@ from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.log import StateLog
 from onyx.state.recovery import Recovered
-from onyx.task.windowed.chunks import (
+from onyx.task.window_state.chunks import (
     NO_COLUMNS,
     ChunkPace,
     Columns,
@@ -37,7 +37,7 @@ from onyx.task.windowed.chunks import (
     restored,
     stored,
 )
-from onyx.task.windowed.emissions import Emissions
+from onyx.task.window_state.emissions import Emissions
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
 from onyx.windows.task_windows import TaskWindows

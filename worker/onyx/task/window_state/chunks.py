@@ -12,7 +12,7 @@ from onyx.flow.batch import U64, Segment
 from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.state.chunks import ShardChange
-from onyx.task.windowed.emissions import Emission
+from onyx.task.window_state.emissions import Emission
 from onyx.windows.records import Record
 
 Taken = dict[int, list[tuple[int, Emission]]]

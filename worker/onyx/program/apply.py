@@ -1,0 +1,75 @@
+"""The user's function makes leaves of a batch.
+
+Whole batches only: the user's function is the one thing that is done per segment, and with columns
+not even that. Segments are converted here, by the task that wants another format than they have.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from onyx.codec.refusals import refuse
+from onyx.flow.apply import apply_function
+from onyx.flow.batch import Batch, Segments, as_dicts, take
+from onyx.flow.columnar import apply_to_columns
+from onyx.flow.columns import Columns, Indices
+from onyx.flow.leaves import Leaves, of_some
+from onyx.flow.schemas import as_columns
+from onyx.flow.segment_failure import SegmentFailure
+from onyx.program.assign import read_groups
+from onyx.program.batch_work import BatchWork
+from onyx.program.program import Program
+
+
+def apply(program: Program, work: BatchWork, examined: bool) -> None:
+    """Call the function over the batch, unless the leaves are there already.
+
+    Args:
+        examined: every segment of the batch can travel between tasks.
+    """
+    batch = work.batch
+    if batch is None:
+        return
+    work.groups = read_groups(program, batch)
+    if work.leaves is not None:
+        return
+    leaves = _leaves(program, batch)
+    # What cannot travel between tasks has failed. Of columns, the rows that cannot are bad.
+    travels = program.fn is None and (examined or isinstance(batch.segments, Columns))
+    work.leaves = leaves if travels else refuse(leaves)
+    if program.observed:
+        program.event["results"] = shown(work.leaves.segments)
+
+
+def _leaves(program: Program, batch: Batch) -> Leaves:
+    """What is made of a batch. Bad records have failed, and the function does not get them."""
+    segments = batch.segments
+    if not batch.bad:
+        return _made(program, segments)
+    kept = np.delete(np.arange(len(batch)), [index for index, _ in batch.bad])
+    return of_some(_made(program, take(segments, kept)), kept, batch.bad)
+
+
+def _made(program: Program, segments: Segments) -> Leaves:
+    fn, entry = program.fn, program.entry
+    if program.takes == "arrow":
+        columns, kept, failures = as_columns(segments, program.schema)
+        return _of_columns(program, columns, kept, failures)
+    if fn is None:
+        return Leaves(segments)
+    return apply_function(fn, program.event["params"], as_dicts(segments), entry.batch_fn)
+
+
+def _of_columns(
+    program: Program, columns: Columns, kept: Indices | None, failures: list[SegmentFailure]
+) -> Leaves:
+    if program.fn is None:
+        leaves = Leaves(columns)
+    else:
+        leaves = apply_to_columns(program.fn, program.event["params"], columns)
+    return leaves if kept is None else of_some(leaves, kept, failures)
+
+
+def shown(segments: Segments) -> object:
+    """Segments as functions and hooks get them: a list of dicts or a pyarrow.RecordBatch."""
+    return segments.record_batch if isinstance(segments, Columns) else segments

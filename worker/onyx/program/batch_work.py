@@ -1,0 +1,28 @@
+"""What is known of a batch on its way through a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onyx.flow.batch import Batch
+from onyx.flow.leaves import Leaves
+from onyx.flow.routed import Routed
+from onyx.windows.coded import Keyed
+from onyx.windows.prepared import Prepared
+
+
+@dataclass(slots=True)
+class BatchWork:
+    """A batch, and what each step of the program has added to it."""
+
+    batch: Batch | None = None
+    leaves: Leaves | None = None
+    """What the function has made of the batch."""
+    groups: Keyed | None = None
+    """Group keys of the batch's segments, for windows."""
+    prepared: Prepared | None = None
+    """What windows need of the leaves."""
+    routed: Routed | None = None
+    """Where everything goes, and what has failed."""
+    own: bool = False
+    """In a stage of Spark, whether the batch is of its result, and not of what came to it."""

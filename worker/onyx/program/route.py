@@ -1,0 +1,157 @@
+"""Where the segments of a batch go, and what becomes of those that failed.
+
+Everything that refuses a segment has reported it by now, or is asked here; `flow/routing` decides.
+This is before the batch changes any state. Invariant: a segment that failed or is to be retried
+leaves no trace in windows, or its replay would count twice or not at all.
+"""
+
+from __future__ import annotations
+
+from onyx.codec.refusals import refusal
+from onyx.errors import OnyxError, PoisonSegment, SegmentError, describe
+from onyx.flow.batch import Batch, Segment, segment_at
+from onyx.flow.conditions import Conditions, everything_to, lacking
+from onyx.flow.dead_letters import dead_letter
+from onyx.flow.handling import Handling, Refused
+from onyx.flow.leaves import Leaves
+from onyx.flow.routed import Routed
+from onyx.flow.routing import route_batch, route_whole
+from onyx.flow.segment_failure import BadRecord, Refusal, RetriesExhausted, SegmentFailure
+from onyx.ledger.lineage import final_attempts, tries_of
+from onyx.model.locations import HIDDEN
+from onyx.program.batch_work import BatchWork
+from onyx.program.exceptions import shown
+from onyx.program.failure import Failure, blamed, place
+from onyx.program.phases import Phase
+from onyx.program.program import Program
+from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED
+
+FIRST_CHARACTERS_MAX = 300
+"""The length of an error, where it is one line among others."""
+MEND = "; mend it"
+MEND_OR_ROUTE = (
+    f"{MEND}, give the task a deadLetter, or route its exceptions with a flow condition that has "
+    "thrownException: true"
+)
+"""What an output raises is no failure of one segment: nothing else can take it."""
+
+
+def route(program: Program, refused: Refused, work: BatchWork) -> None:
+    """Route the leaves of the batch.
+
+    Args:
+        refused: finds what children cannot be sent.
+
+    Raises:
+        Failure: a segment has failed, and nothing takes care of it.
+    """
+    batch, leaves = work.batch, work.leaves
+    if batch is None or leaves is None:
+        return
+    conditions = program.conditions if work.own else program.own_conditions
+    work.routed = _route_leaves(program, refused, conditions, batch, leaves)
+
+
+def route_emitted(program: Program, refused: Refused, batch: Batch, child: str | None) -> Routed:
+    """Route what triggers have emitted, or what is late: to this child, if it is given.
+
+    Raises:
+        Failure: as `route`.
+    """
+    conditions = program.conditions
+    if child is not None:
+        conditions = (conditions or everything_to(())).of_exceptions(frozenset((child,)))
+    return _route_leaves(program, refused, conditions, batch, Leaves(batch.segments))
+
+
+def _route_leaves(
+    program: Program,
+    refused: Refused,
+    conditions: Conditions | None,
+    batch: Batch,
+    leaves: Leaves,
+) -> Routed:
+    """Route the leaves of a batch.
+
+    Args:
+        refused: finds what children cannot be sent.
+        conditions: of the task; None: everything goes to all children.
+
+    Raises:
+        Failure: a segment has failed, and nothing takes care of it.
+    """
+    children, event = program.children, program.event
+    routed = route_whole(conditions, children, leaves, refused)
+    if routed is None:
+        handling = _handling(program, refused, batch)
+        routed = route_batch(conditions, children, event, batch.segments, leaves, handling)
+        if routed.failures:
+            raise _failure(program, batch, leaves, routed.failures)
+        if routed.letters:
+            program.metrics.add(DEAD_LETTERS, routed.letters)
+    if len(routed.unmatched):
+        _count_unmatched(program, conditions, leaves, routed)
+    return routed
+
+
+def _count_unmatched(
+    program: Program, conditions: Conditions | None, leaves: Leaves, routed: Routed
+) -> None:
+    """Segments go nowhere: conditions may mean that, or may have a key misspelt."""
+    first = int(routed.unmatched[0])
+    program.metrics.add(UNMATCHED, len(routed.unmatched))
+    if conditions is not None:
+        asked = conditions
+        program.metrics.note(UNMATCHED, lambda: lacking(asked, segment_at(leaves.segments, first)))
+
+
+def _handling(program: Program, refused: Refused, batch: Batch) -> Handling:
+    roots, exhausted = batch.roots, None
+    if program.retries and roots is not None:
+        exhausted = final_attempts(roots)
+
+    def letter(index: int, error: Exception) -> Segment:
+        program.metrics.note(DEAD_LETTERS, lambda: _shown(program, error))
+        return dead_letter(
+            program.job_id,
+            program.task,
+            segment_at(batch.segments, index),
+            error,
+            place(error).strip(" ()"),
+            1 if roots is None else tries_of(int(roots[index])),
+            program.clock.wall_ms(),
+        )
+
+    dead_letters_to = program.entry.dead_letter
+    return Handling(dead_letters_to, letter, exhausted, refused, refusal)
+
+
+def _shown(program: Program, error: Exception) -> str:
+    """An error in one line. What the user's function says may repeat what is in a segment."""
+    may_say = program.report_values or isinstance(error, OnyxError)
+    said = describe(error) if may_say else f"{type(error).__name__}: {HIDDEN}"
+    return shown(" ".join(said.split()), FIRST_CHARACTERS_MAX) + place(error)
+
+
+def _failure(
+    program: Program, batch: Batch, leaves: Leaves, failures: list[SegmentFailure]
+) -> Failure:
+    """The first failure that nothing took care of, with who raised it, in the phase of that."""
+    (index, error), many = failures[0], len(failures)
+    if isinstance(error, BadRecord):
+        phase, detail = Phase.READ_BATCH, str(error)
+    elif any(error is raised for _, raised in leaves.failures):
+        maker = program.entry.fn or f"plugin {program.entry.plugin}"
+        poison = isinstance(error, PoisonSegment)
+        phase, detail = Phase.APPLY_FN, str(error) if poison else blamed(maker, error)
+    elif any(error is refused for _, refused in leaves.refusals):
+        phase, detail = Phase.ASSIGN_WINDOWS, f"windows of {program.task}: {error}"
+    elif isinstance(error, Refusal | RetriesExhausted | SegmentError):
+        phase, detail = Phase.ROUTE, str(error)
+    else:
+        phase, detail = Phase.ROUTE, blamed("a flow condition", error)
+    if many > 1:
+        detail += f" ({many} segments of the batch failed)"
+    if phase in (Phase.READ_BATCH, Phase.APPLY_FN):
+        detail += MEND if program.entry.type == "output" else MEND_OR_ROUTE
+    return Failure(phase.value, error, detail, many, segment_at(batch.segments, index))

@@ -1,0 +1,22 @@
+"""Batches are given to the plugin of an output in a form that it takes."""
+
+from __future__ import annotations
+
+from onyx.flow.batch import Segments, as_dicts
+from onyx.flow.columns import Columns
+from onyx.plugins.protocol import ColumnsOutput, Output
+
+
+class Writer:
+    """Writes to one plugin: columns as they are where it takes them, else dicts."""
+
+    def __init__(self, plugin: Output) -> None:
+        self._plugin = plugin
+        self._columns = plugin if isinstance(plugin, ColumnsOutput) else None
+
+    def write(self, segments: Segments) -> None:
+        """Write a batch. Raises like `Output.write`."""
+        if isinstance(segments, Columns) and self._columns is not None:
+            self._columns.write_columns(segments.record_batch)
+        else:
+            self._plugin.write(as_dicts(segments))

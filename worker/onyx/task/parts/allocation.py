@@ -1,0 +1,49 @@
+"""What belongs to one allocation version."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from onyx.flow.batch import U64
+from onyx.flow.group_checks import GroupChecks
+from onyx.task.acking.owners import Owners
+from onyx.task.acking.sender import AckSender
+from onyx.task.channels.event_time import EventTime
+from onyx.task.channels.outbox import Outbox
+from onyx.task.channels.wiring import Site, Wiring
+from onyx.task.delivery.end_of_input import EndOfInput
+from onyx.task.sink.exactly_once import Committing
+from onyx.task.source.batch_timeout import Filling
+from onyx.task.window_state.windowing import Windowing
+from onyx.transport.interface import Inbox
+
+
+@dataclass(slots=True)
+class Allocation:
+    """What belongs to one allocation version. Nothing of it outlives the version: what was in
+    flight is replayed, and frames of an older version are refused."""
+
+    wiring: Wiring
+    outbox: Outbox
+    acks: AckSender
+    inbox: Inbox
+    filling: Filling
+    """The filling of batches from the inbox."""
+    ends: EndOfInput
+    group_checks: GroupChecks
+    """What children cannot be sent."""
+    event_time: EventTime | None = None
+    """None where neither this task nor one downstream has windows that need it."""
+    ready: bool = False
+    """All peers of the job are ready for this version."""
+    owners: Owners | None = None
+    """The owners of partitions; known when the job is ready."""
+    exhaust_proposed: bool = False
+    flush_wanted: bool = False
+    """The plugin of an output is to make durable what it holds."""
+    committing: Committing | None = None
+    """The commits of an exactly-once output."""
+    windowing: Windowing | None = None
+    """The state of a windowed task, once it is recovered."""
+    retries: list[tuple[Site, U64, int]] = field(default_factory=list)
+    """Retries to ask for, with how many there may be, that the transport has not taken yet."""

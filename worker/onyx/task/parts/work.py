@@ -1,0 +1,61 @@
+"""The batch on its way through the phases."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from onyx.flow.batch import Batch
+from onyx.ids import PeerId, TaskName
+from onyx.program.batch_work import BatchWork
+from onyx.task.batch_timer import BatchTimer
+from onyx.transport.interface import Control
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts of what was read at once and is worked on in parts: because it has suspects, is too
+    large, or has segments of several forms."""
+
+    waiting: deque[Batch] = field(default_factory=deque)
+    suspects: int = 0
+    """The last so many parts are one suspect each."""
+    controls: list[tuple[PeerId, Control]] = field(default_factory=list)
+    """Came with the batch, and go on with the last part."""
+
+
+@dataclass(slots=True)
+class Work(BatchWork):
+    """The batch on its way through the phases, and what came with it."""
+
+    timer: BatchTimer = field(kw_only=True)
+    beside: list[Batch] = field(default_factory=list)
+    """Segments of other forms that were read with the batch, before they are its parts."""
+    controls: list[tuple[PeerId, Control]] = field(default_factory=list)
+    """Control items behind the batch, each with the peer that sent it."""
+    parts: Parts = field(default_factory=Parts)
+    """Parts of the batch that was read which are still to come."""
+    upstream: TaskName | None = None
+    """In a stage, the task whose segments these are."""
+    others: deque[tuple[TaskName, Batch]] = field(default_factory=deque)
+    """In a stage, what came together with them from other tasks."""
+    behind: list[tuple[PeerId, Control]] = field(default_factory=list)
+    """Control items behind all of these."""
+    alone: bool = False
+    """Whether the batch is one suspect: no other task of the process may run user code."""
+
+    def take(self, batches: list[Batch]) -> None:
+        """What was read: a batch of each form."""
+        self.batch, self.beside = (batches[0], batches[1:]) if batches else (None, [])
+
+    def forget_batch(self) -> None:
+        """The batch is done, or of an old allocation version."""
+        self.batch = self.leaves = self.groups = self.prepared = self.routed = None
+        self.alone = False
+
+    def forget_all(self) -> None:
+        """A new allocation version: control items and waiting parts came on old channels."""
+        self.forget_batch()
+        self.controls, self.parts = [], Parts()
+        self.behind = []
+        self.others.clear()
