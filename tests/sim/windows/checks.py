@@ -164,7 +164,7 @@ class Checks:
             ]
             if not owners or not self._world.storage.of(name).opened:
                 continue
-            static = owners[0].program
+            static = owners[0].runtime.program
             assert static.windowed is not None
             grouped = static.windowed.group_key is not None
             recovered = self._recovered(name, SHARDS if grouped else 1)
