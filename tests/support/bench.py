@@ -28,7 +28,6 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.peer.holding import Holding
-from onyx.peer.running_tasks import kind_of
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.program.phases import Phase
@@ -53,8 +52,10 @@ from onyx.storage.memory import MemoryBlobStore
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
+from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site
 from onyx.task.holding import holds_for
+from onyx.task.kinds import kind_of, new_task
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
 from onyx.task.table import LOOP_END, Progress
 from onyx.task.task import Task
@@ -300,7 +301,7 @@ class Bench:
         """A peer dies, and another one takes its place in a new allocation version."""
         task.stop = Stop("peer-left")
         peer = task.peer
-        if task.wired:
+        if isinstance(task, BatchTask) and task.wired:
             task.allocation.inbox.close()
         del self.tasks[peer]
         self.rewire()
@@ -478,7 +479,7 @@ class Bench:
             for peer in self._peers(name):
                 if peer not in self.tasks or not self.tasks[peer].wanted:
                     kind = kind_of(self._replica, self.id, TaskName(name))
-                    self.tasks[peer] = Task(self, peer, self.id, TaskName(name), kind, _nothing)
+                    self.tasks[peer] = new_task(self, peer, self.id, TaskName(name), kind, _nothing)
 
     def _spec_of(self, spec: JobSpec) -> JobSpec:
         """What the log would be given; for tests that leave a part of it out."""

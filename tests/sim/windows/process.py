@@ -35,8 +35,10 @@ from onyx.seams import Clock
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
+from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import sources_of
 from onyx.task.holding import holds_for
+from onyx.task.kinds import new_task
 from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
 from onyx.task.table import Kind, Progress
 from onyx.task.task import Task
@@ -120,7 +122,7 @@ class Process:
 
     def die(self) -> None:
         for task in self.tasks.values():
-            if task.wired:
+            if isinstance(task, BatchTask) and task.wired:
                 task.allocation.inbox.close()
 
     # --- Services -------------------------------------------------------------------------------
@@ -242,7 +244,7 @@ class Process:
             return
         kind = self.world.job.entry(name).type
         kind_of = Kind.FUNCTION if kind == "reduce" else Kind(kind)
-        self.tasks[peer] = Task(self, peer, self.world.job_id, name, kind_of, _nothing)
+        self.tasks[peer] = new_task(self, peer, self.world.job_id, name, kind_of, _nothing)
 
     def _task_of(self, peer: PeerId) -> TaskName | None:
         allocation = self._replica.run(self.world.job_id).allocation

@@ -9,7 +9,6 @@ import pytest
 from tests.support.submissions import submit_job
 
 from onyx.ids import JobId, Position, TaskName
-from onyx.peer.running_tasks import kind_of
 from onyx.replica import machine
 from onyx.replica.command import Command
 from onyx.replica.commands import (
@@ -21,6 +20,7 @@ from onyx.replica.commands import (
 )
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
+from onyx.task.kinds import kind_of
 from onyx.task.table import Kind
 
 JOB, READ, STAGE, WRITE = JobId("job"), TaskName("read"), TaskName("stage"), TaskName("write")

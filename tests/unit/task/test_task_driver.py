@@ -27,9 +27,9 @@ from onyx.spark.driver.request import (
 )
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.storage.staging.interface import STAGING
-from onyx.task.phases.drive import QUERY_RETRY_S
-from onyx.task.table import TABLE, Kind, Progress
-from onyx.task.task import Task
+from onyx.task.driver.phases import QUERY_RETRY_S
+from onyx.task.driver.task import DriverTask
+from onyx.task.table import TABLES, Kind, Progress
 
 OTHER = GroupId("group-2")
 ATTEMPTS = 3
@@ -58,8 +58,10 @@ def a_job(folder: Path, after: Bench | None = None, **spec: Any) -> Bench:
     return Bench(a_spec(folder) | spec)
 
 
-def driver(bench: Bench) -> Task:
-    return bench.task("spark")
+def driver(bench: Bench) -> DriverTask:
+    found = bench.task("spark")
+    assert isinstance(found, DriverTask)
+    return found
 
 
 def staged(folder: Path, bench: Bench, names: Sequence[str], group: str = GROUP) -> QueryReply:
@@ -88,7 +90,7 @@ def test_the_driver_goes_through_its_rows_in_order(tmp_path: Path) -> None:
     bench = a_job(tmp_path)
     begun(bench).answer = staged(tmp_path, bench, ["part-0.jsonl"])
     bench.settle()
-    rows = [row.phase for row in TABLE if Kind.DRIVER in row.kinds]
+    rows = [row.phase for row in TABLES[Kind.DRIVER]]
     assert [*bench.trace["spark"], driver(bench).phase] == rows
     assert [command.NAME for command in bench.proposed] == [
         "register-partitions",
@@ -130,7 +132,6 @@ def test_how_far_spark_is_shows_and_is_no_advance(tmp_path: Path) -> None:
     query.progress = QueryProgress("running", spark=SealProgress(tasks=8, tasks_done=2))
     bench.settle()
     found = driver(bench).runtime.driver
-    assert found is not None
     assert found.where == "running: 25 % of its 8 Spark tasks are done"
     query.progress = QueryProgress("running", spark=SealProgress(tasks=8, tasks_done=4))
     assert not found.advanced()
@@ -456,7 +457,6 @@ def test_who_takes_over_publishes_the_last_micro_batch_and_reads_on_behind_it(
     bench.settle()
     assert published(tmp_path) == ["part-1.jsonl", "part-2.jsonl"]
     found = driver(bench).runtime.driver
-    assert found is not None
     assert found.completed == 6
 
 

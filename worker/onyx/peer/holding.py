@@ -28,9 +28,9 @@ from onyx.peer.task_runner import TaskRunner
 from onyx.seams import Clock
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
+from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Wiring
 from onyx.task.holding import held_roots, to_tell
-from onyx.task.task import Task
 from onyx.transport.interface import Transport
 
 REPORTS_A_TIMEOUT = 4
@@ -94,9 +94,9 @@ class Holding:
     def tell(self) -> None:
         """Report what is due."""
         tasks = [runner.task for runner in self._running.runners]
-        due = self._due({each.job_id: each for each in tasks if each.loaded})
+        due = self._due({each.job_id: each.job for each in tasks if each.job is not None})
         for task in tasks:
-            if task.job_id in due and task.wired:
+            if task.job_id in due and isinstance(task, BatchTask) and task.wired:
                 self._tell_of(task)
         for (job, version, _), acker in tuple(self._running.ackers.items()):
             if job in due:
@@ -115,23 +115,23 @@ class Holding:
         shortest_s = min((each.period_s for each in self._jobs.values()), default=LOOK_INTERVAL_S)
         return max(LOOK_INTERVAL_MIN_S, min(LOOK_INTERVAL_S, shortest_s))
 
-    def _due(self, jobs: Mapping[JobId, Task]) -> set[JobId]:
+    def _due(self, jobs: Mapping[JobId, Job]) -> set[JobId]:
         """Jobs of which is to be told now; those that have no task here are forgotten."""
         now_s = self._clock.monotonic_s()
         for job in self._jobs.keys() - jobs.keys():
             del self._jobs[job]
         due = set()
-        for job, task in jobs.items():
+        for job, manifest in jobs.items():
             told = self._jobs.get(job)
             if told is None:
-                period_s = period_of(task.runtime.program.job)
+                period_s = period_of(manifest)
                 told = self._jobs[job] = _Told(period_s, now_s + period_s)
             elif now_s >= told.next_s:
                 told.next_s = now_s + told.period_s
                 due.add(job)
         return due
 
-    def _tell_of(self, task: Task) -> None:
+    def _tell_of(self, task: BatchTask) -> None:
         allocation = task.allocation
         wiring, owners = allocation.wiring, allocation.owners
         self._send(task.job_id, wiring.version, owners, wiring, held_roots(task))

@@ -12,7 +12,7 @@ from functools import partial
 
 from onyx.errors import Unavailable
 from onyx.flow.batch import U64
-from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.peer.task_runner import TaskRunner
 from onyx.peer.task_threads import TaskThreads
 from onyx.replica.effects import (
@@ -28,10 +28,9 @@ from onyx.task.acking.acker import AckerTask, idle_timeout_s
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
 from onyx.task.holding import holds_for
+from onyx.task.kinds import kind_of, new_task
 from onyx.task.messages import Completions, Query, Ready, Rewire, Seal, Stop
 from onyx.task.services import Services
-from onyx.task.table import Kind
-from onyx.task.task import Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 ACKER_ORDER = 1_000_000
@@ -139,7 +138,7 @@ class RunningTasks:
             return
         effect = self._next.pop(peer)
         replica = self._services.replica()
-        task = Task(
+        task = new_task(
             self._services,
             peer,
             effect.job,
@@ -200,9 +199,9 @@ class RunningTasks:
     def _idle_timeout_s(self, peer: PeerId, job: JobId) -> float | None:
         """An acker is a peer of its job, so the task that it runs as well knows the job."""
         runner = self._running.get(peer)
-        if runner is None or runner.task.job_id != job or not runner.task.loaded:
+        if runner is None or runner.task.job_id != job or runner.task.job is None:
             return None
-        return idle_timeout_s(runner.task.runtime.program.job)
+        return idle_timeout_s(runner.task.job)
 
     def _connect(self, replica: Replica) -> None:
         """Links to the groups with which this one shares a job."""
@@ -217,13 +216,3 @@ class RunningTasks:
                     addresses[group] = str(replica.peer_sites[peer].get("address", ""))
         addresses.pop(me, None)
         self._services.transport.connect(addresses)
-
-
-def kind_of(replica: Replica, job: JobId, task: TaskName) -> Kind:
-    """What a task does at its end of the workflow of a job that runs."""
-    spec = replica.spec(job).by_name[task]
-    if spec.input and spec.output:
-        return Kind.STAGE if spec.fed_by else Kind.DRIVER
-    if spec.input:
-        return Kind.INPUT
-    return Kind.OUTPUT if spec.output else Kind.FUNCTION

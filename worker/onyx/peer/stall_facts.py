@@ -8,6 +8,7 @@ several looks.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from math import isfinite
 
 from onyx.ids import JobId, PeerId, TaskName
@@ -15,12 +16,15 @@ from onyx.model.plugins import runs_spark
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import instant
+from onyx.task.batch_task import BatchTask
 from onyx.task.diagnosis import EARLY, Facts
+from onyx.task.driver.task import DriverTask
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Status
 from onyx.task.parts.work import Work
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
-from onyx.task.table import Kind
 from onyx.task.task import Task
 
 Mark = tuple[object, ...]
@@ -37,55 +41,70 @@ def facts_of(
 ) -> Facts:
     """What is seen of one task on one peer at a moment. `signalled` are peers of this group that
     are ready: the group may still wait for others before it writes that to the log."""
-    entry = task.runtime.program.entry if task.loaded else None
-    live = task.allocation if task.wired else None
-    source = task.runtime.source if entry is not None else None
-    driver = task.runtime.driver if entry is not None else None
-    step_s, windowing = task.status.step_since_s, live.windowing if live is not None else None
-    in_flight = source.in_flight if source is not None else 0
-    undurable = _undurable(task.runtime.sink) if task.loaded else 0
-    obstacle = task.status.obstacle
-    if windowing is not None:
-        in_flight += windowing.emissions.unsettled
-        obstacle = obstacle or windowing.obstacle
-    return Facts(
+    step_s = task.status.step_since_s
+    facts = Facts(
         kind=task.kind,
         phase=task.phase,
-        maker=str(entry.fn or entry.spark_stage or entry.plugin or "") if entry is not None else "",
         step_s=None if step_s is None else now_s - step_s,
         thread_taken_by=thread_taken_by,
         permitted=permitted,
-        obstacle=obstacle,
+        obstacle=task.status.obstacle,
         restarts=_restarts(task.status),
         not_ready=_not_ready(replica, task.job_id, signalled),
-        outbox_to=live.outbox.waits_for() if live is not None else (),
-        in_flight=in_flight,
+        held_back=task.user_code.held_back_in is task.phase,
+        suspects=_suspects(task.work),
+        attempts=task.sealing.attempts.failed,
+    )
+    if isinstance(task, BatchTask) and task.loaded:
+        facts = _of_runtime(facts, task.runtime, task.assignment.clock, now_s)
+        return _of_allocation(facts, task.allocation) if task.wired else facts
+    if isinstance(task, DriverTask) and task.job is not None:
+        return replace(facts, query=task.runtime.driver.where)
+    return facts
+
+
+def _of_runtime(facts: Facts, runtime: Runtime, clock: Clock, now_s: float) -> Facts:
+    entry, source, sink = runtime.program.entry, runtime.source, runtime.sink
+    progress = runtime.seal_progress.value
+    return replace(
+        facts,
+        maker=str(entry.fn or entry.spark_stage or entry.plugin or ""),
+        in_flight=source.in_flight if source is not None else 0,
         overdue=source.overdue(now_s) if source is not None else 0,
         pending_timeout_ms=source.pending_timeout_ms if source is not None else 0,
         resting=source.resting if source is not None else 0,
-        next_try=_next_try(source, task.assignment.clock, now_s),
-        held_back=task.user_code.held_back_in is task.phase,
-        suspects=_suspects(task.work),
-        undurable=undurable,
-        attempts=task.sealing.attempts.failed,
-        spark=entry is not None and runs_spark(entry.type, entry.plugin),
-        query=driver.where if driver is not None else "",
-        progress=_seal_progress(task),
-        aggregating=windowing.windows.stage if windowing is not None else "",
-        stage=_stage(task.runtime.sink) if task.loaded else "",
+        next_try=_next_try(source, clock, now_s),
+        undurable=_undurable(sink),
+        spark=runs_spark(entry.type, entry.plugin),
+        progress="" if progress is None else progress.words,
+        stage="" if sink is None else sink.doing,
+    )
+
+
+def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
+    facts = replace(facts, outbox_to=allocation.outbox.waits_for())
+    windowing = allocation.windowing
+    if windowing is None:
+        return facts
+    return replace(
+        facts,
+        in_flight=facts.in_flight + windowing.emissions.unsettled,
+        obstacle=facts.obstacle or windowing.obstacle,
+        aggregating=windowing.windows.stage,
     )
 
 
 def mark_of(task: Task, facts: Facts) -> Mark:
     """Equal at two looks if the task has not advanced in between. An input advances when trees
     complete, an output when segments become durable: either can be busy without advancing."""
-    if not task.loaded:
+    if task.job is None:
         return (task.phase,)
-    source, sink = task.runtime.source, task.runtime.sink
-    if source is not None and facts.in_flight:
-        return ("source", source.completed)
-    if sink is not None and facts.undurable:
-        return ("sink", sink.acknowledged)
+    if isinstance(task, BatchTask):
+        source, sink = task.runtime.source, task.runtime.sink
+        if source is not None and facts.in_flight:
+            return ("source", source.completed)
+        if sink is not None and facts.undurable:
+            return ("sink", sink.acknowledged)
     if facts.stage:
         return ("stage", facts.stage)
     phase = facts.phase if facts.phase in EARLY else None
@@ -94,26 +113,23 @@ def mark_of(task: Task, facts: Facts) -> Mark:
 
 def held_by(task: Task) -> int:
     """Segments that wait at the task; of an input, those that are not complete."""
-    if task.kind is Kind.INPUT:
-        source = task.runtime.source if task.loaded else None
-        return source.in_flight if source is not None else 0
+    if not isinstance(task, BatchTask) or not task.loaded:
+        return 0
+    source, sink = task.runtime.source, task.runtime.sink
+    if source is not None and sink is None:
+        return source.in_flight
     batch = task.work.batch
     waiting = task.allocation.inbox.waiting_segments() if task.wired else 0
-    undurable = _undurable(task.runtime.sink) if task.loaded else 0
-    return waiting + undurable + (len(batch) if batch is not None else 0)
+    return waiting + _undurable(sink) + (len(batch) if batch is not None else 0)
 
 
-def _seal_progress(task: Task) -> str:
-    found = task.runtime.seal_progress.value if task.loaded else None
-    return "" if found is None else found.words
+def source_of(task: Task) -> Source | None:
+    """Where an input, or a stage, reads; None of others and before it is built."""
+    return task.runtime.source if isinstance(task, BatchTask) and task.loaded else None
 
 
 def _undurable(sink: Sink | None) -> int:
     return sink.waiting_segments if sink is not None else 0
-
-
-def _stage(sink: Sink | None) -> str:
-    return sink.doing if sink is not None else ""
 
 
 def _next_try(source: Source | None, clock: Clock, now_s: float) -> str:

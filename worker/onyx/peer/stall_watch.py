@@ -23,13 +23,14 @@ from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.log import job_documents
 from onyx.log.interface import GroupLog
 from onyx.model.locations import without_secrets
-from onyx.peer.stall_facts import Mark, facts_of, held_by, mark_of
+from onyx.peer.stall_facts import Mark, facts_of, held_by, mark_of, source_of
 from onyx.peer.task_runner import TaskRunner
 from onyx.program.exceptions import frames_of, shown
 from onyx.program.phases import Phase
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import SLOW, Frame, Reason, Stall
+from onyx.task.batch_task import BatchTask
 from onyx.task.diagnosis import BUSY_S, allowed_s, diagnose, is_alone
 from onyx.task.task import Task
 from onyx.telemetry.catalog import JOB_STALLED
@@ -100,7 +101,7 @@ class StallWatch:
             except RuntimeError:  # a dict of the task's has changed while it was looked through
                 continue
             if found is not None:
-                name = task.runtime.program.job.name if task.loaded else str(task.job_id)
+                name = str(task.job_id) if task.job is None else task.job.name
                 stalls.append((name, found, now_s - self._tasks[key].moved_s))
         for key in self._tasks.keys() - keys:
             del self._tasks[key]
@@ -136,7 +137,7 @@ class StallWatch:
         if not in_time:
             self._log_stall(task, watched, reason, why, now_s)
         wall_ms = self._clock.wall_ms()
-        source = task.runtime.source if task.loaded else None
+        source = source_of(task)
         oldest_s = source.oldest_s(now_s) if source is not None else None
         return Stall(
             job=task.job_id,
@@ -229,11 +230,10 @@ def _longest(stalls: Sequence[tuple[str, Stall, float]]) -> dict[tuple[str, ...]
 
 
 def _allowed_s(task: Task, reason: Reason) -> float:
-    return (
-        allowed_s(reason, task.runtime.program.entry, task.runtime.program.job)
-        if task.loaded
-        else 0.0
-    )
+    if not isinstance(task, BatchTask) or not task.loaded:
+        return 0.0
+    program = task.runtime.program
+    return allowed_s(reason, program.entry, program.job)
 
 
 def _thread_taken_by(runners: Collection[TaskRunner], now_s: float) -> TaskName | None:

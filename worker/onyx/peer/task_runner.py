@@ -70,7 +70,7 @@ class TaskRunner:
         return self._settle(progress)
 
     def _settle(self, progress: Progress) -> Progress:
-        if not self.task.wired:
+        if self.task.version is None:
             return progress
         self._settled = True
         shared = self._loop is None

@@ -14,6 +14,7 @@ from onyx.flow.batch import U64, Batch
 from onyx.ids import AllocationVersion
 from onyx.ledger.acker import split_by_acker
 from onyx.task.acking.owners import Owners
+from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.task.parts.work import Work
 from onyx.task.task import Task
@@ -21,7 +22,7 @@ from onyx.task.task import Task
 
 def held_roots(task: Task) -> list[U64]:
     """Columns of roots, in any order and repeated; none before the task is wired."""
-    if not task.wired:
+    if not isinstance(task, BatchTask) or not task.wired:
         return []
     allocation, sink = task.allocation, task.runtime.sink
     columns = allocation.inbox.waiting_roots() + _in_work(task.work)
@@ -43,7 +44,7 @@ def _in_work(work: Work) -> list[U64]:
 
 def holds_for(task: Task, version: AllocationVersion, roots: U64) -> None:
     """Somebody works on these trees, some of which this task began in this version."""
-    if not task.wired or task.allocation.wiring.version != version:
+    if not isinstance(task, BatchTask) or task.version != version:
         return
     windowing, source = task.allocation.windowing, task.runtime.source
     if windowing is not None:

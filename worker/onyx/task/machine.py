@@ -1,75 +1,29 @@
-"""The task state machine: one `step()` over the table of phases.
+"""The task state machine: one `step()` over the table of phases of its kind.
 
 A step does the current phase and moves to its successor in the table. Whatever a phase raises is
 decided here: the lifecycles' verdict, then the job is killed or the virtual peer restarted. A step
 never blocks and never raises; a phase that cannot go on answers WAITING and is stepped again.
 
-`RUN` says which parts of the task each phase uses.
+Where kinds of tasks differ the machine asks the task's `Behaviour`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
 from onyx.program.failure import Failure, report
+from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.replica.commands.kill_job import KillJob
 from onyx.task.failures import restarts
-from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal, Stop
-from onyx.task.phases import apply, drive, finish, read, route, send, start, wire
-from onyx.task.source import segment_hooks
-from onyx.task.table import (
-    ADVANCED,
-    DONE,
-    LOOP_END,
-    TABLE,
-    WAITING,
-    WAITING_PHASES,
-    Answer,
-    Kind,
-    Progress,
-)
+from onyx.task.joining import is_allocated
+from onyx.task.messages import Stop
+from onyx.task.table import ADVANCED, DONE, LOOP_END, WAITING, WAITING_PHASES, Answer, Progress
 from onyx.task.task import Task
-from onyx.task.windowed import query, upkeep
 from onyx.telemetry.catalog import ERRORS
 
 logger = logging.getLogger("onyx.task")
-
-GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
-"""Reasons for which a peer stops while its job goes on, now or later."""
-
-RUN: dict[Phase, Callable[[Task], Answer]] = {
-    Phase.LOAD_JOB: start.load_job,
-    Phase.START_TASK: lambda t: start.start_task(t.runtime, t.status),
-    Phase.BUILD: start.build,
-    Phase.BEFORE_TASK: lambda t: start.before_task(t.runtime.program, t.status),
-    Phase.WIRE: wire.take_wiring,
-    Phase.RECOVER: lambda t: wire.recover(t.runtime, t.allocation),
-    Phase.SIGNAL_READY: lambda t: wire.signal_ready(t.assignment, t.allocation),
-    Phase.AWAIT_READY: lambda t: wire.await_ready(t.runtime, t.allocation, t.status),
-    Phase.RESUME: lambda t: wire.resume(t.runtime, t.allocation),
-    Phase.BEFORE_BATCH: lambda t: read.before_batch(t.runtime.program),
-    Phase.READ_BATCH: read.read_batch,
-    Phase.AFTER_READ_BATCH: lambda t: read.after_read_batch(t.runtime.program, t.work),
-    Phase.APPLY_FN: lambda t: apply.apply_fn(t.runtime, t.work),
-    Phase.AFTER_APPLY_FN: lambda t: apply.after_apply_fn(t.runtime, t.work),
-    Phase.ROUTE: lambda t: route.route(t.runtime.program, t.allocation, t.work),
-    Phase.ASSIGN_WINDOWS: lambda t: route.assign_windows(t.runtime.program, t.allocation, t.work),
-    Phase.SEND: lambda t: send.send_batch(t.runtime, t.allocation, t.work),
-    Phase.WRITE_BATCH: lambda t: send.write_batch(
-        t.assignment.services.transport, t.runtime, t.allocation, t.work
-    ),
-    Phase.AFTER_BATCH: finish.after_batch,
-    Phase.SEAL: lambda t: finish.seal(t.runtime, t.status, t.sealing),
-    Phase.TAKE_OVER: lambda t: drive.take_over(t.runtime),
-    Phase.RUN_QUERY: lambda t: drive.run_query(t.runtime, t.status),
-    Phase.PUBLISH: lambda t: drive.publish(t.runtime, t.status),
-    Phase.COMPLETE: lambda t: drive.complete(t.runtime, t.allocation, t.sealing),
-}
-assert list(RUN) == [row.phase for row in TABLE], "every phase of the table has a function"
-
 
 _TRIED_AT_EVERY_STEP = (Phase.READ_BATCH, Phase.WRITE_BATCH)
 """Others wait between two tries, and what was in their way is in their way until they are done."""
@@ -95,24 +49,12 @@ def advance(task: Task) -> Progress:
     progress = _through_one(task)
     if progress is ADVANCED:
         for _ in range(1, BATCHES_A_TURN):
-            if not _more_waits(task) or (now_s := clock.monotonic_s()) >= ends_s:
+            if not task.behaviour.more_waits(task) or (now_s := clock.monotonic_s()) >= ends_s:
                 break
             task.status.step_since_s = now_s
             _through_one(task)
     task.status.step_since_s = None
     return progress
-
-
-def _more_waits(task: Task) -> bool:
-    """Less than a whole batch is left to grow: small ones cost more than waiting for a round."""
-    if task.assignment.kind is _INPUT or not task.wired:
-        return False
-    if task.work.parts.waiting:
-        return True
-    return task.allocation.inbox.waiting_segments() >= task.runtime.sizing.segments_max
-
-
-_INPUT = Kind.INPUT
 
 
 def _through_one(task: Task) -> Progress:
@@ -141,7 +83,9 @@ def step(task: Task) -> Progress:
     if status.superseded_s is not None:
         return _await_new_version(task, status.superseded_s)
     try:
-        answer = _run_recorded(task, phase) if phase in task.user_code.phases else RUN[phase](task)
+        answer = (
+            _run_recorded(task, phase) if phase in task.user_code.phases else task.run[phase](task)
+        )
     except Unavailable as error:
         task.assignment.background.forget()
         status.obstacle = str(error)
@@ -175,7 +119,7 @@ def _run_recorded(task: Task, phase: Phase) -> Answer:
     if not user_code.enter(phase, task.work):
         return WAITING
     try:
-        return RUN[phase](task)
+        return task.run[phase](task)
     finally:
         user_code.slot.end()
 
@@ -183,7 +127,11 @@ def _run_recorded(task: Task, phase: Phase) -> Answer:
 def _read_mail(task: Task) -> None:
     try:
         while task.mail:
-            _receive(task, task.mail.popleft())
+            message = task.mail.popleft()
+            if isinstance(message, Stop):
+                task.stop = message
+            else:
+                task.behaviour.receive(task, message)
     except Failure as failure:
         _decide(task, failure)
     except BaseException as error:
@@ -211,62 +159,21 @@ def _log_obstacle(task: Task, error: Unavailable) -> None:
         logger.warning("task %s waits in %s: %s", task.name, task.phase.value, error)
 
 
-def _receive(task: Task, message: Message) -> None:
-    match message:
-        case Stop():
-            task.stop = message
-        case Rewire(version) if task.wired and task.allocation.wiring.version < version:
-            task.assignment.background.forget()
-            work, old = task.work, task.allocation
-            task.runtime.delivery.keep(
-                task.phase, work.batch, work.leaves, work.parts.waiting, old.outbox, old.inbox
-            )
-            work.forget_all()
-            task.status.superseded_s = None
-            task.phase = Phase.WIRE
-        case Ready(version) if task.wired and task.allocation.wiring.version == version:
-            task.allocation.ready = True
-        case Seal():
-            task.sealing.wanted = True
-        case Query():
-            has_state = task.wired and not task.status.failed
-            query.answer(task.name, task.allocation if has_state else None, message)
-        case Completions() if task.wired and task.allocation.wiring.version == message.version:
-            _complete(task, message)
-        case _:
-            pass  # of another version, or before the first wiring: it means nothing here
-
-
-def _complete(task: Task, message: Completions) -> None:
-    """Trees that this task began are complete, or are to be replayed."""
-    runtime, allocation = task.runtime, task.allocation
-    if allocation.windowing is not None:
-        upkeep.complete(allocation.windowing, message)
-        return
-    source = runtime.source
-    assert source is not None, f"completions for {task.name}, which is no source"
-    if message.retries_max:
-        source.force_retry(message.roots, message.retries_max)
-    elif not allocation.ends.take_completion(message.roots):
-        segment_hooks.complete(source, runtime.program, message.roots)
-
-
 def _decide(task: Task, failure: Failure) -> None:
-    if task.status.failed or not _assigned(task):
+    if task.status.failed or not is_allocated(task.assignment):
         return
     if isinstance(failure.error, Fenced | WorkLost):
         logger.warning("task %s cannot go on with what it began: %s", task.name, failure.detail)
         task.status.superseded_s = task.assignment.clock.monotonic_s()
         return
     task.status.failed = True
-    verdict = "kill"
-    if task.loaded:
-        task.runtime.metrics.add(ERRORS, failure.segments)
-        event, name = task.runtime.program.event, f"lifecycle/{failure.phase}"
-        try:
-            verdict = task.runtime.program.lifecycles.verdict(event, name, failure.error)
-        except BaseException as raised:
-            failure = Failure("handle-exception", contained(raised))
+    if task.metrics is not None:
+        task.metrics.add(ERRORS, failure.segments)
+    verdict: Verdict = "kill"
+    try:
+        verdict = task.behaviour.verdict(task, failure)
+    except BaseException as raised:
+        failure = Failure("handle-exception", contained(raised))
     if verdict == "restart":
         exhausted = restarts.wait_for(task.assignment, task.status, failure)
         if exhausted is None:
@@ -278,29 +185,11 @@ def _decide(task: Task, failure: Failure) -> None:
     stored.add_done_callback(lambda _: task.assignment.propose(KillJob(job=task.job_id)))
 
 
-def _assigned(task: Task) -> bool:
-    """Whether the newest replica still has the peer on this task. If not, a Stop is on its way and
-    what the task stumbles over meanwhile means nothing."""
-    allocation = task.assignment.services.replica().run(task.job_id).allocation
-    return task.peer in allocation.get(task.name, ())
-
-
 def _finish(task: Task, stop: Stop) -> None:
     """Leave everything; an error on the way out is logged and cannot keep the peer here."""
-    closers: list[Callable[[], object]] = []
-    if task.wired:
-        closers.append(task.allocation.inbox.close)
-    if task.loaded:
-        runtime = task.runtime
-        source, event = runtime.source, runtime.program.event
-        event["scheduler_event"] = stop.reason
-        if task.status.started:
-            closers.append(lambda: runtime.program.lifecycles.merge("after_task_stop", event))
-        if source is not None and stop.reason in GOES_ON:
-            closers.append(lambda: runtime.delivery.leave(source))
-        parts = (source, runtime.sink, runtime.driver)
-        closers += [part.close for part in parts if part is not None]
-        closers.append(runtime.metrics.close)
+    closers = task.behaviour.closers(task, stop.reason)
+    if task.metrics is not None:
+        closers.append(task.metrics.close)
     closers.append(task.user_code.slot.close)
     for close in closers:
         try:

@@ -1,9 +1,9 @@
-"""The phases of a task, in order, as a table.
+"""The phases of a task, in order: a table for each kind of task.
 
-Each row says to which kinds of tasks a phase applies and whether it may wait: a phase that waits is
-stepped again later and nothing blocks inside. The architecture of the original names the phases of
-execution; this is the same list with the wiring of an allocation version in front. `machine.RUN`
-has the function of each row, and refuses to load if a row has none.
+Each row says whether its phase may wait: a phase that waits is stepped again later and nothing
+blocks inside. The architecture of the original names the phases of execution; this is the same list
+with the wiring of an allocation version in front. The functions of the rows are in `batches` and in
+`driver/behaviour`, which refuse to load if a row has none.
 """
 
 from __future__ import annotations
@@ -50,49 +50,60 @@ Answer = Progress | Phase
 """What a phase answers: ADVANCED goes on with its successor in the table, WAITING is stepped again,
 and a phase named goes on there."""
 
-EVERY = frozenset(Kind)
-ON_PEERS = frozenset({Kind.INPUT, Kind.FUNCTION, Kind.OUTPUT, Kind.STAGE})
-SOURCE = frozenset({Kind.INPUT, Kind.STAGE})
-SINK = frozenset({Kind.OUTPUT, Kind.STAGE})
-WINDOWED = frozenset({Kind.FUNCTION, Kind.OUTPUT})
-DRIVER = frozenset({Kind.DRIVER})
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of the table."""
+    """One row of a table."""
 
     phase: Phase
-    kinds: frozenset[Kind]
-    waits: bool
+    waits: bool = False
     """Whether the phase may answer WAITING."""
 
 
-TABLE: tuple[Row, ...] = (
-    Row(Phase.LOAD_JOB, EVERY, waits=True),
-    Row(Phase.START_TASK, ON_PEERS, waits=True),
-    Row(Phase.BUILD, ON_PEERS, waits=False),
-    Row(Phase.BEFORE_TASK, ON_PEERS, waits=False),
-    Row(Phase.WIRE, EVERY, waits=False),
-    Row(Phase.RECOVER, EVERY, waits=True),
-    Row(Phase.SIGNAL_READY, EVERY, waits=False),
-    Row(Phase.AWAIT_READY, EVERY, waits=True),
-    Row(Phase.RESUME, SOURCE, waits=True),
-    Row(Phase.BEFORE_BATCH, ON_PEERS, waits=False),
-    Row(Phase.READ_BATCH, ON_PEERS, waits=True),
-    Row(Phase.AFTER_READ_BATCH, ON_PEERS, waits=False),
-    Row(Phase.APPLY_FN, ON_PEERS, waits=False),
-    Row(Phase.AFTER_APPLY_FN, ON_PEERS, waits=False),
-    Row(Phase.ROUTE, ON_PEERS, waits=False),
-    Row(Phase.ASSIGN_WINDOWS, WINDOWED, waits=False),
-    Row(Phase.SEND, ON_PEERS, waits=False),
-    Row(Phase.WRITE_BATCH, ON_PEERS, waits=True),
-    Row(Phase.AFTER_BATCH, ON_PEERS, waits=False),
-    Row(Phase.SEAL, SINK, waits=True),
-    Row(Phase.TAKE_OVER, DRIVER, waits=True),
-    Row(Phase.RUN_QUERY, DRIVER, waits=True),
-    Row(Phase.PUBLISH, DRIVER, waits=True),
-    Row(Phase.COMPLETE, DRIVER, waits=True),
+Table = tuple[Row, ...]
+
+_WIRED: Table = (
+    Row(Phase.WIRE),
+    Row(Phase.RECOVER, waits=True),
+    Row(Phase.SIGNAL_READY),
+    Row(Phase.AWAIT_READY, waits=True),
+)
+"""What every peer of a job passes through with each allocation version."""
+_BEGUN: Table = (
+    Row(Phase.LOAD_JOB, waits=True),
+    Row(Phase.START_TASK, waits=True),
+    Row(Phase.BUILD),
+    Row(Phase.BEFORE_TASK),
+    *_WIRED,
+)
+_READ: Table = (
+    Row(Phase.BEFORE_BATCH),
+    Row(Phase.READ_BATCH, waits=True),
+    Row(Phase.AFTER_READ_BATCH),
+    Row(Phase.APPLY_FN),
+    Row(Phase.AFTER_APPLY_FN),
+    Row(Phase.ROUTE),
+)
+_WRITTEN: Table = (Row(Phase.SEND), Row(Phase.WRITE_BATCH, waits=True), Row(Phase.AFTER_BATCH))
+_RESUMED: Table = (Row(Phase.RESUME, waits=True),)
+_ASSIGNED: Table = (Row(Phase.ASSIGN_WINDOWS),)
+_SEALED: Table = (Row(Phase.SEAL, waits=True),)
+
+TABLES: Mapping[Kind, Table] = MappingProxyType(
+    {
+        Kind.INPUT: _BEGUN + _RESUMED + _READ + _WRITTEN,
+        Kind.FUNCTION: _BEGUN + _READ + _ASSIGNED + _WRITTEN,
+        Kind.OUTPUT: _BEGUN + _READ + _ASSIGNED + _WRITTEN + _SEALED,
+        Kind.STAGE: _BEGUN + _RESUMED + _READ + _WRITTEN + _SEALED,
+        Kind.DRIVER: (
+            Row(Phase.LOAD_JOB, waits=True),
+            *_WIRED,
+            Row(Phase.TAKE_OVER, waits=True),
+            Row(Phase.RUN_QUERY, waits=True),
+            Row(Phase.PUBLISH, waits=True),
+            Row(Phase.COMPLETE, waits=True),
+        ),
+    }
 )
 
 LOOP_END = Phase.AFTER_BATCH
@@ -113,12 +124,12 @@ def successors(kind: Kind, skipped: frozenset[Phase] = frozenset()) -> Successor
         kind: of the task.
         skipped: phases of the loop that have nothing to do in this task.
     """
-    phases = [row.phase for row in TABLE if kind in row.kinds and row.phase not in skipped]
+    phases = [row.phase for row in TABLES[kind] if row.phase not in skipped]
     follows = dict(pairwise(phases))
     begins = next(phase for phase in LOOP_STARTS if phase in phases)
     return MappingProxyType(follows | {LOOP_END: begins, Phase.SEAL: begins})
 
 
-WAITING_PHASES = frozenset(row.phase for row in TABLE if row.waits)
+WAITING_PHASES = frozenset(row.phase for table in TABLES.values() for row in table if row.waits)
 """The phases that use the log, the transport or a plugin: they run only while the worker may
 act."""

@@ -1,39 +1,57 @@
-"""One virtual peer's work on one task: its parts and a mailbox, and nothing that decides.
+"""One virtual peer's work on one task, whatever kind of task that is: an assignment, a phase, a
+mailbox, and nothing that decides.
 
-Other threads only post messages. `machine.py` steps the task through its phases.
+Other threads only post messages. `machine.py` steps the task through the phases of its kind, and
+asks its `Behaviour` where kinds differ: a `BatchTask` works on batches, a `DriverTask` drives the
+query of a job on Spark. Rejected: one kind of task with a part for each, of which some are false.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from onyx.ids import JobId, PeerId, TaskName
+from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
+from onyx.model.job import Job
+from onyx.program.failure import Failure
+from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.task.background import Background
 from onyx.task.batch_timer import BatchTimer
 from onyx.task.messages import Message, Stop
-from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.assignment import Assignment, LatestRun
-from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Sealing, Status
 from onyx.task.parts.work import Work
 from onyx.task.services import Services
-from onyx.task.table import Kind, successors
+from onyx.task.table import Answer, Kind, successors
 from onyx.task.user_code import UserCode
+from onyx.telemetry.interface import TaskMetrics
+
+
+@dataclass(frozen=True, slots=True)
+class Behaviour:
+    """What the machine asks about a task, by its kind. Functions get the task."""
+
+    run: Mapping[Phase, Callable[[Any], Answer]]
+    """The phases of its table."""
+    receive: Callable[[Any, Message], None]
+    """Take a message that is not Stop."""
+    more_waits: Callable[[Any], bool]
+    """Whether another whole batch waits for it."""
+    verdict: Callable[[Any, Failure], Verdict]
+    """What to do about a failure."""
+    closers: Callable[[Any, str], list[Callable[[], object]]]
+    """What is to be done when it leaves, for this reason."""
 
 
 class Task:
     """Not thread-safe except `post`."""
 
-    runtime: Runtime
-    """What it runs; there when `loaded`. Plain attributes: each phase of each batch asks for
-    them."""
-    allocation: Allocation
-    """What belongs to its allocation version; there when `wired`. Set by `allocate`."""
-
     def __init__(
         self,
+        behaviour: Behaviour,
         services: Services,
         peer: PeerId,
         job: JobId,
@@ -53,9 +71,17 @@ class Task:
             background,
             LatestRun(services.replica, job),
         )
+        self.behaviour = behaviour
+        self.run = behaviour.run
+        """A plain attribute: every step asks for it."""
         self.phase = Phase.LOAD_JOB
         self.successors = successors(kind)
+        self.job: Job | None = None
+        """The job, once it is loaded."""
+        self.metrics: TaskMetrics | None = None
+        """Where it reports what it does, once its job is loaded."""
         self.work = Work(timer=BatchTimer(services.clock))
+        """The batch that it works on; a task without batches never has one."""
         self.status = Status()
         self.sealing = Sealing()
         self.user_code = UserCode(services.recorder.slot(job, task))
@@ -85,26 +111,15 @@ class Task:
         """Whether it reads, applies a function only, or writes."""
         return self.assignment.kind
 
-    def allocate(self, allocation: Allocation) -> None:
-        """Take this allocation in the place of the last one, whose inbox is closed."""
-        if self.wired:
-            self.allocation.inbox.close()
-        self.allocation = allocation
+    @property
+    def version(self) -> AllocationVersion | None:
+        """The allocation version whose wiring it has taken; None before the first."""
+        raise NotImplementedError
 
     @property
     def cooperative(self) -> bool:
-        """Whether its steps never block: known once the plugin is built."""
-        return bool(self.runtime.program.event["cooperative"])
-
-    @property
-    def loaded(self) -> bool:
-        """Whether the job is loaded."""
-        return hasattr(self, "runtime")
-
-    @property
-    def wired(self) -> bool:
-        """Whether the task has taken a wiring (and so has built its plugin)."""
-        return hasattr(self, "allocation")
+        """Whether its steps never block: known once it has taken a wiring."""
+        return True
 
     def post(self, message: Message) -> None:
         """Leave a message for the task's next step; from any thread."""

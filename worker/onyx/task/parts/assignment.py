@@ -66,3 +66,12 @@ class Assignment:
         """Before a retry that a flow condition asks for."""
         ledger = self.services.settings.ledger
         return RetryDelay(ledger.retry_delay_s, ledger.retry_delay_max_s)
+
+
+@dataclass(slots=True)
+class Registration:
+    """The registration of the partitions of the task, by the log; once a job."""
+
+    proposed: bool = False
+    names: list[str] | None = None
+    """The names of all partitions of an input, once they are known."""

@@ -7,24 +7,14 @@ from dataclasses import dataclass, field
 from onyx.ids import JobId, TaskName
 from onyx.program.program import Program
 from onyx.seams import Clock
-from onyx.spark.driver.driver import Driver
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
-from onyx.task.parts.assignment import Assignment
+from onyx.task.parts.assignment import Assignment, Registration
 from onyx.task.seal_progress import LatestProgress
 from onyx.task.services import Services
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.telemetry.interface import TaskMetrics
-
-
-@dataclass(slots=True)
-class Registration:
-    """The registration of the partitions of the task, by the log; once a job."""
-
-    proposed: bool = False
-    names: list[str] | None = None
-    """The names of all partitions of an input, once they are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +28,6 @@ class Runtime:
     """How many segments a batch may have."""
     source: Source | None = None
     sink: Sink | None = None
-    driver: Driver | None = None
-    """The driver of a job that Spark runs."""
     registration: Registration = field(default_factory=Registration)
     seal_progress: LatestProgress = field(default_factory=LatestProgress)
 

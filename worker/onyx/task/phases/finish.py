@@ -8,18 +8,18 @@ from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
 from onyx.replica.commands.seal_output import SealOutput
+from onyx.task.batch_task import BatchTask
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Sealing, Status
 from onyx.task.phases.idle import ack_durable, report_queue
 from onyx.task.table import ADVANCED, WAITING, Answer
-from onyx.task.task import Task
 from onyx.task.windowed.upkeep import tend
 from onyx.telemetry.catalog import SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
 
 """The plugin whose seal is a Spark stage."""
 
 
-def after_batch(task: Task) -> Answer:
+def after_batch(task: BatchTask) -> Answer:
     """End of the loop: acks go out, and the batch is forgotten."""
     runtime, allocation, work = task.runtime, task.allocation, task.work
     batch, leaves, sink = work.batch, work.leaves, runtime.sink

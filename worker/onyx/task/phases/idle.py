@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from onyx.program.phases import Phase
 from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
+from onyx.task.batch_task import BatchTask
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.phases.controls import pass_event_time
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.table import ADVANCED, WAITING, Answer
-from onyx.task.task import Task
 from onyx.task.windowed.end import has_ended
 from onyx.task.windowed.upkeep import follow, tend
 from onyx.telemetry.catalog import QUEUE, SOURCE_OFFSET, SOURCE_PENDING
 from onyx.transport.interface import FLUSH
 
 
-def idle(task: Task) -> Answer:
+def idle(task: BatchTask) -> Answer:
     """Do what is due; WAITING when nothing is."""
     if task.sealing.wanted:
         return Phase.SEAL

@@ -8,6 +8,7 @@ from onyx.program.apply import shown
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.recorder import ROOTS_MAX
+from onyx.task.batch_task import BatchTask
 from onyx.task.failures import suspects
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
@@ -18,7 +19,6 @@ from onyx.task.phases.send import put_to_child
 from onyx.task.source import segment_hooks
 from onyx.task.source.source import Source
 from onyx.task.table import ADVANCED, Answer
-from onyx.task.task import Task
 from onyx.task.windowed.upkeep import blocked
 from onyx.telemetry.catalog import RETRIES, SOURCE_OFFSET, SOURCE_PENDING
 from onyx.transport.interface import Delivery
@@ -30,7 +30,7 @@ def before_batch(program: Program) -> Answer:
     return ADVANCED
 
 
-def read_batch(task: Task) -> Answer:
+def read_batch(task: BatchTask) -> Answer:
     """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
     runtime, allocation, work = task.runtime, task.allocation, task.work
     work.timer.begin(runtime.sizing.wants_cpu)

@@ -4,55 +4,40 @@ from __future__ import annotations
 
 import dataclasses
 
-import msgspec
-
 from onyx.model.job import Job
-from onyx.model.parsing.job import parse_mapping
 from onyx.model.plugins import STAGE
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
 from onyx.program.program import Program, event_of, with_functions
 from onyx.program.reading.event_times import SourceTimes
 from onyx.task.batch_sizing import BatchSizing
+from onyx.task.batch_task import BatchTask
 from onyx.task.channels.event_time import needs
 from onyx.task.delivery.at_most_once import AtMostOnce
 from onyx.task.delivery.policy import Delivery
-from onyx.task.failures.suspects import check_task
+from onyx.task.loading import load
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Status
-from onyx.task.phases import drive
 from onyx.task.plugin_context import plugin_context
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.table import ADVANCED, WAITING, Answer, Kind, successors
-from onyx.task.task import Task
 from onyx.task.user_code import user_phases
 
 
-def load_job(task: Task) -> Answer:
+def load_job(task: BatchTask) -> Answer:
     """Read the job from the chunk store."""
     assignment = task.assignment
-    check_task(assignment)
-    services, job_id = assignment.services, assignment.job_id
-    log, digest = services.log, services.replica().digest_of(job_id)
-    if digest is None:
-        return WAITING
-
-    def load() -> Job:
-        return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
-
-    job = assignment.background.poll("job", load)
+    job = load(assignment)
     if job is None:
         return WAITING
-    if assignment.kind is Kind.DRIVER:
-        task.runtime = drive.loaded(assignment, job)
-        return ADVANCED
-    task.runtime = runtime = _loaded(assignment, job)
-    lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
+    runtime = _loaded(assignment, job)
+    task.load(runtime)
+    lifecycles = compile_lifecycles(job, assignment.task, assignment.services.resolve)
     program = dataclasses.replace(runtime.program, lifecycles=lifecycles)
-    task.runtime = dataclasses.replace(runtime, program=program)
-    task.user_code.phases = user_phases(task.runtime.program)
+    task.load(dataclasses.replace(runtime, program=program))
+    task.user_code.phases = user_phases(program)
     return ADVANCED
 
 
@@ -82,7 +67,7 @@ def start_task(runtime: Runtime, status: Status) -> Answer:
     return WAITING
 
 
-def build(task: Task) -> Answer:
+def build(task: BatchTask) -> Answer:
     """Resolve functions and build the plugin."""
     services = task.assignment.services
     fn_params = services.fn_params(task.assignment.task)
@@ -90,7 +75,7 @@ def build(task: Task) -> Answer:
     runtime = dataclasses.replace(task.runtime, program=program)
     source, sink, cooperative = _build_plugin(runtime)
     program.event["cooperative"] = cooperative
-    task.runtime = dataclasses.replace(runtime, source=source, sink=sink)
+    task.load(dataclasses.replace(runtime, source=source, sink=sink))
     task.user_code.phases = user_phases(program)
     task.successors = successors(task.assignment.kind, _nothing_to_do(program))
     return ADVANCED

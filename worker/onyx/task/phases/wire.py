@@ -10,13 +10,14 @@ from __future__ import annotations
 from onyx.flow.group_checks import GroupChecks
 from onyx.flow.grouping import SHARDS
 from onyx.ids import GroupId
-from onyx.replica.commands.signal_ready import signal
 from onyx.state.recovery import Recovered
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
+from onyx.task.batch_task import BatchTask
 from onyx.task.channels.event_time import EventTime, Origin, needs
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring, commits, wire
+from onyx.task.joining import is_allocated, note_ready
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
@@ -27,23 +28,20 @@ from onyx.task.sink.exactly_once import Committing
 from onyx.task.sink.sink import Sink
 from onyx.task.source.batch_timeout import Filling
 from onyx.task.table import ADVANCED, WAITING, Answer
-from onyx.task.task import Task
 from onyx.task.windowed.recover import recover_windows
 from onyx.telemetry.catalog import QUEUE_CAPACITY
 
 
-def take_wiring(task: Task) -> Answer:
+def take_wiring(task: BatchTask) -> Answer:
     """Join the newest version; an old inbox is closed with all that waits in it."""
     assignment, runtime = task.assignment, task.runtime
-    replica, job = runtime.services.replica(), runtime.job_id
-    allocated = replica.run(job).allocation
-    if assignment.peer not in allocated.get(assignment.task, ()):
+    if not is_allocated(assignment):
         return WAITING
-    wiring = wire(replica, job, runtime.program.job, assignment.peer, assignment.task)
+    services, job = runtime.services, runtime.program.job
+    wiring = wire(services.replica(), runtime.job_id, job, assignment.peer, assignment.task)
     task.allocate(_allocation(runtime, wiring))
-    if runtime.driver is None and (runtime.source is None or runtime.sink is not None):
-        capacity = runtime.services.settings.task.inbox_segments_max
-        runtime.metrics.set(QUEUE_CAPACITY, capacity)
+    if runtime.source is None or runtime.sink is not None:
+        runtime.metrics.set(QUEUE_CAPACITY, services.settings.task.inbox_segments_max)
     runtime.program.event["slot_id"] = wiring.slot
     return ADVANCED
 
@@ -84,9 +82,7 @@ def _event_time(runtime: Runtime, wiring: Wiring, epoch_interval_s: float) -> Ev
 def recover(runtime: Runtime, allocation: Allocation) -> Answer:
     """Take over from those who had this peer's part before, and fence off the dead."""
     source, sink = runtime.source, runtime.sink
-    if runtime.driver is not None:
-        done = partitions.registered_alone(runtime)
-    elif source is not None:
+    if source is not None:
         done = partitions.recover(runtime, allocation.wiring, source)
         if sink is not None:
             done = _recover_output(runtime, allocation, sink) and done
@@ -130,13 +126,6 @@ def _recover_commits(runtime: Runtime, allocation: Allocation, sink: Sink) -> bo
     return True
 
 
-def signal_ready(assignment: Assignment, allocation: Allocation) -> Answer:
-    """Propose that this peer can receive in this allocation version."""
-    version = allocation.wiring.version
-    assignment.propose(signal(assignment.job_id, version, assignment.peer))
-    return ADVANCED
-
-
 def await_ready(runtime: Runtime, allocation: Allocation, status: Status) -> Answer:
     """Wait until all peers of the job are ready. From then on the owners of partitions are known,
     and whatever the dead have committed is published: the rest is fenced off."""
@@ -147,8 +136,7 @@ def await_ready(runtime: Runtime, allocation: Allocation, status: Status) -> Ans
         runtime.sink.fence(_not_dead_yet(runtime.assignment, wiring))
     if runtime.sink is not None:
         runtime.sink.lead(wiring.rank == 0)
-    if status.ready_since_s is None:
-        status.ready_since_s = runtime.clock.monotonic_s()
+    note_ready(runtime.assignment, status)
     allocation.owners = Owners(runtime.services.replica(), runtime.job_id, wiring.sources)
     return ADVANCED
 

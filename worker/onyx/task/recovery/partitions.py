@@ -56,18 +56,6 @@ def open_owned(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
     return True
 
 
-def registered_alone(runtime: Runtime) -> bool:
-    """Make sure that a task is registered which is a single partition to the log."""
-    if _registered(runtime.assignment) is not None:
-        return True
-    if not runtime.registration.proposed:
-        runtime.registration.proposed = True
-        runtime.assignment.propose(
-            RegisterPartitions(job=runtime.job_id, task=runtime.task, count=1)
-        )
-    return False
-
-
 def _registered(assignment: Assignment) -> Partitions | None:
     return assignment.services.replica().partitions(assignment.job_id).get(assignment.task)
 

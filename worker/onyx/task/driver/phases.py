@@ -9,36 +9,16 @@ task logs that all is read and written. So a crash anywhere leads to a phase tha
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
-from functools import partial
-
 from onyx.errors import Blocked, OnyxError, Unavailable, UserError, UserFunctionError
-from onyx.model.job import CatalogEntry, Job
-from onyx.model.parsing.job import to_mapping
 from onyx.plugins.attempts import BLOCKED_RETRY_S
-from onyx.plugins.context import context_of
-from onyx.plugins.protocol import Output, PluginContext
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
-from onyx.program.program import Program
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.seal_output import SealOutput
-from onyx.spark.compiler.refusals import is_unbounded
-from onyx.spark.driver.counts import Counts
 from onyx.spark.driver.driver import Driver
-from onyx.spark.driver.leftovers import Leftovers
-from onyx.spark.driver.outputs import Outputs, SealFailed
-from onyx.spark.driver.request import QueryFailure, QueryReply, QueryRequest
-from onyx.spark.driver.states import States
-from onyx.spark.middle.request import location_of_task
-from onyx.spark.session.spark_master import spark_of_job
-from onyx.state.opening import state_location
-from onyx.task.batch_sizing import BatchSizing
-from onyx.task.delivery.policy import Delivery
-from onyx.task.parts.allocation import Allocation
-from onyx.task.parts.assignment import Assignment
-from onyx.task.parts.runtime import Runtime
+from onyx.spark.driver.outputs import SealFailed
+from onyx.spark.driver.request import QueryFailure, QueryReply
+from onyx.task.driver.task import DriverRuntime, Membership
 from onyx.task.parts.status import Sealing, Status
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.table import ADVANCED, WAITING, Answer
@@ -49,110 +29,9 @@ PUBLISH_RETRY_S = 1.0
 """What cannot be published is tried again so often."""
 
 
-def loaded(assignment: Assignment, job: Job) -> Runtime:
-    """The program of the driver of a job. To the rest of the task it is a job of one task."""
-    services, name, job_id = assignment.services, str(assignment.task), assignment.job_id
-    entry = CatalogEntry(name, "input")
-    alone = Job(job.name, (), (entry,), metadata=job.metadata)
-    metrics = services.metrics(job_id, job, assignment.task)
-    return Runtime(
-        assignment,
-        Program(job_id, alone, entry, {"cooperative": True}, services.clock, metrics),
-        Delivery(),
-        BatchSizing(entry),
-        driver=_driver(assignment, job),
-    )
-
-
-def _driver(assignment: Assignment, job: Job) -> Driver:
-    services, job_id = assignment.services, assignment.job_id
-    makers = {
-        entry.name: partial(_made, assignment, job, entry)
-        for entry in job.catalog
-        if entry.type == "output"
-    }
-    places = [
-        location_of_task(_context(assignment, job, entry, ""))
-        for entry in job.catalog
-        if entry.spark_stage is not None
-    ]
-    incarnation = services.replica().groups_reverse_index[assignment.peer]
-    tasks = [entry.name for entry in job.catalog]
-    return Driver(
-        job,
-        job_id,
-        services.log,
-        _request(assignment, job),
-        Outputs(makers, assignment.wanted),
-        Leftovers(places, incarnation),
-        Counts(tasks, partial(services.metrics, job_id, job)),
-        _states(assignment, job),
-    )
-
-
-def _states(assignment: Assignment, job: Job) -> States | None:
-    if not job.windows or not is_unbounded(job):
-        return None
-    services = assignment.services
-    store, place = services.state_store(durable=True), state_location(services.settings)
-    return States(store, place, assignment.job_id, assignment.peer)
-
-
-def _request(assignment: Assignment, job: Job) -> QueryRequest:
-    services, settings = assignment.services, assignment.services.settings
-    on = spark_of_job(job.spark, settings.spark_master)
-    return QueryRequest(
-        manifest=to_mapping(job),
-        job_id=assignment.job_id,
-        modules=settings.modules,
-        incarnation=services.replica().groups_reverse_index[assignment.peer],
-        attempt="",
-        scratch="",
-        fn_params={
-            entry.name: list(found)
-            for entry in job.catalog
-            if (found := services.fn_params(entry.name))
-        },
-        data_dir=os.path.abspath(settings.data_dir),
-        master=on.url,
-        spark_conf=on.conf,
-        endless=is_unbounded(job),
-        stage_attempts_max=settings.task.seal_attempts_max,
-        report_values=settings.task.report_values,
-        state_group_access=settings.state.group_access,
-    )
-
-
-def _made(assignment: Assignment, job: Job, entry: CatalogEntry, writer: str) -> Output:
-    """A plugin with which the driver publishes what the query has staged for an output."""
-    assert entry.plugin is not None, "validated: outputs name a plugin"
-    context = _context(assignment, job, entry, writer)
-    return assignment.services.build_output(entry.plugin, context)
-
-
-def _context(assignment: Assignment, job: Job, entry: CatalogEntry, writer: str) -> PluginContext:
-    services = assignment.services
-    return replace(
-        context_of(
-            job,
-            entry,
-            assignment.job_id,
-            assignment.peer,
-            services.replica().groups_reverse_index[assignment.peer],
-            services.clock,
-            services.resolve,
-        ),
-        permitted=services.permitted,
-        wanted=assignment.wanted,
-        data_dir=services.settings.data_dir,
-        spark_master=services.settings.spark_master,
-        writer=writer,
-    )
-
-
-def take_over(runtime: Runtime) -> Answer:
+def take_over(runtime: DriverRuntime) -> Answer:
     """Ask whether a result is committed; fence off those who might stage another one if not."""
-    driver, assignment = _of(runtime), runtime.assignment
+    driver, assignment = runtime.driver, runtime.assignment
     live = list(assignment.services.replica().groups)
     found = assignment.background.poll("take over", lambda: (driver.look(live),))
     if found is None:
@@ -160,7 +39,7 @@ def take_over(runtime: Runtime) -> Answer:
     return Phase.PUBLISH if found[0] else ADVANCED
 
 
-def run_query(runtime: Runtime, status: Status) -> Answer:
+def run_query(runtime: DriverRuntime, status: Status) -> Answer:
     """Wait until the query has staged everything, or a micro-batch. A job that drains reads nothing
     new, and nothing is visible of what its query has read and not committed: the query is ended,
     and windows over inputs without end fire for the last time.
@@ -169,7 +48,7 @@ def run_query(runtime: Runtime, status: Status) -> Answer:
         Failure: the job cannot succeed, or Spark has failed too often.
         Unavailable: Spark has failed and is tried again, or there is no room for its files.
     """
-    driver, assignment = _of(runtime), runtime.assignment
+    driver, assignment = runtime.driver, runtime.assignment
     if assignment.latest_run().draining and driver.drain():
         return Phase.COMPLETE
     if runtime.clock.monotonic_s() < status.retry_after_s:
@@ -200,7 +79,7 @@ def run_query(runtime: Runtime, status: Status) -> Answer:
     return ADVANCED
 
 
-def _fail(runtime: Runtime, status: Status, driver: Driver, failure: QueryFailure) -> None:
+def _fail(runtime: DriverRuntime, status: Status, driver: Driver, failure: QueryFailure) -> None:
     settings, now_s = runtime.services.settings.task, runtime.clock.monotonic_s()
     where = f"task {failure.task}: " if failure.task else ""
     if failure.by_user:
@@ -219,7 +98,7 @@ def _fail(runtime: Runtime, status: Status, driver: Driver, failure: QueryFailur
     raise Unavailable(message)
 
 
-def publish(runtime: Runtime, status: Status) -> Answer:
+def publish(runtime: DriverRuntime, status: Status) -> Answer:
     """Commit what was staged, and publish what is committed.
 
     Raises:
@@ -229,7 +108,7 @@ def publish(runtime: Runtime, status: Status) -> Answer:
     """
     if runtime.clock.monotonic_s() < status.retry_after_s:
         return WAITING
-    driver = _of(runtime)
+    driver = runtime.driver
     registered = runtime.services.replica().partitions(runtime.job_id)[runtime.task]
     frontier = FrontierStore(runtime.services, runtime.job_id, registered.first)
 
@@ -252,7 +131,7 @@ def publish(runtime: Runtime, status: Status) -> Answer:
     return ADVANCED if driver.published() else Phase.RUN_QUERY
 
 
-def _seal_again_s(runtime: Runtime, driver: Driver, failed: SealFailed) -> float:
+def _seal_again_s(runtime: DriverRuntime, driver: Driver, failed: SealFailed) -> float:
     """When to seal again; raises Failure: never."""
     settings, now_s = runtime.services.settings.task, runtime.clock.monotonic_s()
     attempts, limit = driver.seals, settings.seal_attempts_max
@@ -264,18 +143,13 @@ def _seal_again_s(runtime: Runtime, driver: Driver, failed: SealFailed) -> float
     return again_s
 
 
-def complete(runtime: Runtime, allocation: Allocation, sealing: Sealing) -> Answer:
+def complete(runtime: DriverRuntime, membership: Membership, sealing: Sealing) -> Answer:
     """Log that all is read and, once the log asks for it, that all is written."""
     job, task = runtime.job_id, runtime.task
-    if not allocation.exhaust_proposed:
-        allocation.exhaust_proposed = True
+    if not membership.exhaust_proposed:
+        membership.exhaust_proposed = True
         runtime.assignment.propose(ExhaustInput(job=job, task=task))
     if sealing.wanted:
         sealing.wanted = False
         runtime.assignment.propose(SealOutput(job=job, task=task))
     return WAITING
-
-
-def _of(runtime: Runtime) -> Driver:
-    assert runtime.driver is not None, "the task of a driver"
-    return runtime.driver

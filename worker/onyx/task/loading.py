@@ -1,0 +1,28 @@
+"""Reading the job of a task from the chunk store."""
+
+from __future__ import annotations
+
+import msgspec
+
+from onyx.model.job import Job
+from onyx.model.parsing.job import parse_mapping
+from onyx.task.failures.suspects import check_task
+from onyx.task.parts.assignment import Assignment
+
+
+def load(assignment: Assignment) -> Job | None:
+    """The job; None while it is read.
+
+    Raises:
+        Failure: worker processes have died in the task's hooks or triggers again and again.
+    """
+    check_task(assignment)
+    services = assignment.services
+    log, digest = services.log, services.replica().digest_of(assignment.job_id)
+    if digest is None:
+        return None
+
+    def read() -> Job:
+        return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
+
+    return assignment.background.poll("job", read)
