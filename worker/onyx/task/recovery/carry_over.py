@@ -12,26 +12,17 @@ snapshot, a frontier document for each partition. Until then every step can be r
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from itertools import chain
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from onyx.errors import UserError
-from onyx.ids import JobId
 from onyx.ledger.lineage import renumbered
-from onyx.log import job_documents
-from onyx.log.interface import LogReader
-from onyx.model.job import Job
-from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.options import alike, own_options
-from onyx.plugins.protocol import Token, TransactionalOutput, UpgradedJob
-from onyx.replica.state import Partitions, Replica
+from onyx.plugins.protocol import Token, TransactionalOutput
 from onyx.state.chunks import ShardChange
 from onyx.state.gathering import Gathered
 from onyx.state.opening import state_location
@@ -42,26 +33,11 @@ from onyx.task.channels.wiring import commits
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
 from onyx.task.plugin_context import plugin_context
+from onyx.task.recovery.old_job import OldJob, old_job, upgraded_job
 from onyx.task.recovery.progress import report_recovery
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.upgrade.compatibility import windowed
-from onyx.upgrade.plan import Plan
-from onyx.upgrade.plan import plan as plan_of
-from onyx.upgrade.translation import Translation, is_of_the_end, numbers
+from onyx.upgrade.translation import Translation, is_of_the_end
 from onyx.windows.records import StagedOutput
-
-
-@dataclass(frozen=True, slots=True)
-class OldJob:
-    """The old job that this one upgrades, and what is carried over from it."""
-
-    id: JobId
-    job: Job
-    plan: Plan
-    numbers: Mapping[int, int]
-    """Partitions that are carried over: their numbers in this job by those in the old one."""
-    has_more: bool
-    """Whether this job has partitions of inputs that the old one does not have."""
 
 
 def may_carry_over(assignment: Assignment) -> bool:
@@ -79,7 +55,7 @@ def carry_over_windows(runtime: Runtime) -> CarryOver | None:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
-        old = _old_job(runtime)
+        old = old_job(runtime)
         if not old.plan.carries("task", runtime.task):
             return _NOTHING
         found = _read(runtime, old, shards)
@@ -108,7 +84,7 @@ def carry_over_written(runtime: Runtime) -> CarryOver | None:
         return None
 
     def carry_over(shards: frozenset[int]) -> CarriedOver:
-        old = _old_job(runtime)
+        old = old_job(runtime)
         if not old.plan.carries("output", runtime.task) or not commits(old.job, runtime.task):
             return _NOTHING
         found = _read(runtime, old, shards)
@@ -127,17 +103,6 @@ def upgraded(runtime: Runtime) -> bool:
         work = partial(sink.upgrade, lambda: upgraded_job(runtime, "output"))
         runtime.assignment.background.poll("upgrade", work)
     return sink.upgraded
-
-
-def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> UpgradedJob | None:
-    """The old job, if this one goes on with what this input or output has made there. Blocks."""
-    if runtime.services.replica().upgrades(runtime.job_id) is None:
-        return None
-    job_id, _, plan = _planned(runtime)
-    if not plan.carries(part, runtime.task):
-        return None
-    began = bool(runtime.services.log.list_documents(job_documents.frontiers(job_id)))
-    return UpgradedJob(job_id, began)
 
 
 def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
@@ -162,7 +127,7 @@ def load_frontiers(runtime: Runtime, stores: Mapping[int, FrontierStore]) -> dic
     found = {number: store.load() for number, store in stores.items()}
     missing = [number for number, store in stores.items() if not store.stored]
     if missing and runtime.services.replica().upgrades(runtime.job_id) is not None:
-        old = _old_job(runtime)
+        old = old_job(runtime)
         theirs = {here: there for there, here in old.numbers.items()}
         for number in missing:
             if number in theirs:
@@ -173,67 +138,6 @@ def load_frontiers(runtime: Runtime, stores: Mapping[int, FrontierStore]) -> dic
 
 _EMPTY = np.empty(0, dtype=np.uint64)
 _NOTHING = CarriedOver({}, _EMPTY, _EMPTY, None)
-
-
-def _planned(runtime: Runtime) -> tuple[JobId, Job, Plan]:
-    """Id and manifest of the old job, and what is carried over from it. Blocks.
-
-    Raises:
-        UserError: `onyx gc` has forgotten the old job, or this job cannot upgrade it.
-    """
-    replica, new = runtime.services.replica(), runtime.program.job
-    job_id = replica.upgrades(runtime.job_id)
-    assert job_id is not None, "only a job that upgrades another one comes here"
-    digest = replica.digest_of(job_id)
-    if digest is None or new.upgrade is None:
-        raise UserError(
-            f"job {runtime.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
-            "has forgotten; submit it without `upgrade`, to begin anew"
-        )
-    old = parse_mapping(msgspec.json.decode(runtime.services.log.get_chunk(digest)))
-    plan = plan_of(old, new, new.upgrade)
-    if plan.problems:
-        raise UserError("\n".join(map(str, plan.problems)))
-    return job_id, old, plan
-
-
-def _old_job(runtime: Runtime) -> OldJob:
-    """Blocks. Raises like `_planned`."""
-    job_id, old, plan = _planned(runtime)
-    replica, log, new = runtime.services.replica(), runtime.services.log, runtime.program.job
-    inputs, tasks = _inputs(new), windowed(new)
-    carried = {name for name in inputs if plan.carries("input", name)}
-    carried |= {name for name in tasks if plan.carries("task", name)}
-    before = _named_partitions(log, replica, job_id, carried)
-    here = _named_partitions(log, replica, runtime.job_id, {*inputs, *tasks})
-    mapped = numbers(before, here)
-    ranges = (range(here[name][0], here[name][0] + len(here[name][1])) for name in inputs)
-    has_more = not set(chain.from_iterable(ranges)) <= set(mapped.values())
-    return OldJob(job_id, old, plan, mapped, has_more)
-
-
-def _inputs(job: Job) -> tuple[str, ...]:
-    return tuple(entry.name for entry in job.catalog if entry.type == "input")
-
-
-def _named_partitions(
-    log: LogReader, replica: Replica, job: JobId, tasks: Collection[str]
-) -> dict[str, tuple[int, list[str]]]:
-    """Number of the first partition, and the names of all, of those of the tasks that have some."""
-    registered = replica.partitions(job)
-    return {
-        task: (each.first, _names(log, each))
-        for task, each in sorted(registered.items())
-        if task in tasks
-    }
-
-
-def _names(log: LogReader, partitions: Partitions) -> list[str]:
-    """The partitions of a windowed task are the shards of its state."""
-    if not partitions.digest:
-        return [str(shard) for shard in range(partitions.count)]
-    names: list[str] = json.loads(log.get_chunk(partitions.digest))
-    return names
 
 
 def _read(runtime: Runtime, old: OldJob, shards: frozenset[int]) -> Gathered:

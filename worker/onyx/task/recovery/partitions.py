@@ -13,6 +13,7 @@ from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery import carry_over
+from onyx.task.recovery.old_job import upgraded_job
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.source import Source
 from onyx.task.user_code import reads_with_user_code, run_beside
@@ -90,7 +91,7 @@ def _partition_names(runtime: Runtime, source: Source) -> list[str]:
     def names() -> list[str]:
         plugin = source.plugin
         if isinstance(plugin, SnapshotInput):
-            plugin.upgrade(lambda: carry_over.upgraded_job(runtime, "input"))
+            plugin.upgrade(lambda: upgraded_job(runtime, "input"))
         return list(plugin.partitions())
 
     if not reads_with_user_code(runtime.program.entry):

@@ -1,0 +1,110 @@
+"""The old job that a job upgrades: its manifest, and what is carried over from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+import msgspec
+
+from onyx.errors import UserError
+from onyx.ids import JobId
+from onyx.log import job_documents
+from onyx.log.interface import LogReader
+from onyx.model.job import Job
+from onyx.model.parsing.job import parse_mapping
+from onyx.plugins.protocol import UpgradedJob
+from onyx.replica.state import Partitions, Replica
+from onyx.task.parts.runtime import Runtime
+from onyx.upgrade.compatibility import windowed
+from onyx.upgrade.plan import Plan
+from onyx.upgrade.plan import plan as plan_of
+from onyx.upgrade.translation import numbers
+
+
+@dataclass(frozen=True, slots=True)
+class OldJob:
+    """The old job that this one upgrades, and what is carried over from it."""
+
+    id: JobId
+    job: Job
+    plan: Plan
+    numbers: Mapping[int, int]
+    """Partitions that are carried over: their numbers in this job by those in the old one."""
+    has_more: bool
+    """Whether this job has partitions of inputs that the old one does not have."""
+
+
+def planned(runtime: Runtime) -> tuple[JobId, Job, Plan]:
+    """Id and manifest of the old job, and what is carried over from it. Blocks.
+
+    Raises:
+        UserError: `onyx gc` has forgotten the old job, or this job cannot upgrade it.
+    """
+    replica, new = runtime.services.replica(), runtime.program.job
+    job_id = replica.upgrades(runtime.job_id)
+    assert job_id is not None, "only a job that upgrades another one comes here"
+    digest = replica.digest_of(job_id)
+    if digest is None or new.upgrade is None:
+        raise UserError(
+            f"job {runtime.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
+            "has forgotten; submit it without `upgrade`, to begin anew"
+        )
+    old = parse_mapping(msgspec.json.decode(runtime.services.log.get_chunk(digest)))
+    plan = plan_of(old, new, new.upgrade)
+    if plan.problems:
+        raise UserError("\n".join(map(str, plan.problems)))
+    return job_id, old, plan
+
+
+def old_job(runtime: Runtime) -> OldJob:
+    """Blocks. Raises like `planned`."""
+    job_id, old, plan = planned(runtime)
+    replica, log, new = runtime.services.replica(), runtime.services.log, runtime.program.job
+    inputs, tasks = _inputs(new), windowed(new)
+    carried = {name for name in inputs if plan.carries("input", name)}
+    carried |= {name for name in tasks if plan.carries("task", name)}
+    before = _named_partitions(log, replica, job_id, carried)
+    here = _named_partitions(log, replica, runtime.job_id, {*inputs, *tasks})
+    mapped = numbers(before, here)
+    ranges = (range(here[name][0], here[name][0] + len(here[name][1])) for name in inputs)
+    has_more = not set(chain.from_iterable(ranges)) <= set(mapped.values())
+    return OldJob(job_id, old, plan, mapped, has_more)
+
+
+def _inputs(job: Job) -> tuple[str, ...]:
+    return tuple(entry.name for entry in job.catalog if entry.type == "input")
+
+
+def _named_partitions(
+    log: LogReader, replica: Replica, job: JobId, tasks: Collection[str]
+) -> dict[str, tuple[int, list[str]]]:
+    """Number of the first partition, and the names of all, of those of the tasks that have some."""
+    registered = replica.partitions(job)
+    return {
+        task: (each.first, _names(log, each))
+        for task, each in sorted(registered.items())
+        if task in tasks
+    }
+
+
+def _names(log: LogReader, partitions: Partitions) -> list[str]:
+    """The partitions of a windowed task are the shards of its state."""
+    if not partitions.digest:
+        return [str(shard) for shard in range(partitions.count)]
+    names: list[str] = json.loads(log.get_chunk(partitions.digest))
+    return names
+
+
+def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> UpgradedJob | None:
+    """The old job, if this one goes on with what this input or output has made there. Blocks."""
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
+        return None
+    job_id, _, plan = planned(runtime)
+    if not plan.carries(part, runtime.task):
+        return None
+    began = bool(runtime.services.log.list_documents(job_documents.frontiers(job_id)))
+    return UpgradedJob(job_id, began)
