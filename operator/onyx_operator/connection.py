@@ -1,4 +1,4 @@
-"""From an OnyxCluster to the log of its cluster: the one place that knows the defaults.
+"""From an OnyxCluster to the log of its cluster: the one module that knows the defaults.
 
 Workers (their environment) and the operator (its subscription) must agree on tenancy, address and
 job scheduler, so both are derived here.

@@ -29,21 +29,21 @@ _PORT = "2181"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogAddress:
     """Where a log is."""
 
     tenancy: str
     servers: frozenset[str]
     chroot: str
 
-    def is_same(self, other: Place | None) -> bool:
+    def is_same(self, other: LogAddress | None) -> bool:
         """Whether both are one log."""
         if other is None or (self.tenancy, self.chroot) != (other.tenancy, other.chroot):
             return False
         return not self.servers.isdisjoint(other.servers)
 
 
-def place_of(tenancy: str, address: str, namespace: str) -> Place:
+def log_address(tenancy: str, address: str, namespace: str) -> LogAddress:
     """The log of a tenancy at an address, as pods of a namespace read it."""
     hosts, slash, chroot = address.strip().partition("/")
     servers: set[str] = set()
@@ -54,7 +54,7 @@ def place_of(tenancy: str, address: str, namespace: str) -> Place:
         servers.add(f"{short}:{port}")
         if short == name:
             servers.add(f"{name}.{namespace}:{port}")
-    return Place(tenancy, frozenset(servers), f"{slash}{chroot}".rstrip("/"))
+    return LogAddress(tenancy, frozenset(servers), f"{slash}{chroot}".rstrip("/"))
 
 
 class Tenancies:
@@ -64,7 +64,7 @@ class Tenancies:
         """`engine`: the defaults of clusters; `clusters`: all that are known."""
         self._engine = engine
         self._clusters = clusters
-        self._decided: dict[str, Place] = {}
+        self._decided: dict[str, LogAddress] = {}
 
     def holder(self, body: Body, *more: Body) -> Key | None:
         """The other cluster that has the log which this one asks for; None if there is none.
@@ -100,33 +100,33 @@ class Tenancies:
         return [
             key_of(each)
             for each in self._clusters()
-            if any(place.is_same(self._wanted(each)) for place in had)
+            if any(address.is_same(self._wanted(each)) for address in had)
         ]
 
-    def _rank(self, body: Body, wanted: Place) -> tuple[bool, str, str, str]:
+    def _rank(self, body: Body, wanted: LogAddress) -> tuple[bool, str, str, str]:
         metadata, key = body["metadata"], key_of(body)
         uid = metadata["uid"]
         holds = wanted.is_same(self._held(body)) or wanted.is_same(self._decided.get(uid))
         return not holds, str(metadata.get("creationTimestamp", "")), key.namespace, key.name
 
-    def _competes(self, body: Body, wanted: Place) -> bool:
+    def _competes(self, body: Body, wanted: LogAddress) -> bool:
         """Whether another cluster has this log, or asks for it too."""
         status = body.get("status") or {}
         if wanted.tenancy not in (status.get("tenancyId"), tenancy_of(body)):
             return False
         return wanted.is_same(self._held(body)) or wanted.is_same(self._wanted(body))
 
-    def _wanted(self, body: Body) -> Place:
+    def _wanted(self, body: Body) -> LogAddress:
         found = connection(body, self._engine)
-        return place_of(found.tenancy_id, found.zookeeper.address, body["metadata"]["namespace"])
+        return log_address(found.tenancy_id, found.zookeeper.address, body["metadata"]["namespace"])
 
-    def _held(self, body: Body) -> Place | None:
+    def _held(self, body: Body) -> LogAddress | None:
         """What its status says that it has."""
         status = body.get("status") or {}
         tenancy, address = status.get("tenancyId"), status.get("zookeeperAddress")
         if not isinstance(tenancy, str) or not isinstance(address, str):
             return None
-        return place_of(tenancy, address, body["metadata"]["namespace"])
+        return log_address(tenancy, address, body["metadata"]["namespace"])
 
 
 def refused_for(body: Body) -> Key | None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onyx.settings import Settings
-from onyx_operator.tenancies import Tenancies, place_of
+from onyx_operator.tenancies import Tenancies, log_address
 from onyx_operator.work_queue import Key
 
 
@@ -95,9 +95,9 @@ def test_who_was_refused_does_not_take_over_from_one_that_was_not_seen_yet() -> 
     ],
 )
 def test_one_zookeeper_may_be_written_in_many_ways(one: str, other: str, same: bool) -> None:
-    places = [place_of("shared", each, "team") for each in (one, other)]
-    assert places[0].is_same(places[1]) is places[1].is_same(places[0]) is same
+    addresses = [log_address("shared", each, "team") for each in (one, other)]
+    assert addresses[0].is_same(addresses[1]) is addresses[1].is_same(addresses[0]) is same
 
 
 def test_other_tenancies_are_other_logs() -> None:
-    assert not place_of("one", "zk", "team").is_same(place_of("other", "zk", "team"))
+    assert not log_address("one", "zk", "team").is_same(log_address("other", "zk", "team"))

@@ -1,5 +1,5 @@
 """Queries over jobs made by hypothesis give the rows of a plain loop, however their segments are
-dealt to partitions and places."""
+dealt to partitions and buckets."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def planned(spec: dict[str, Any]) -> Plan:
     return compile_job(parsed(spec))
 
 
-def query(spec: dict[str, Any], places: int, combine: bool = True) -> Segments:
+def query(spec: dict[str, Any], buckets: int, combine: bool = True) -> Segments:
     """What the task `write` of a job has written."""
     job = parsed(spec)
     with tempfile.TemporaryDirectory() as folder:
         request = request_of(job, Path(folder), (MODULE,), combine=combine)
-        reply = run_query(request, Frames(places))
+        reply = run_query(request, Frames(buckets))
         assert reply.failure is None, reply.failure
         publish_all(request, reply)
         parts = sorted(Path(folder).glob("out/part-*"))
@@ -71,7 +71,7 @@ WRITE = {"name": "write", "type": "output", "plugin": "files", "options": {"path
 )  # fmt: skip
 @settings(max_examples=30, deadline=None)
 def test_windows_sum_what_a_plain_loop_sums(
-    read: Segments, partitions: int, places: int, columns: bool, disorder: int, slide: int,
+    read: Segments, partitions: int, buckets: int, columns: bool, disorder: int, slide: int,
     chained: bool,
 ) -> None:  # fmt: skip
     columns &= all(type(each["key"]) is str for each in read)
@@ -110,7 +110,7 @@ def test_windows_sum_what_a_plain_loop_sums(
         for number in range(first, each["at"] // slide + 1):
             expected[json.dumps(each["key"]), None if chained else number * slide] += each["v"]
     found: Counter[Any] = Counter()
-    for row in query(spec, places):
+    for row in query(spec, buckets):
         lower = None if chained else row["lower"]
         found[json.dumps(row["group"]), lower] += row["value"]
     assert +found == +expected
@@ -133,7 +133,7 @@ WINDOWS = st.fixed_dictionaries(
 )  # fmt: skip
 @settings(max_examples=25, deadline=None)
 def test_windows_combined_before_the_shuffle_fire_what_they_fire_behind_it(
-    read: Segments, partitions: int, places: int, grouped: bool, disorder: int,
+    read: Segments, partitions: int, buckets: int, grouped: bool, disorder: int,
     window: dict[str, Any], refinement: str, ordered: bool,
 ) -> None:  # fmt: skip
     read = sorted(read, key=lambda each: each["at"]) if ordered else read
@@ -163,13 +163,13 @@ def test_windows_combined_before_the_shuffle_fire_what_they_fire_behind_it(
         ],
     }  # fmt: skip
     assert planned(spec).exchanges[0].combined
-    assert in_order(query(spec, places)) == in_order(query(spec, places, combine=False))
+    assert in_order(query(spec, buckets)) == in_order(query(spec, buckets, combine=False))
 
 
 @given(segments, st.integers(1, 4), st.integers(1, 5), st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_functions_and_conditions_give_each_child_what_a_plain_loop_does(
-    read: Segments, partitions: int, places: int, grouped: bool
+    read: Segments, partitions: int, buckets: int, grouped: bool
 ) -> None:
     spread: dict[str, Any] = {"name": "spread", "type": "function", "fn": f"{MODULE}:spread"}
     if grouped:
@@ -189,7 +189,7 @@ def test_functions_and_conditions_give_each_child_what_a_plain_loop_does(
                 {"from": ["spread"], "to": ["drop"], "predicate": ["<", "at", RANGE * 5]},
             ],
         },
-        places,
+        buckets,
     )  # fmt: skip
     expected = [
         {"key": each["key"], "v": each["v"], "copy": copy}

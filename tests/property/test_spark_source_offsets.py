@@ -44,11 +44,11 @@ def rows_of(each: Part) -> int:
 
 
 def read(batch: list[Rows]) -> list[tuple[str, int]]:
-    """Each row, as its part and its place."""
+    """Each row, as its part and its index."""
     found = []
     for rows in batch:
         last = int(rows.path.rpartition("/")[2]) if rows.last is None else rows.last
-        found += [(rows.path, place) for place in range(rows.first, last)]
+        found += [(rows.path, index) for index in range(rows.first, last)]
     return found
 
 

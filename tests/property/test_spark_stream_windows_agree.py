@@ -99,7 +99,7 @@ def manifest(
 
 
 def in_micro_batches(
-    job: bytes, folder: Path, a_batch: int, places: int, dies: list[tuple[int, str]], warm: int
+    job: bytes, folder: Path, a_batch: int, buckets: int, dies: list[tuple[int, str]], warm: int
 ) -> Counter[str]:
     worker = Worker(parse_manifest(job), folder, (INPUTS, FUNCTIONS, MODEL))
     sources = "onyx.spark_query.sources."
@@ -110,9 +110,9 @@ def in_micro_batches(
     ):
         for number, when in dies:
             worker.dies = lambda batch, n=number, w=when: w if batch.number == n else ""  # type: ignore[misc]
-            worker.run(places=places)
+            worker.run(buckets=buckets)
         worker.dies = lambda batch: ""
-        reply = worker.run(places=places)
+        reply = worker.run(buckets=buckets)
         assert reply.failure is None, reply.failure
     return Counter(each["fired"] for each in written(folder))
 
@@ -151,7 +151,7 @@ DIES = st.lists(
        st.integers(1, 3), DIES, st.sampled_from([0, 1 << 20]))  # fmt: skip
 @settings(max_examples=60, deadline=None)
 def test_each_group_fires_what_it_fires_on_peers(
-    data: st.DataObject, read: Rows, grouped: bool, a_batch: int, a_read: int, places: int,
+    data: st.DataObject, read: Rows, grouped: bool, a_batch: int, a_read: int, buckets: int,
     dies: list[tuple[int, str]], warm: int,
 ) -> None:  # fmt: skip
     window, trigger = data.draw(declared(several=False))
@@ -159,7 +159,7 @@ def test_each_group_fires_what_it_fires_on_peers(
         folder = Path(name)
         feed(folder / "feed", {"a": read}, len(read), ends=True)
         job = manifest(window, trigger, grouped, folder, a_read)
-        found = in_micro_batches(job, folder, a_batch, places, dies, warm)
+        found = in_micro_batches(job, folder, a_batch, buckets, dies, warm)
     assert found == on_peers(window, trigger, grouped, read, DISORDER)
 
 
@@ -167,7 +167,7 @@ def test_each_group_fires_what_it_fires_on_peers(
        DIES)  # fmt: skip
 @settings(max_examples=25, deadline=None)
 def test_watermarks_of_several_partitions_pass_what_they_pass_on_peers(
-    data: st.DataObject, one: Rows, other: Rows, grouped: bool, a_batch: int, places: int,
+    data: st.DataObject, one: Rows, other: Rows, grouped: bool, a_batch: int, buckets: int,
     dies: list[tuple[int, str]],
 ) -> None:  # fmt: skip
     window, trigger = data.draw(declared(several=True))
@@ -175,6 +175,6 @@ def test_watermarks_of_several_partitions_pass_what_they_pass_on_peers(
         folder = Path(name)
         feed(folder / "feed", {"a": one, "b": other}, 100, ends=True)
         job = manifest(window, trigger, grouped, folder, 3)
-        found = in_micro_batches(job, folder, a_batch, places, dies, 1 << 20)
+        found = in_micro_batches(job, folder, a_batch, buckets, dies, 1 << 20)
     together = sorted([*one, *other], key=lambda each: each["at"])
     assert found == on_peers(window, trigger, grouped, together, 0)

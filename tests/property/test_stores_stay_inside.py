@@ -23,10 +23,10 @@ from onyx.log.zookeeper.chunks import Chunks
 from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.sql.store import Target
 from onyx.spark.child.request import StageRequest
-from onyx.spark.stage.directory_stage import Workplace, run_stage
+from onyx.spark.stage.directory_stage import Workspace, run_stage
 from onyx.spark.stage.frames import folder_of
 from onyx.spark.stage.versions import Notes
-from onyx.state.names import LogKey, TaskPlace
+from onyx.state.names import LogKey, TaskFolder
 from onyx.state.opening import open_store
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
@@ -67,7 +67,7 @@ def _tree(outside: Path) -> dict[str, bytes]:
 
 def _try_everything(store: BlobStore, job: str, task: str) -> None:
     """What the engine does with names; that nothing comes from elsewhere."""
-    place = TaskPlace(job, task)
+    place = TaskFolder(job, task)
     for name in (job, f"{job}/{task}", f"{job}/kept", place.chunk(LogKey(1, 0), 0)):
         with contextlib.suppress(UserError):
             assert store.read(name) != SECRET
@@ -145,7 +145,7 @@ def test_of_parts_in_an_object_store(fake_store: ObjectStore, job: str, task: st
 @given(job=hostile_names)
 def test_of_the_parts_and_results_of_a_stage(job: str) -> None:
     with surrounded() as root, contextlib.suppress(OnyxError):
-        place = Workplace(location_of(str(root)), JobId(job), permitted=lambda: True)
+        place = Workspace(location_of(str(root)), JobId(job), permitted=lambda: True)
         assert Notes(place.location).where(JobId(job)).local == root / "parts" / job
         staging = root / "staging"
         staging.mkdir()
@@ -160,7 +160,9 @@ def _no_runner(*_: object) -> None:
 @hostile
 @given(
     name=hostile_names,
-    path=st.sampled_from([job_documents.frontiers, job_documents.place, job_documents.exception]),
+    path=st.sampled_from(
+        [job_documents.frontiers, job_documents.location, job_documents.exception]
+    ),
 )
 def test_of_nodes_in_zookeeper(name: str, path: object) -> None:
     paths = Paths("tenancy")
@@ -211,7 +213,7 @@ def test_state_behind_a_link_is_neither_read_nor_written_nor_removed(
     target = victim / "log" if where.endswith("-00000") else victim
     (root / where).symlink_to(target, target_is_directory=True)
     store = open_store(str(root))
-    chunk = TaskPlace("job", "task").chunk(LogKey(1, 0), 0)
+    chunk = TaskFolder("job", "task").chunk(LogKey(1, 0), 0)
 
     for use in (lambda: store.create(chunk, b"ours"), lambda: store.read(chunk)):
         with pytest.raises(UserError, match="ONYX_STATE_URL"):

@@ -107,8 +107,8 @@ def as_dicts(batch: pa.RecordBatch) -> Rows:
 class Frames:
     """In the place of a session."""
 
-    def __init__(self, places: int = 3, repeats: int = 0) -> None:
-        self._places = self.defaultParallelism = places
+    def __init__(self, buckets: int = 3, repeats: int = 0) -> None:
+        self._buckets = self.defaultParallelism = buckets
         self._repeats = repeats
         self.conf = self.sparkContext = self
 
@@ -117,7 +117,7 @@ class Frames:
 
     def get(self, name: str) -> str:
         assert name == "spark.sql.shuffle.partitions"
-        return str(self._places)
+        return str(self._buckets)
 
     def range(self, start: int, end: int, step: int, count: int) -> Frame:
         rows = [{"id": number} for number in range(start, end, step)]
@@ -140,10 +140,10 @@ class Frames:
 def run_on_pandas(spark: Any, request: QueryRequest, asked: StageRequest) -> None:
     """In the place of `run_beside`: the stage is a function of pandas."""
     frames = [(each.name, pandas.concat(map(read_part, each.parts))) for each in asked.frames]
-    by_place = [frame for name, frame in frames if name is None]
+    unnamed = [frame for name, frame in frames if name is None]
     by_name = {name: frame for name, frame in frames if name is not None}
     try:
-        made = named(asked.stage)(*by_place, **by_name, **asked.params)
+        made = named(asked.stage)(*unnamed, **by_name, **asked.params)
     except Exception as error:
         raise UserFunctionError(f"{type(error).__name__}: {error}") from error
     target = Path(asked.target)

@@ -40,7 +40,7 @@ class Worker:
         if self.dies(batch) == "behind it":
             raise Unavailable("died")
 
-    def run(self, spark: Any = None, places: int = 3, draining: bool = False) -> QueryReply:
+    def run(self, spark: Any = None, buckets: int = 3, draining: bool = False) -> QueryReply:
         """A new query, behind the last commit."""
         last = self.batches[-1] if self.batches else None
         self.request = msgspec.structs.replace(
@@ -51,7 +51,7 @@ class Worker:
             held=last.held if last else Held(),
             draining=draining,
         )
-        return run_query(self.request, spark or Frames(places), self.publish)
+        return run_query(self.request, spark or Frames(buckets), self.publish)
 
 
 def written(folder: Path) -> list[dict[str, Any]]:

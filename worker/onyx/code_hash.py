@@ -137,19 +137,19 @@ def _inside(folders: Iterable[str], name: str) -> ModuleSpec | None:
 
 
 def _is_installed(spec: ModuleSpec) -> bool:
-    places = list(spec.submodule_search_locations or ())
-    places += [spec.origin] if spec.origin is not None and spec.has_location else []
-    return all(is_installed(spec.name, Path(each)) for each in places)
+    paths = list(spec.submodule_search_locations or ())
+    paths += [spec.origin] if spec.origin is not None and spec.has_location else []
+    return all(is_installed(spec.name, Path(each)) for each in paths)
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
     """In a fixed order. Not in hidden folders: in a mounted ConfigMap these hold every file once
     more, under a name with a time."""
-    for place, folders, files in os.walk(folder):
+    for below, folders, files in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for each in sorted(files):
             if each.endswith(_SUFFIX) and not each.startswith("."):
-                yield Path(place, each)
+                yield Path(below, each)
 
 
 def _read(path: Path, bytes_max: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Docstrings below the fields of a class: one place that says what a field means.
+"""Docstrings below the fields of a class: one text that says what a field means.
 
 Python keeps no docstring of a field, so that it is read from the source of the class, and only
 where pages and schemas are generated: a process that runs jobs never does. Keys of manifests,

@@ -16,7 +16,7 @@ GroupId = NewType("GroupId", str)
 PeerId = NewType("PeerId", str)
 """One virtual peer of one incarnation of a group."""
 Position = NewType("Position", int)
-"""Place of an entry in the log, from 0."""
+"""Position of an entry in the log, from 0."""
 AllocationVersion = NewType("AllocationVersion", int)
 """Position of the entry at which the allocation of a job last changed."""
 Slot = NewType("Slot", int)

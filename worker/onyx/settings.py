@@ -94,7 +94,7 @@ class ZooKeeperServerSettings:
     """Hosts of an ensemble, in the order of their ids; with none or one, the server stands
     alone."""
     id: int | None = None
-    """Id of this server, its place in `servers` from 1; by default from its host name:
+    """Id of this server, its number in `servers` from 1; by default from its host name:
     `zookeeper-0` is 1."""
     quorum_port: Port = 2888
     """Port on which followers connect to the leader of an ensemble."""
@@ -206,7 +206,7 @@ class TaskSettings:
     """Longest wait for a task to stop before its peer takes another."""
     report_values: bool = True
     """Include the (shortened) segment and the message of the exception in the report of what killed
-    a job; otherwise only keys, types and places in the code."""
+    a job; otherwise only keys, types and lines of code."""
     seal_attempts_max: int = 3
     """How often a failing seal (such as a Spark stage) is attempted before its error kills the job.
     What cannot be reached is tried for two minutes at least."""

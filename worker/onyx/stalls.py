@@ -73,7 +73,7 @@ SLOW = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A place in the user's code."""
+    """A line of the user's code."""
 
     file: str
     line: int
@@ -121,10 +121,10 @@ def cause(stalls: Sequence[Stall], order: Sequence[TaskName]) -> Stall | None:
         return None
     if all(each.in_time for each in stalls):
         return None
-    place = {task: number for number, task in enumerate(order)}
+    order_of = {task: number for number, task in enumerate(order)}
     return min(
         (each for each in stalls if not each.in_time or each.reason is Reason.SPARK),
-        key=lambda each: (_LATER.get(each.reason, 0), -place.get(each.task, -1), each.since_ms),
+        key=lambda each: (_LATER.get(each.reason, 0), -order_of.get(each.task, -1), each.since_ms),
     )
 
 

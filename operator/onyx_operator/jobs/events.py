@@ -19,14 +19,14 @@ _QUIET = (
 """Reasons that pass at once, or that the event of an action has reported already."""
 _WRONG_PHASES = ("Failed", "Invalid", "Unknown")
 _WRONG_REASONS = ("Displaced", "OutOfMemory", "WorkersDie", "UpgradeRefused", "BackOff", "Retrying")
-_WRONG_PLACES = (
+_WRONG_CLUSTERS = (
     "ClusterNotFound",
     "ClusterRefused",
     "ClusterNotReady",
     "LogUnreachable",
     "TooManyClusters",
 )
-_WARNING = frozenset((*_WRONG_PHASES, *_WRONG_REASONS, *_WRONG_PLACES))
+_WARNING = frozenset((*_WRONG_PHASES, *_WRONG_REASONS, *_WRONG_CLUSTERS))
 
 
 def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[News]:

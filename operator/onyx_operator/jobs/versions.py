@@ -63,7 +63,7 @@ def versions(spec: Spec, record: Record, log: Log) -> Versions:
 def ids_of_interest(
     spec: Spec, record: Record, stage_of: StageOf = lambda _: "unknown"
 ) -> tuple[JobId, ...]:
-    """The jobs whose place in the log a plan may ask for."""
+    """The jobs whose position in the log a plan may ask for."""
     recorded = [each.job_id for each in (record, record.upgraded_from) if each and each.job_id]
     if spec.job is None:
         return tuple(recorded)

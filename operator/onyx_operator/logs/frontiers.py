@@ -13,24 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from onyx.ids import JobId
 from onyx.log import job_documents
+from onyx.log.frontier_documents import completed_position
 from onyx.log.interface import ClientLog
-from onyx.structs import prepared
 
 READ_MAX = 128
 """Documents read at a time."""
 JOBS_MAX = 5_000
 """Jobs that are remembered."""
-
-
-@prepared
-class _Stored(msgspec.Struct):
-    """What is read of a frontier; see `onyx.task.source.frontier`."""
-
-    position: int = 0
 
 
 class Frontiers:
@@ -72,9 +63,9 @@ class Frontiers:
         )
         found: dict[int, int] = {}
         for name in names:
-            document = log.get_document(job_documents.frontier(job, int(name)))
-            if document is not None:
-                found[int(name)] = msgspec.json.decode(document.data, type=_Stored).position
+            position = completed_position(log, job, int(name))
+            if position is not None:
+                found[int(name)] = position
         before = self.completed(job)
         while job not in self._positions and len(self._positions) >= JOBS_MAX:
             del self._positions[next(iter(self._positions))]

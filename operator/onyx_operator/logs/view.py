@@ -304,8 +304,8 @@ class LogView:
         if old.peers != new.peers or any(moved):
             self._look_at_waiting()
         position = self._replica.version
-        for place, arrived in self._arrivals:
-            if place <= position and not arrived.done():
+        for at, arrived in self._arrivals:
+            if at <= position and not arrived.done():
                 arrived.set_result(None)
         self._arrivals = [each for each in self._arrivals if each[0] > position]
 

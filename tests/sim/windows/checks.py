@@ -29,7 +29,7 @@ from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, unpack, without_
 from onyx.log import job_documents
 from onyx.state.chunk_codec import ChunkReader
 from onyx.state.chunk_codec import Kind as ChunkKind
-from onyx.state.names import LogKey, TaskPlace
+from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import Recovered, recover
 from onyx.task.table import Kind
 from onyx.task.task import Task
@@ -56,7 +56,7 @@ class Checks:
         """The source has given all segments before this position to somebody."""
         self._read[partition] = max(until, self._read[partition])
 
-    def created(self, place: TaskPlace, key: LogKey, chunk: ChunkReader) -> None:
+    def created(self, place: TaskFolder, key: LogKey, chunk: ChunkReader) -> None:
         """A chunk is durable from now on."""
         self._world.trace.update(f"{place.chunk(key, chunk.frame.seq)}".encode())
         noted = self._world.storage.of(place.task)

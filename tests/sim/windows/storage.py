@@ -23,7 +23,7 @@ from onyx.ids import GroupId
 from onyx.log.interface import Document
 from onyx.plugins.protocol import Token
 from onyx.state.chunk_codec import ChunkReader, Kind
-from onyx.state.names import LogKey, TaskPlace
+from onyx.state.names import LogKey, TaskFolder
 from onyx.storage.interface import Stored
 from onyx.storage.memory import MemoryBlobStore
 
@@ -64,7 +64,7 @@ class Storage:
     def __init__(
         self,
         faults: Faults,
-        reported: Callable[[TaskPlace, LogKey, ChunkReader], None],
+        reported: Callable[[TaskFolder, LogKey, ChunkReader], None],
         between: Callable[[], None],
     ) -> None:
         """`reported` hears of every new chunk; `between` is called before each request."""
@@ -114,7 +114,7 @@ class Storage:
     def _note(self, name: str, data: bytes) -> None:
         job, task, log, seq = name.split("/")
         version, rank = map(int, log.split("-"))
-        place, key = TaskPlace(job, task), LogKey(version, rank)
+        place, key = TaskFolder(job, task), LogKey(version, rank)
         chunk = ChunkReader(place, key, int(seq), data)
         noted = self.of(task)
         self._told(place, key, chunk)

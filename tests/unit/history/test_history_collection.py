@@ -80,7 +80,7 @@ class World:
         names = self.log.put_chunk(f'["partition of {name}"]'.encode())
         self.log.append(RegisterPartitions(job=job, task="in", count=1, digest=names))
         self.log.put_document(f"frontier/{job}/0", b"{}", None)
-        self.log.put_document(f"place/{job}", b"here", None)
+        self.log.put_document(f"location/{job}", b"here", None)
         return job
 
     def complete(self, name: str) -> JobId:
@@ -122,7 +122,7 @@ class World:
     def beside(self) -> dict[str, list[str]]:
         return {
             "frontier": list(self.log.list_folders("frontier")),
-            "place": list(self.log.list_documents("place")),
+            "location": list(self.log.list_documents("location")),
         }
 
 
@@ -135,7 +135,7 @@ def test_a_completed_job_goes_with_all_that_is_its_own_and_its_end_stays_known()
     world.rounds(2)
     assert world.client.status(job).name == "j", "not yet"
     world.rounds(3)
-    assert world.beside() == {"frontier": ["runs"], "place": ["runs"]}
+    assert world.beside() == {"frontier": ["runs"], "location": ["runs"]}
     assert world.removed == ["short"]
     assert before <= world.chunks()
     assert len(world.chunks() - before) <= 1, "the replica of the origin"
@@ -187,13 +187,13 @@ def test_the_old_job_of_an_upgrade_stays_until_its_state_is_carried_over() -> No
     world.client.submit(manifest("new", upgrade="old"))
     world.rounds(10)
     assert "old" in world.client.replica().records
-    assert world.beside()["place"] == ["old"]
+    assert world.beside()["location"] == ["old"]
     names = world.log.put_chunk(b"[]")
     world.log.append(RegisterPartitions(job="new", task="in", count=1, digest=names))
     world.log.put_document("frontier/new/0", b"{}", None)
     world.rounds(2)
     assert set(world.client.replica().records) == {"new"}
-    assert world.beside()["place"] == []
+    assert world.beside()["location"] == []
 
 
 def test_a_suspended_job_is_kept_with_all_it_has_however_old() -> None:
@@ -205,7 +205,7 @@ def test_a_suspended_job_is_kept_with_all_it_has_however_old() -> None:
         world.complete(f"job-{number}")
     world.rounds(20)
     assert kept <= world.chunks()
-    assert world.beside() == {"frontier": [job], "place": [job]}
+    assert world.beside() == {"frontier": [job], "location": [job]}
     assert world.client.job(job).name == "j"
 
 
@@ -214,11 +214,11 @@ def test_state_that_cannot_be_removed_now_is_removed_later_and_keeps_its_id() ->
     for number in range(5):
         world.complete(f"job-{number}")
     world.rounds(6)
-    assert len(world.beside()["place"]) == 5
+    assert len(world.beside()["location"]) == 5
     assert len(world.client.replica().completed_before) == 5, "none is free"
     world.broken = False
     world.rounds(1)
-    assert world.beside()["place"] == []
+    assert world.beside()["location"] == []
     assert len(world.removed) == 5
 
 
@@ -312,7 +312,7 @@ def test_a_collector_that_is_killed_anywhere_leaves_a_log_that_the_next_one_coll
     assert world.client.job(JobId("runs")).name == "j"
     world.rounds(3)
     assert len(world.beside()["frontier"]) == 2
-    assert len(world.beside()["place"]) == 2
+    assert len(world.beside()["location"]) == 2
     assert {world.client.wait(JobId(f"job-{n}")) == bool(n % 2) for n in range(6)} == {True}
     assert len(world.chunks()) <= 2 * 2 + 1
 

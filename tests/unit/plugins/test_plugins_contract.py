@@ -69,8 +69,8 @@ def test_what_a_reader_gives_is_a_list_of_dicts_no_longer_than_asked(
 def test_a_cursor_is_a_place_at_or_before_the_position() -> None:
     for answer, rule in [
         (7, r"cursor\(\) returned an int, not a Cursor"),
-        (Cursor(7), r"cursor\(5\) returned a place at position 7"),
-        (Cursor(-1), r"cursor\(5\) returned a place at position -1"),
+        (Cursor(7), r"cursor\(5\) returned a cursor at position 7"),
+        (Cursor(-1), r"cursor\(5\) returned a cursor at position -1"),
     ]:
         with pytest.raises(UserError, match=rule):
             reader(cursor=lambda self, position, answer=answer: answer).cursor(5)

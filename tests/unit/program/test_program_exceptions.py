@@ -54,7 +54,7 @@ def reported(error, **more):
 
 
 def test_the_users_places_the_causes_and_the_segment_are_shown():
-    lines = failure_text.places(message())
+    lines = failure_text.details(message())
     places = [re.sub(r".*/(\w+.py):\d+", r"\1", line) for line in lines if " at " in line]
     assert places == [
         'test_program_exceptions.py in fails: raise RuntimeError("no number") from error',
@@ -90,7 +90,7 @@ def test_values_can_be_hidden_and_then_appear_nowhere():
     found = message(values=False)
     assert "4111" not in json.dumps(found)
     assert "no number" not in json.dumps(found).replace('raise RuntimeError(\\"no number\\")', "")
-    assert failure_text.places(found)[-1] == "segment: {'card': str, 'n': int}"
+    assert failure_text.details(found)[-1] == "segment: {'card': str, 'n': int}"
 
 
 def test_members_of_groups_and_what_was_being_handled_are_shown():

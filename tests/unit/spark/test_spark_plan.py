@@ -145,7 +145,7 @@ def test_a_plan_is_readable() -> None:
         "stage 1: one mapInArrow, a task of Spark for each share of the groups",
         "  totals: reduce, fixed window hours of sum n folded behind the shuffle (windows below it "
         "hear each watermark), watermarks of every batch",
-        "    shuffle to top in stage 2, all to one place",
+        "    shuffle to top in stage 2, all to one bucket",
         "stage 2: one mapInArrow, a task of Spark for each share of the groups",
         "  top: reduce, global window best of shop:best folded behind the shuffle (states of "
         "shop:best are not numbers)",

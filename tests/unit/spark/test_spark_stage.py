@@ -25,7 +25,7 @@ from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
 from onyx.spark.child.request import Frame, StageRequest, Watch
 from onyx.spark.stage import directory_stage
-from onyx.spark.stage.directory_stage import Workplace, run_stage
+from onyx.spark.stage.directory_stage import Workspace, run_stage
 from onyx.spark.stage.output import SparkOutput
 from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, Notes, upgrade
 from onyx.spark.target import MANIFEST
@@ -338,16 +338,16 @@ def test_the_rename_itself_fails_for_a_zombie_that_passed_every_check(tmp_path: 
         (own / "result").mkdir(parents=True)
         return True
 
-    place = Workplace(location_of(str(tmp_path)), JobId("job-1"), permitted)
-    upgrade(Notes(place.location), place.job, lambda: None)
+    work = Workspace(location_of(str(tmp_path)), JobId("job-1"), permitted)
+    upgrade(Notes(work.location), work.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     with pytest.raises(Fenced):
-        run_stage(place, lambda: own, request, SummingRunner(), 60.0)
-    assert not place.result.exists()
+        run_stage(work, lambda: own, request, SummingRunner(), 60.0)
+    assert not work.result.exists()
 
 
 def failing_rename(monkeypatch: pytest.MonkeyPatch, dies: bool) -> None:
-    """The rename of a new result to its place fails; or the worker dies there."""
+    """The rename of a new result to its name fails; or the worker dies there."""
     rename = os.rename
 
     def renamed(source: Any, target: Any, **more: Any) -> None:
@@ -453,25 +453,25 @@ def test_a_worker_that_has_lost_sight_of_zookeeper_waits_with_its_result(tmp_pat
     own.mkdir()
     answers = [False, False, True]
     pauses: list[float] = []
-    place = Workplace(
+    work = Workspace(
         location_of(str(tmp_path)), JobId("job-1"), lambda: answers.pop(0), pauses.append
     )
-    upgrade(Notes(place.location), place.job, lambda: None)
+    upgrade(Notes(work.location), work.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
-    run_stage(place, lambda: own, request, SummingRunner(), 60.0)
-    assert place.result.exists()
+    run_stage(work, lambda: own, request, SummingRunner(), 60.0)
+    assert work.result.exists()
     assert len(pauses) == 2
 
 
 def test_a_worker_that_never_sees_zookeeper_again_gives_up(tmp_path: Path) -> None:
     own = tmp_path / "staging"
     own.mkdir()
-    place = Workplace(location_of(str(tmp_path)), JobId("job-1"), lambda: False, lambda _: None)
-    upgrade(Notes(place.location), place.job, lambda: None)
+    work = Workspace(location_of(str(tmp_path)), JobId("job-1"), lambda: False, lambda _: None)
+    upgrade(Notes(work.location), work.job, lambda: None)
     request = StageRequest(STAGE, (Frame(schema="n BIGINT"),))
     with pytest.raises(Unavailable, match="ZooKeeper"):
-        run_stage(place, lambda: own, request, SummingRunner(), 60.0)
-    assert not place.result.exists()
+        run_stage(work, lambda: own, request, SummingRunner(), 60.0)
+    assert not work.result.exists()
 
 
 def test_without_any_segment_and_schema_the_result_is_empty(tmp_path: Path) -> None:

@@ -326,8 +326,8 @@ def test_a_retry_begins_with_the_segment_as_it_was(folder: Path) -> None:
     assert in_order(lines(folder / "out")) == [{"n": 0, "tries": 3}, {"n": 1, "tries": 3}]
 
 
-@pytest.mark.parametrize("places", [1, 3, 8])
-def test_groups_come_together_however_many_places_there_are(folder: Path, places: int) -> None:
+@pytest.mark.parametrize("buckets", [1, 3, 8])
+def test_groups_come_together_however_many_buckets_there_are(folder: Path, buckets: int) -> None:
     request = request_of(
         job("""
   guarantee: exactly-once
@@ -350,7 +350,7 @@ def test_groups_come_together_however_many_places_there_are(folder: Path, places
         folder,
         ("small_shop",),
     )
-    publish_all(request, run_query(request, Frames(places)))
+    publish_all(request, run_query(request, Frames(buckets)))
     assert in_order(lines(folder / "out")) == in_order(
         [
             {"group": "a", "state": 3},

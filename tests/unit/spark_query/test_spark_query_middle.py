@@ -235,39 +235,39 @@ segments = st.lists(
 )
 
 
-@given(given_ones=segments, places=st.integers(1, 5), repeats=st.integers(0, 1))
+@given(given_ones=segments, buckets=st.integers(1, 5), repeats=st.integers(0, 1))
 @settings(max_examples=15, deadline=None)
 def test_a_stage_that_changes_nothing_changes_nothing(
-    given_ones: Segments, places: int, repeats: int, tmp_path_factory: pytest.TempPathFactory
+    given_ones: Segments, buckets: int, repeats: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("same")
     (folder / "small_stages.py").write_text(MODULE)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(folder))
         made = job(CHAIN.replace("FUNCTION", "same"), given_ones)
-        reply = run(made, folder, Frames(places, repeats=repeats))
+        reply = run(made, folder, Frames(buckets, repeats=repeats))
     assert reply.failure is None, reply.failure
     found = Counter((each["n"], each["k"]) for each in lines(folder / "write"))
     assert found == Counter((each["n"], each["k"]) for each in given_ones)
 
 
 def test_files_of_the_dead_and_of_runs_that_are_over_are_removed(tmp_path: Path) -> None:
-    place = tmp_path / "job.stage"
+    folder = tmp_path / "job.stage"
     for name in ("mine/one", "mine/two", "dead/one", "alive/one"):
-        (place / name / "parts").mkdir(parents=True)
+        (folder / name / "parts").mkdir(parents=True)
     left = Leftovers(
         [location_of(str(tmp_path)) / "job.stage", location_of(str(tmp_path / "nowhere"))],
         GroupId("mine"),
     )
     left.fence([GroupId("mine"), GroupId("alive")])
     left.sweep("one")
-    assert sorted(str(each.relative_to(place)) for each in place.glob("*/*")) == [
+    assert sorted(str(each.relative_to(folder)) for each in folder.glob("*/*")) == [
         "alive/one",
         "mine/two",
     ]
     left.sweep("two")
     left.fence([])
-    assert not place.exists()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("repeats", [0, 1])

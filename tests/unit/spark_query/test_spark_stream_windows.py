@@ -126,31 +126,31 @@ def test_large_state_is_changed_chunk_by_chunk_and_now_and_then_written_anew(
     found = worker(tmp_path, spec(tmp_path, FIXED, WATERMARK))
     chains: list[int] = []
     found.then = lambda batch: chains.extend(len(each.files) for each in batch.held.states)
-    assert found.run(places=1).failure is None
+    assert found.run(buckets=1).failure is None
     assert rows(tmp_path) == once(sums(many))
     assert max(chains) > 2
     assert 1 in chains[chains.index(max(chains)) :]
 
 
 @pytest.mark.usefixtures("cold")
-@pytest.mark.parametrize("place", ["there", "gone"])
-def test_the_number_of_places_stays_that_of_the_first_query(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("chunks", ["there", "gone"])
+def test_the_number_of_buckets_stays_that_of_the_first_query(tmp_path: Path, chunks: str) -> None:
     feed(tmp_path / "feed", EVENTS, 40, ends=True)
     found = worker(tmp_path, spec(tmp_path, FIXED, WATERMARK))
     found.dies = lambda batch: "behind it" if batch.number == 2 else ""
-    found.run(places=3)
+    found.run(buckets=3)
     found.dies = lambda batch: ""
-    if place == "gone":
-        for chunk in (tmp_path / "state").glob("**/places.spark/fold/*"):
+    if chunks == "gone":
+        for chunk in (tmp_path / "state").glob("**/buckets.spark/fold/*"):
             chunk.unlink()
-    reply = found.run(places=20)
-    if place == "gone":
+    reply = found.run(buckets=20)
+    if chunks == "gone":
         assert reply.failure is not None
         assert reply.failure.by_user
         assert "ONYX_STATE_URL" in reply.failure.message
         return
     assert rows(tmp_path) == once(sums())
-    assert {batch.held.places for batch in found.batches} == {8}
+    assert {batch.held.buckets for batch in found.batches} == {8}
 
 
 def test_a_job_that_drains_fires_its_windows_for_the_last_time_and_reads_no_more(
@@ -289,7 +289,7 @@ def test_windows_that_drop_what_is_late_are_folded_behind_the_shuffle(tmp_path: 
 def test_a_batch_in_whose_middle_an_input_was_read_again_is_not_committed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: bool
 ) -> None:
-    """As when an executor is lost, some places have rows of the first reading and others of the
+    """As when an executor is lost, some buckets have rows of the first reading and others of the
     second."""
     made = spec(tmp_path, FIXED, WATERMARK)
     if not windows:

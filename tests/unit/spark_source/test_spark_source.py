@@ -20,16 +20,16 @@ from onyx.plugins.files.options import OutputOptions
 from onyx.plugins.files.output import FilesOutput
 from onyx.spark.stage.parts import spark_schema
 from onyx.spark_source import cluster, schemas
-from onyx.spark_source.listing import Folder, NotThere, Place, published
+from onyx.spark_source.listing import Folder, NotThere, OutputFiles, published
 from onyx.spark_source.offsets import Part, Rows
 from onyx.spark_source.options import SourceOptions, read_options
-from onyx.spark_source.places import place_at, readable
+from onyx.spark_source.outputs import output_at, readable
 from onyx.spark_source.rows import batches, count
 from onyx.windows.firing import Extent
 
 
-def place(path: Path, **options: Any) -> Place:
-    return place_at(str(path), SourceOptions(path=str(path), **options))
+def output(path: Path, **options: Any) -> OutputFiles:
+    return output_at(str(path), SourceOptions(path=str(path), **options))
 
 
 def read(
@@ -40,7 +40,7 @@ def read(
     return [row for each in batches(Rows(path, first, last), schema) for row in each.to_pylist()]
 
 
-def numbers(of: Place) -> list[int]:
+def numbers(of: OutputFiles) -> list[int]:
     return sorted(row["n"] for part in published(of) for row in read(part.path))
 
 
@@ -86,7 +86,7 @@ def test_only_published_parts_of_the_task_are_listed(tmp_path: Path, form: Any) 
     written(tmp_path, "a", [{"n": 1}, {"n": 2}], format=form)
     written(tmp_path, "a-b", [{"n": 3}, {"n": 4}], format=form)
     (tmp_path / "notes.parquet").write_bytes(b"of somebody else")
-    found = {task: numbers(place(tmp_path, task=task)) for task in (None, "a", "a-b", "b")}
+    found = {task: numbers(output(tmp_path, task=task)) for task in (None, "a", "a-b", "b")}
     assert found == {None: [1, 2, 3, 4], "a": [1, 2], "a-b": [3, 4], "b": []}
 
 
@@ -94,16 +94,16 @@ def test_the_parts_of_one_version_are_read_by_the_ids_of_its_jobs(tmp_path: Path
     for number, (task, job) in enumerate([("a", "v1"), ("a", "v1-2"), ("a", "v2"), ("a-b", "v2")]):
         written(tmp_path, task, [{"n": number}, {"n": number}], job=job)
     read_by = {
-        job: set(numbers(place(tmp_path, job=job))) for job in ("v1", "2", "v2", "v1,v2", "v1, v2")
+        job: set(numbers(output(tmp_path, job=job))) for job in ("v1", "2", "v2", "v1,v2", "v1, v2")
     }
     both = {0, 2, 3}
     assert read_by == {"v1": {0}, "2": set(), "v2": {2, 3}, "v1,v2": both, "v1, v2": both}
-    assert set(numbers(place(tmp_path, job="v2", task="a"))) == {2}
+    assert set(numbers(output(tmp_path, job="v2", task="a"))) == {2}
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(NotThere, match=f"{tmp_path}/gone is not there"):
-        published(place(tmp_path / "gone"))
+        published(output(tmp_path / "gone"))
 
 
 def test_the_result_of_a_stage_is_its_files(tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_the_result_of_a_stage_is_its_files(tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": [1]}), result / "part-00000-x.snappy.parquet")
     (result / "_SUCCESS").touch()
     (result / "_onyx.json").write_text('{"job": "j-1", "stage": "m:f", "parts": 2}')
-    assert [read(part.path) for part in published(place(tmp_path, job="j-1"))] == [[{"n": 1}]]
+    assert [read(part.path) for part in published(output(tmp_path, job="j-1"))] == [[{"n": 1}]]
     with pytest.raises(UserError, match="the result is of job j-1, not of j-2"):
-        place(tmp_path, job="j-2")
+        output(tmp_path, job="j-2")
 
 
 def result(folder: Path, job: str, name: str = "part-00000-x.snappy.parquet") -> None:
@@ -129,12 +129,12 @@ def test_appended_results_are_those_of_one_job_or_of_all(tmp_path: Path) -> None
         result(tmp_path / "result" / f"job={job}", job)
 
     def jobs(**options: Any) -> list[str]:
-        parts = published(place(tmp_path, **options))
+        parts = published(output(tmp_path, **options))
         return [row["job_of"] for part in parts for row in read(part.path)]
 
     assert (jobs(), jobs(job="j-2")) == (["j-1", "j-2"], ["j-2"])
     with pytest.raises(UserError, match="there is no result here"):
-        place(tmp_path, job="j-3")
+        output(tmp_path, job="j-3")
 
 
 def test_a_result_that_cannot_be_read_here_is_named(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_a_result_that_cannot_be_read_here_is_named(tmp_path: Path) -> None:
     (tmp_path / "folders" / "result" / "day=3").mkdir()
     for folder, what in (("csv", "part-00000.csv"), ("folders", "day=3/")):
         with pytest.raises(UserError, match=rf"result has {what}.*spark\.read"):
-            published(place(tmp_path / folder))
+            published(output(tmp_path / folder))
 
 
 def test_a_result_in_folders_of_an_object_store_is_named(
@@ -153,7 +153,7 @@ def test_a_result_in_folders_of_an_object_store_is_named(
         monkeypatch.setenv(name, value)
     store = ObjectStore(fake_s3)
     store.put("out/result/carrier=AA/part-00000-x.parquet", b"")
-    of_result = Place((Folder(f"{store.url}/out/result"),), "result", None, "out")
+    of_result = OutputFiles((Folder(f"{store.url}/out/result"),), "result", None, "out")
     store.put("out/result/_onyx.json", '{"files": ["carrier=AA/part-00000-x.parquet"]}')
     with pytest.raises(UserError, match=r"has carrier=AA/, .*spark\.read"):
         published(of_result)
@@ -162,25 +162,25 @@ def test_a_result_in_folders_of_an_object_store_is_named(
 def test_a_stage_that_has_not_run_has_no_result(tmp_path: Path) -> None:
     (tmp_path / "parts" / "j-1").mkdir(parents=True)
     with pytest.raises(UserError, match="there is no result here"):
-        place(tmp_path)
+        output(tmp_path)
 
 
 def test_the_parts_of_a_stage_are_those_of_all_versions_of_a_job(tmp_path: Path) -> None:
     for job, after in (("j-1", []), ("j-2", ["j-1"]), ("given-up", ["j-1"])):
         written(tmp_path / "parts" / job, "work", [{"n": job}], format="parquet")
         (tmp_path / "parts" / job / "_onyx.json").write_text(json.dumps({"after": after}))
-    parts = published(place(tmp_path, content="parts", job="j-2"))
+    parts = published(output(tmp_path, content="parts", job="j-2"))
     assert [row["n"] for part in parts for row in read(part.path)] == ["j-1", "j-2"]
     assert [part.writer.partition("/")[0] for part in parts] == ["j-1", "j-2"]
     with pytest.raises(UserError, match="option 'job' is missing"):
-        place(tmp_path, content="parts")
+        output(tmp_path, content="parts")
 
 
 def test_the_parts_of_one_frame_of_a_stage_are_read(tmp_path: Path) -> None:
     for frame in ("flights", "planes"):
         folder = tmp_path / "frames" / frame / "parts" / "j-1"
         written(folder, "work", [{"n": frame}], format="parquet")
-    parts = published(place(tmp_path, content="parts", job="j-1", frame="planes"))
+    parts = published(output(tmp_path, content="parts", job="j-1", frame="planes"))
     assert [row["n"] for part in parts for row in read(part.path)] == ["planes"]
 
 
@@ -233,7 +233,7 @@ def test_the_schema_holds_what_all_parts_have(tmp_path: Path) -> None:
             pa.table(columns), tmp_path / f"part-w--j-1--0-0123456789ab-00000{number}.parquet"
         )
     (tmp_path / "part-w--j-1--0-0123456789ab-000002.jsonl").write_text('{"l": true}\n')
-    found = schemas.found_in(published(place(tmp_path)), "here")
+    found = schemas.found_in(published(output(tmp_path)), "here")
     assert found == pa.schema([("n", pa.float64()), ("t", pa.string()), ("l", pa.bool_())])
 
 
@@ -254,7 +254,7 @@ def test_what_has_another_type_in_a_segment_is_read_as_that(
 ) -> None:
     path = tmp_path / "part-w--j-1--0-0123456789ab-000000.parquet"
     pq.write_table(pa.table({"x": array}), path)
-    schema = schemas.found_in(published(place(tmp_path)), "here")
+    schema = schemas.found_in(published(output(tmp_path)), "here")
     assert [row["x"] for row in read(str(path), schema)] == values
 
 

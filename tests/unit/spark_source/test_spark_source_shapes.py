@@ -26,7 +26,7 @@ LETTERS = [
     '{"task":"work","tries":1,"segment":{"_error":"no JSON","_raw":"\\u0001 \\"x","big":0.5}}',
     '{"task":"work","tries":1,"segment":{"n":null,"extra":{"q\\"":true},"who":{"age":null}}}',
 ]
-"""Dead letters: numbers of several kinds, text in their place, nulls, what others lack."""
+"""Dead letters: numbers of several kinds, text in their output, nulls, what others lack."""
 TEXT_TYPE = pa.string()
 
 

@@ -1,4 +1,4 @@
-"""Chunks as bytes: what goes in comes out, and nothing but a chunk of its own place is read."""
+"""Chunks as bytes: what goes in comes out, and nothing but a chunk of its own folder is read."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from onyx.state.chunk_codec import (
 )
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.local.spool import bytes_of
-from onyx.state.names import LogKey, TaskPlace
+from onyx.state.names import LogKey, TaskFolder
 from onyx.windows.records import AddUpdates, SetStates, StagedOutput
 
-PLACE = TaskPlace("flights", "hourly")
+PLACE = TaskFolder("flights", "hourly")
 KEY = LogKey(17, 2)
 NAME = "flights/hourly/00000000000000000017-00002/00000005"
 
@@ -163,18 +163,18 @@ def test_bytes_after_the_end_are_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "key", "seq"),
+    ("folder", "key", "seq"),
     [
-        (TaskPlace("other", "hourly"), KEY, 5),
-        (TaskPlace("flights", "daily"), KEY, 5),
+        (TaskFolder("other", "hourly"), KEY, 5),
+        (TaskFolder("flights", "daily"), KEY, 5),
         (PLACE, LogKey(18, 2), 5),
         (PLACE, LogKey(17, 1), 5),
         (PLACE, KEY, 6),
     ],
 )
-def test_a_chunk_in_the_wrong_place_is_noticed(place: TaskPlace, key: LogKey, seq: int) -> None:
-    with pytest.raises(StateError, match="another place, flights/hourly 17-2 5"):
-        ChunkReader(place, key, seq, GOOD)
+def test_a_chunk_in_the_wrong_file_is_noticed(folder: TaskFolder, key: LogKey, seq: int) -> None:
+    with pytest.raises(StateError, match="another file, flights/hourly 17-2 5"):
+        ChunkReader(folder, key, seq, GOOD)
 
 
 def test_a_chunk_of_a_later_version_is_not_taken_for_damage() -> None:

@@ -15,14 +15,14 @@ from onyx.settings import StateSettings
 from onyx.state import log as log_module
 from onyx.state.chunks import Chunk, ShardChange, Watermark
 from onyx.state.log import StateLog
-from onyx.state.names import LogKey, TaskPlace
+from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import Recovered, recover
 from onyx.storage.folder import Folder
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
 
 SETTINGS = StateSettings()
-PLACE = TaskPlace("job", "task")
+PLACE = TaskFolder("job", "task")
 
 
 @pytest.fixture

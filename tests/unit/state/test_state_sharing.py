@@ -52,7 +52,7 @@ def test_a_place_that_was_emptied_is_not_taken_for_a_new_one(
     chunks: BlobStore, log: LogReader
 ) -> None:
     check(chunks, log, "one")
-    chunks.delete("job/place.id")
+    chunks.delete("job/location.id")
 
     with pytest.raises(StateError, match="what was there is gone"):
         check(chunks, log, "two")

@@ -7,14 +7,14 @@ from typing import Any
 from tests.support.bench import Bench, ScriptedQuery
 
 from onyx.spark.driver.request import (
+    BucketState,
     Held,
-    PlaceState,
     Position,
     QueryBatch,
     QueryReply,
     TaskCounts,
 )
-from onyx.state.names import place_chunk, place_prefix
+from onyx.state.names import bucket_chunk, bucket_prefix
 
 SPEC: dict[str, Any] = {
     "engine": "spark",
@@ -41,17 +41,17 @@ def begun(bench: Bench) -> ScriptedQuery:
 
 
 def staged(bench: Bench, number: int, *names: str, over: bool = False) -> QueryBatch:
-    """A micro-batch behind which the state of one place is in these chunks; the last is new."""
+    """A micro-batch behind which the state of one bucket is in these chunks; the last is new."""
     for name in names[-1:]:
-        bench.store.create(place_chunk(bench.id, "count", name), b"state")
+        bench.store.create(bucket_chunk(bench.id, "count", name), b"state")
     files = tuple((name, 5) for name in names)
-    held = Held(4, (PlaceState("count", 1, files=files, over=over),))
+    held = Held(4, (BucketState("count", 1, files=files, over=over),))
     position = Position("read", "t-0", number, number, exhausted=over)
     return QueryBatch(number, {}, {"read": TaskCounts(number, number)}, (position,), held)
 
 
 def chunks(bench: Bench) -> list[str]:
-    return [each.name.rpartition("/")[2] for each in bench.store.list(place_prefix(bench.id))]
+    return [each.name.rpartition("/")[2] for each in bench.store.list(bucket_prefix(bench.id))]
 
 
 def test_chunks_that_the_new_commit_does_not_name_are_removed_behind_it() -> None:
@@ -74,12 +74,12 @@ def test_who_takes_over_begins_with_the_state_of_the_last_commit_and_removes_wha
     query = begun(bench)
     query.batch = staged(bench, 1, "1-1-aa")
     bench.settle()
-    assert bench.store.create(place_chunk(bench.id, "count", "1-1-try"), b"of a try that failed")
-    assert bench.store.create(place_chunk(bench.id, "count", "2-1-late"), b"of a try that runs")
+    assert bench.store.create(bucket_chunk(bench.id, "count", "1-1-try"), b"of a try that failed")
+    assert bench.store.create(bucket_chunk(bench.id, "count", "2-1-late"), b"of a try that runs")
     bench.crash(bench.task("spark"))
     after = begun(bench).request
     assert after.batches == 1
-    assert after.held == Held(4, (PlaceState("count", 1, files=(("1-1-aa", 5),)),))
+    assert after.held == Held(4, (BucketState("count", 1, files=(("1-1-aa", 5),)),))
     assert chunks(bench) == ["1-1-aa", "2-1-late"]
 
 
@@ -119,7 +119,7 @@ def test_a_worker_with_another_state_store_kills_the_job_rather_than_begin_anew(
     bench.settle()
     for each in bench.store.list(f"{bench.id}/"):
         bench.store.delete(each.name)
-    bench.store.create(f"{bench.id}/place.id", b"of another peer")
+    bench.store.create(f"{bench.id}/location.id", b"of another peer")
     bench.crash(bench.task("spark"))
     bench.settle()
     assert [command.NAME for command in bench.proposed][-1] == "kill-job"

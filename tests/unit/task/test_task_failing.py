@@ -84,8 +84,8 @@ def test_what_fails_goes_to_the_dead_letters_and_the_rest_goes_on(guarantee: str
 def test_a_dead_letter_says_what_where_when_and_of_what() -> None:
     bench = run(job([{"n": 1}], DEAD))
     [letter] = bench.written("bad")
-    place = letter["error"].pop("place")
-    assert place.startswith("test_task_failing.py, line ")
+    line = letter["error"].pop("line")
+    assert line.startswith("test_task_failing.py, line ")
     assert letter == {
         "error": {"type": "ValueError", "message": "odd 1"},
         "job": "job-1",

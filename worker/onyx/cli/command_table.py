@@ -17,7 +17,7 @@ import typer.main
 
 COMMANDS: Mapping[str, str] = {
     "run": "Run a job on this machine: ZooKeeper, workers and all.",
-    "validate": "Check a file; prints every problem with its place.",
+    "validate": "Check a file; prints every problem with its key path.",
     "plan": "Print how Spark would run a job.",
     "submit": "Submit a job to a running cluster and print its id.",
     "kill": "Stop a job for ever; one that has completed stays so.",

@@ -84,7 +84,7 @@ def print_stacks(status: JobStatus, console: Console) -> None:
 
 def _stacks(status: JobStatus) -> Iterator[str]:
     stacks = [failure_text.stack(each) for each in status.stalls if each.stack][:STACKS_MAX]
-    for line in (*failure_text.places(status.exception or {}), *chain.from_iterable(stacks)):
+    for line in (*failure_text.details(status.exception or {}), *chain.from_iterable(stacks)):
         yield f"  {line}"
 
 

@@ -19,14 +19,14 @@ def sentence(report: Mapping[str, Any]) -> str:
     return f"task {report.get('task')}, {report.get('phase')}: {detail}"
 
 
-def places(report: Mapping[str, Any]) -> list[str]:
-    """The places in the user's code, what the error came from, and the segment; a line each."""
-    return list(_places(report))
+def details(report: Mapping[str, Any]) -> list[str]:
+    """Frames of the user's code, what the error came from, and the segment; a line each."""
+    return list(_details(report))
 
 
 def whole(report: Mapping[str, Any]) -> str:
     """Both."""
-    return "\n  ".join([sentence(report), *places(report)])
+    return "\n  ".join([sentence(report), *details(report)])
 
 
 def stack(stall: Stall) -> list[str]:
@@ -36,7 +36,7 @@ def stack(stall: Stall) -> list[str]:
     return [head, *(line for lines in frames for line in lines)]
 
 
-def _places(report: Mapping[str, Any]) -> Iterator[str]:
+def _details(report: Mapping[str, Any]) -> Iterator[str]:
     for number, error in enumerate(report.get("errors", ())):
         if number:
             first, *more = _lines(error.get("message")) or [""]
@@ -50,7 +50,7 @@ def _places(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def frame_lines(frame: Mapping[str, Any]) -> Iterator[str]:
-    """A place in the code: file, line, function, and the line itself where it could be read."""
+    """A frame of the code: file, line, function, and the line itself where it could be read."""
     code = " ".join(_lines(frame.get("code")))
     at = f"  at {frame.get('file')}:{frame.get('line')} in {frame.get('function')}"
     yield f"{at}: {code}" if code else at

@@ -6,25 +6,16 @@ Workers count what they do, and what is replayed counts again. A frontier says h
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-
-import msgspec
+from functools import partial
 
 from onyx.ids import JobId
-from onyx.log import job_documents
+from onyx.log.frontier_documents import completed_position
 from onyx.log.interface import ClientLog
 from onyx.replica.state import Replica
-from onyx.structs import prepared
 
 PARTITIONS_MAX = 5_000
 """Documents that are read; with more there is no answer."""
 AT_ONCE = 8
-
-
-@prepared
-class _Frontier(msgspec.Struct):
-    """The keys of `task.source.frontier.Frontier` that are asked for here."""
-
-    position: int = 0
 
 
 def completed_positions(log: ClientLog, replica: Replica, job: JobId) -> dict[str, int]:
@@ -40,14 +31,7 @@ def completed_positions(log: ClientLog, replica: Replica, job: JobId) -> dict[st
     if sum(each.count for each in inputs.values()) > PARTITIONS_MAX:
         return {}
 
-    def position(number: int) -> int | None:
-        document = log.get_document(job_documents.frontier(job, number))
-        return (
-            None
-            if document is None
-            else msgspec.json.decode(document.data, type=_Frontier).position
-        )
-
+    position = partial(completed_position, log, job)
     found: dict[str, int] = {}
     with ThreadPoolExecutor(AT_ONCE) as threads:
         for task, its in inputs.items():

@@ -154,11 +154,11 @@ def _field(metadata: bytes, table: int, number: int) -> int:
     return table + int(offset) if offset else 0
 
 
-def _target(metadata: bytes, place: int) -> int:
-    if not place:
+def _target(metadata: bytes, start: int) -> int:
+    if not start:
         raise ValueError("a part of the message is missing")
-    (offset,) = struct.unpack_from("<I", metadata, place)
-    return place + int(offset)
+    (offset,) = struct.unpack_from("<I", metadata, start)
+    return start + int(offset)
 
 
 def _wrong(payload: bytes, reason: str) -> SegmentError:

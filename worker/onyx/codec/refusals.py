@@ -87,8 +87,8 @@ def refusal(segment: Any) -> SegmentError | None:
             "list of dicts or None"
         )
     for path, what, hint in _wrong(segment, "", -1):
-        place = f"key {path!r} holds {what}" if path else f"the segment has {what}"
-        return SegmentError(f"{place}, which cannot travel between tasks: {hint}")
+        what_is_wrong = f"key {path!r} holds {what}" if path else f"the segment has {what}"
+        return SegmentError(f"{what_is_wrong}, which cannot travel between tasks: {hint}")
     size = _size(segment)
     return _too_large(segment, size) if size > SEGMENT_BYTES_MAX else None
 

@@ -74,8 +74,8 @@ class Batch:
 
     def _bad_of(self, chosen: Indices) -> list[tuple[int, Exception]]:
         errors = dict(self.bad)
-        places = enumerate(chosen.tolist())
-        return [(place, errors[index]) for place, index in places if index in errors]
+        numbered = enumerate(chosen.tolist())
+        return [(number, errors[index]) for number, index in numbered if index in errors]
 
 
 def take(segments: Segments, chosen: Indices) -> Segments:
@@ -117,7 +117,7 @@ def as_shown(segments: Segments) -> list[Segment]:
 
 def joined(parts: Sequence[Segments]) -> Segments:
     """The segments of all, in order: as columns if all are. Of dicts and columns dicts are made,
-    since every row has a dict, but not every dict has a place in the columns of others."""
+    since every row has a dict, but not every dict fits the columns of others."""
     if len(parts) == 1:
         return parts[0]
     columns = [each for each in parts if isinstance(each, Columns)]

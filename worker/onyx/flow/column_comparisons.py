@@ -62,11 +62,11 @@ class ColumnComparison:
         comparison, count = self._comparison, len(columns)
         inverted = comparison.operator == "!="
         batch = columns.record_batch
-        place = batch.schema.get_field_index(comparison.key)
-        if place < 0:
+        index = batch.schema.get_field_index(comparison.key)
+        if index < 0:
             every = inverted or comparison.operator == "is-null"
             return Answers(np.full(count, every, dtype=np.bool_))
-        column = batch.column(place)
+        column = batch.column(index)
         if comparison.operator == "is-null":
             return Answers(mask_of(column.is_null()))
         holds = self._holds(column.type)
@@ -101,18 +101,18 @@ def _holds(comparison: Comparison, kind: pa.DataType) -> Holds | None:
     if kinds.is_null(kind):
         return _nowhere
     if operator == "in":
-        return _one_of([_place(each, kind) for each in value], kind)
-    place = _place(value, kind)
+        return _one_of([_bound(each, kind) for each in value], kind)
+    bound = _bound(value, kind)
     if operator in ("==", "!="):
-        return _compared("==", place, kind) if place is not None and place.exact else _nowhere
-    return None if place is None else _ordered(operator, place, kind)
+        return _compared("==", bound, kind) if bound is not None and bound.exact else _nowhere
+    return None if bound is None else _ordered(operator, bound, kind)
 
 
 def _nowhere(column: pa.Array) -> Mask:
     return np.zeros(len(column), dtype=np.bool_)
 
 
-class _Place(NamedTuple):
+class _Bound(NamedTuple):
     """Where a value stands among those of a type."""
 
     below: Any
@@ -121,37 +121,37 @@ class _Place(NamedTuple):
     """Whether that is the value itself."""
 
 
-def _ordered(operator: str, place: _Place, kind: pa.DataType) -> Holds:
-    if place.below is None:
+def _ordered(operator: str, bound: _Bound, kind: pa.DataType) -> Holds:
+    if bound.below is None:
         return _nowhere if operator in ("<", "<=") else _wherever_valid
-    if not place.exact:
+    if not bound.exact:
         operator = {"<": "<=", ">=": ">"}.get(operator, operator)
-    return _compared(operator, place, kind)
+    return _compared(operator, bound, kind)
 
 
 def _wherever_valid(column: pa.Array) -> Mask:
     return mask_of(column.is_valid())
 
 
-def _compared(operator: str, place: _Place, kind: pa.DataType) -> Holds:
+def _compared(operator: str, bound: _Bound, kind: pa.DataType) -> Holds:
     kind = _compared_as(kind)
-    scalar, compute, fast = _scalar(place.below, kind), _COMPUTE[operator], _NUMPY[operator]
+    scalar, compute, fast = _scalar(bound.below, kind), _COMPUTE[operator], _NUMPY[operator]
     plain = kinds.is_integer(kind) or kinds.is_float64(kind)
 
     def holds(column: pa.Array) -> Mask:
         if not column.type.equals(kind):
             column = column.cast(kind)
         if plain and not column.null_count:
-            mask: Mask = fast(column.to_numpy(), place.below)
+            mask: Mask = fast(column.to_numpy(), bound.below)
             return mask
         return mask_of(compute(column, scalar))
 
     return holds
 
 
-def _one_of(places: list[_Place | None], kind: pa.DataType) -> Holds:
+def _one_of(bounds: list[_Bound | None], kind: pa.DataType) -> Holds:
     kind = _compared_as(kind)
-    values = [place.below for place in places if place is not None and place.exact]
+    values = [bound.below for bound in bounds if bound is not None and bound.exact]
     if not values:
         return _nowhere
     if 0.0 in values and kinds.is_float64(kind):
@@ -176,23 +176,23 @@ def _compared_as(kind: pa.DataType) -> pa.DataType:
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value of `_Place.below` as one of the column's type."""
+    """A value of `_Bound.below` as one of the column's type."""
     if kinds.is_date32(kind):
         return pa.scalar(value, pa.int32()).cast(kind)
     return pa.scalar(value, kind)
 
 
-def _place(value: Any, kind: pa.DataType) -> _Place | None:
+def _bound(value: Any, kind: pa.DataType) -> _Bound | None:
     """Where the value of a comparison stands in a type; None: they cannot be compared."""
     if type(value) is str:
         if kinds.is_string(kind):
-            return _Place(value, True)
+            return _Bound(value, True)
         time = instant(value)
         if time is not None and kinds.is_timestamp(kind):
-            return _Place(time, True)
+            return _Bound(time, True)
         if time is not None and kinds.is_date32(kind):
             days = (time - _EPOCH) // timedelta(days=1)
-            return _Place(days, time == _EPOCH + timedelta(days=days))
+            return _Bound(days, time == _EPOCH + timedelta(days=days))
         return None
     if kinds.is_boolean(kind):
         return _integer(value, -128, 127)
@@ -204,28 +204,28 @@ def _place(value: Any, kind: pa.DataType) -> _Place | None:
     if kinds.is_floating(kind):
         below = float(value)
         below = below if below <= value else math.nextafter(below, -math.inf)
-        return _Place(below, below == value)
+        return _Bound(below, below == value)
     return _decimal(value, kind) if kinds.is_decimal(kind) else None
 
 
-def _integer(value: float, least: int, most: int) -> _Place:
+def _integer(value: float, least: int, most: int) -> _Bound:
     below = math.floor(value)
     if below < least:
-        return _Place(None, False)
-    return _Place(min(below, most), below == value and below <= most)
+        return _Bound(None, False)
+    return _Bound(min(below, most), below == value and below <= most)
 
 
-def _decimal(value: float, kind: pa.DataType) -> _Place:
+def _decimal(value: float, kind: pa.DataType) -> _Bound:
     unit = Fraction(10) ** -kind.scale
     most = 10**kind.precision - 1
     below = _integer_of(Fraction(value) / unit, most)
     if below.below is None:
         return below
-    return _Place(_EXACT.scaleb(Decimal(below.below), -kind.scale), below.exact)
+    return _Bound(_EXACT.scaleb(Decimal(below.below), -kind.scale), below.exact)
 
 
-def _integer_of(units: Fraction, most: int) -> _Place:
+def _integer_of(units: Fraction, most: int) -> _Bound:
     below = math.floor(units)
     if below < -most:
-        return _Place(None, False)
-    return _Place(min(below, most), below == units and below <= most)
+        return _Bound(None, False)
+    return _Bound(min(below, most), below == units and below <= most)

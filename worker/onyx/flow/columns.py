@@ -142,7 +142,7 @@ def of_table(table: pa.Table) -> Columns:
 
 
 def to_dicts(columns: Columns) -> list[Row]:
-    """The segments as dicts: this is the only place that makes them."""
+    """The segments as dicts: this is the only function that makes them."""
     batch = columns.record_batch
     names = batch.schema.names
     if not names:
@@ -315,6 +315,6 @@ def _within_range(column: pa.Array) -> pa.Array:
 def _run_end_decoded(column: pa.Array) -> pa.Array:
     """Each value as often as it counts. `pyarrow.compute.run_end_decode` makes wrong structs, and
     refuses dictionaries."""
-    places = np.arange(column.offset, column.offset + len(column))
-    runs = np.searchsorted(column.run_ends.to_numpy(), places, side="right")
+    rows = np.arange(column.offset, column.offset + len(column))
+    runs = np.searchsorted(column.run_ends.to_numpy(), rows, side="right")
     return column.values.take(pa.array(runs))

@@ -57,7 +57,7 @@ class Compiled:
     retries_max: int
     """Retries that it asks for at most."""
     where: str
-    """Job, place and task, for messages."""
+    """Job, key path and task, for messages."""
 
 
 NONE_EXCLUDED: Mapping[str, frozenset[str]] = {}

@@ -31,19 +31,19 @@ LEFT_OUT = "..."
 
 
 def dead_letter(
-    job: str, task: str, segment: Segment, error: Exception, place: str, tries: int, time_ms: int
+    job: str, task: str, segment: Segment, error: Exception, line: str, tries: int, time_ms: int
 ) -> Segment:
     """The letter about one segment.
 
     Args:
         segment: as the task's function left it.
-        place: file and line of the user's code that raised; empty when there is none.
+        line: file and line of the user's code that raised; empty when there is none.
         tries: how often the segment has been sent to the task.
         time_ms: now, since 1970.
     """
     described = {"type": type(error).__name__, "message": _text(message_of(error))}
-    if place:
-        described["place"] = place
+    if line:
+        described["line"] = line
     return {
         "error": described,
         "job": job,

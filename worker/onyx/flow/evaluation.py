@@ -29,23 +29,23 @@ class Rows:
         self._segments = segments
         self._known: dict[int, Segment] = {}
 
-    def at(self, places: Indices | None) -> list[Segment]:
+    def at(self, indices: Indices | None) -> list[Segment]:
         """The rows at these indices; None: all."""
         if isinstance(self._segments, list):
-            if places is None:
+            if indices is None:
                 return self._segments
-            return [self._segments[place] for place in places.tolist()]
-        wanted = range(len(self._segments)) if places is None else places.tolist()
+            return [self._segments[index] for index in indices.tolist()]
+        wanted = range(len(self._segments)) if indices is None else indices.tolist()
         known = self._known
-        unknown = [place for place in wanted if place not in known]
+        unknown = [index for index in wanted if index not in known]
         if unknown:
             made = shown_dicts(self._segments.take(np.array(unknown, dtype=np.intp)))
             known.update(zip(unknown, made, strict=True))
-        return [known[place] for place in wanted]
+        return [known[index] for index in wanted]
 
-    def one(self, place: int) -> Segment:
+    def one(self, index: int) -> Segment:
         """The segment at this index."""
-        return self.at(np.array([place]))[0]
+        return self.at(np.array([index]))[0]
 
 
 class Evaluation:
@@ -73,11 +73,11 @@ class Evaluation:
             return self._over(segments, condition, wanted)
         if wanted.all():
             return ask_each(condition.test, self._event, *self._asked(None))
-        places = np.flatnonzero(wanted)
-        answers, errors = ask_each(condition.test, self._event, *self._asked(places))
+        indices = np.flatnonzero(wanted)
+        answers, errors = ask_each(condition.test, self._event, *self._asked(indices))
         holds = np.zeros_like(wanted)
-        holds[places] = answers
-        return holds, [(int(places[place]), error) for place, error in errors]
+        holds[indices] = answers
+        return holds, [(int(indices[index]), error) for index, error in errors]
 
     def _over(
         self, segments: Segments, condition: Compiled, wanted: Mask
@@ -98,25 +98,25 @@ class Evaluation:
         found, errors = self._over(columns, condition, wanted[kept])
         holds = np.zeros_like(wanted)
         holds[kept] = found
-        raised = [(int(kept[place]), error) for place, error in errors]
-        unfit = [(place, error) for place, error in misfits if wanted[place]]
+        raised = [(int(kept[index]), error) for index, error in errors]
+        unfit = [(index, error) for index, error in misfits if wanted[index]]
         return holds, sorted(raised + unfit, key=lambda each: each[0])
 
-    def _asked(self, places: Indices | None) -> Asked:
+    def _asked(self, indices: Indices | None) -> Asked:
         """What predicates over dicts look at."""
         leaves = self._leaves
         everything: Iterable[tuple[Segment, ...]]
         if leaves.child_index is not None and leaves.parents is not None:
             known = self._all_of_parents(leaves.parents, leaves.child_index)
-            everything = known if places is None else [known[place] for place in places.tolist()]
-            news = self.news.at(places)
+            everything = known if indices is None else [known[index] for index in indices.tolist()]
+            news = self.news.at(indices)
         else:
-            news = self.news.at(places)
+            news = self.news.at(indices)
             everything = zip(news)
         parents = leaves.parents
         if parents is not None:
-            places = parents if places is None else parents[places]
-        return self.olds.at(places), news, everything
+            indices = parents if indices is None else parents[indices]
+        return self.olds.at(indices), news, everything
 
     def _all_of_parents(self, parents: Indices, child_index: Indices) -> list[tuple[Segment, ...]]:
         """For each leaf all leaves of its parent."""

@@ -71,8 +71,8 @@ def _ints(column: pa.Array) -> U64:
 def _texts(column: pa.Array) -> U64:
     lengths = pc.binary_length(column).to_numpy().astype(np.int64)
     wide = kinds.is_large_string(column.type)
-    _, places, data = column.buffers()
-    starts = np.frombuffer(places, np.int64 if wide else np.int32)
+    _, offsets, data = column.buffers()
+    starts = np.frombuffer(offsets, np.int64 if wide else np.int32)
     starts = starts[column.offset : column.offset + len(column)].astype(np.int64)
     found = lengths.astype(np.uint64) ^ np.uint64(_TEXT)
     short = lengths <= TEXT_BYTES_MAX
@@ -95,7 +95,7 @@ _FIRST_BYTES = np.array([2 ** (8 * many) - 1 for many in range(_WORD + 1)], np.u
 
 
 def _words(data: pa.Buffer) -> U64:
-    """The eight bytes from each place on; behind the end are zeros."""
+    """The eight bytes from each offset on; behind the end are zeros."""
     padded = np.zeros(data.size + _WORD, np.uint8)
     padded[: data.size] = np.frombuffer(data, np.uint8)
     return np.ndarray((data.size + 1,), "<u8", padded, strides=(1,))

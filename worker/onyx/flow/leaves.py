@@ -157,7 +157,7 @@ def _plain(segment: Segment) -> Segment:
 
 
 def describe_type(value: Any) -> str:
-    """The type only: what is in a segment has no place in a log."""
+    """The type only: what is in a segment does not belong in a log."""
     kind = type(value)
     name = (
         kind.__qualname__

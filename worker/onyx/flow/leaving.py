@@ -1,6 +1,6 @@
 """The leaves of a batch as they leave for the children of a task.
 
-Conditions may put a segment in the place of a leaf (what describes an error of a predicate), and
+Conditions may put a segment in the index of a leaf (what describes an error of a predicate), and
 leave keys out for some children. In columns the first is no row, so it goes beside them as a dict;
 and a key is a whole column, which is left out if the key is to be left out of all rows that go to
 the child, and otherwise null in those rows.
@@ -29,12 +29,12 @@ class Leaving:
         self._leaves = leaves
         self._segments = leaves.segments
         self._beside: dict[int, Segment] = {}
-        """What goes in the place of rows of columns."""
+        """What goes in the index of rows of columns."""
         self._excluded: list[tuple[frozenset[str], frozenset[str], Mask]] = []
         """Keys that a condition leaves out, for which children, and the leaves it held for."""
 
     def replace(self, index: int, segment: Segment) -> None:
-        """Put a segment in the place of a leaf."""
+        """Put a segment in the index of a leaf."""
         if isinstance(self._segments, Columns):
             self._beside[index] = segment
             return
@@ -119,8 +119,8 @@ def _without(columns: Columns, excluded: dict[str, Mask]) -> Columns:
     for key, rows in excluded.items():
         if key in dropped or not columns.has(key) or not rows.any():
             continue
-        place = batch.schema.get_field_index(key)
-        column = batch.column(place)
+        index = batch.schema.get_field_index(key)
+        column = batch.column(index)
         nulled = pc.if_else(pa.array(rows), pa.scalar(None, column.type), column)
-        batch = batch.set_column(place, batch.schema.field(place), nulled)
+        batch = batch.set_column(index, batch.schema.field(index), nulled)
     return Columns(batch)

@@ -38,7 +38,7 @@ Asked = tuple[list[Segment], list[Segment], Iterable[tuple[Segment, ...]]]
 class Rows(Protocol):
     """The segments of a batch as dicts."""
 
-    def __call__(self, places: Indices | None) -> Asked:
+    def __call__(self, indices: Indices | None) -> Asked:
         """The rows at these indices; None: all."""
 
 
@@ -143,11 +143,11 @@ def _comparing(comparison: Comparison) -> Ask:
 def _each(of_one: Answer, values: list[Any], question: Question, wanted: Mask) -> Mask:
     """For values of which one has an unusual type."""
     holds = np.zeros_like(wanted)
-    for place in np.flatnonzero(wanted).tolist():
+    for index in np.flatnonzero(wanted).tolist():
         try:
-            holds[place] = of_one(values[place])
+            holds[index] = of_one(values[index])
         except Exception as error:
-            question.errors.setdefault(place, error)
+            question.errors.setdefault(index, error)
     return holds
 
 
@@ -173,14 +173,14 @@ def _of_dicts(test: Test) -> Ask:
     def ask(question: Question, wanted: Mask) -> Mask:
         if not wanted.any():
             return wanted
-        places = None if wanted.all() else np.flatnonzero(wanted)
-        answers, errors = ask_each(test, question.event, *question.rows(places))
-        for place, error in errors:
-            question.errors.setdefault(place if places is None else int(places[place]), error)
-        if places is None:
+        indices = None if wanted.all() else np.flatnonzero(wanted)
+        answers, errors = ask_each(test, question.event, *question.rows(indices))
+        for index, error in errors:
+            question.errors.setdefault(index if indices is None else int(indices[index]), error)
+        if indices is None:
             return answers
         holds = np.zeros_like(wanted)
-        holds[places] = answers
+        holds[indices] = answers
         return holds
 
     return ask

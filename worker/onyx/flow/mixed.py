@@ -2,7 +2,7 @@
 
 A few records that no column holds (bad ones, those with other types) must not make dicts of all the
 others, nor cut them into many small batches: either costs more than the work. So such a read is
-kept as pieces, each with the places of its segments, and whoever reads makes one batch of each
+kept as pieces, each with the indices of its segments, and whoever reads makes one batch of each
 piece. Positions stay those of the source; only the order within one read changes.
 
 Rejected: columns for what bad records have (`_error`, `_raw`) beside the others, null in all good
@@ -20,31 +20,31 @@ from onyx.flow.batch import Indices, Segments, joined, part_of, take
 from onyx.flow.columns import Columns
 
 Piece = tuple[Indices, Segments]
-"""Segments of one form, with their places, which rise."""
+"""Segments of one form, with their indices, which rise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """Pieces whose places are together 0 to before their number."""
+    """Pieces whose indices are together 0 to before their number."""
 
     pieces: tuple[Piece, ...]
 
     def __len__(self) -> int:
-        return sum(len(places) for places, _ in self.pieces)
+        return sum(len(indices) for indices, _ in self.pieces)
 
     def take(self, chosen: Indices) -> Read:
-        """The segments at these places, which rise."""
+        """The segments at these indices, which rise."""
         pieces = []
-        for places, segments in self.pieces:
-            found = np.flatnonzero(np.isin(places, chosen))
-            pieces.append((np.searchsorted(chosen, places[found]), take(segments, found)))
+        for indices, segments in self.pieces:
+            found = np.flatnonzero(np.isin(indices, chosen))
+            pieces.append((np.searchsorted(chosen, indices[found]), take(segments, found)))
         return mixed(pieces)
 
     def runs(self) -> Iterator[Segments]:
         """All in order: segments of one form that follow each other."""
         owners = np.empty(len(self), np.intp)
-        for number, (places, _) in enumerate(self.pieces):
-            owners[places] = number
+        for number, (indices, _) in enumerate(self.pieces):
+            owners[indices] = number
         starts = [0, *(np.flatnonzero(np.diff(owners)) + 1).tolist()]
         taken = [0] * len(self.pieces)
         for start, end in zip(starts, [*starts[1:], len(owners)], strict=True):
@@ -67,7 +67,7 @@ def mixed(pieces: Sequence[Piece]) -> Read:
 
 
 def pieces_of(read: Read) -> tuple[Piece, ...]:
-    """Each form with its places."""
+    """Each form with its indices."""
     if isinstance(read, Mixed):
         return read.pieces
     return ((np.arange(len(read)), read),)
@@ -89,12 +89,12 @@ def of_runs(runs: Sequence[Segments]) -> Read:
     first = 0
     for run in runs:
         form = run.record_batch.schema if isinstance(run, Columns) else None
-        places, segments = found.setdefault(form, ([], []))
-        places.append(np.arange(first, first + len(run)))
+        indices, segments = found.setdefault(form, ([], []))
+        indices.append(np.arange(first, first + len(run)))
         segments.append(run)
         first += len(run)
     return mixed(
-        [(np.concatenate(places), joined(segments)) for places, segments in found.values()]
+        [(np.concatenate(indices), joined(segments)) for indices, segments in found.values()]
     )
 
 
@@ -106,5 +106,5 @@ def part_of_read(read: Read, first: int, last: int) -> Read:
 
 
 def take_of_read(read: Read, chosen: Indices) -> Read:
-    """The segments at these places, which rise."""
+    """The segments at these indices, which rise."""
     return read.take(chosen) if isinstance(read, Mixed) else take(read, chosen)

@@ -5,7 +5,7 @@ leaves that are still undecided before the next (`evaluation`), so that a condit
 more than calling its predicate, and over columns nothing is done per segment; flows are masks.
 `Conditions.route` has the meaning; a property test compares both.
 
-This is the one place that decides what becomes of a segment that fails, whoever refuses it: the
+This is the one module that decides what becomes of a segment that fails, whoever refuses it: the
 function, a condition, a window, or the child that cannot be sent what was made of it. In this
 order: a condition for exceptions takes it (it sends something else on, or asks for a retry, if one
 is left); a dead letter about it is sent; it is a failure of the task. Nothing else that was made of

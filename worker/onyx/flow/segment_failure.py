@@ -1,9 +1,9 @@
 """How a segment fails: the form in which everything that refuses one reports it.
 
 A failure is `(index of the segment in its batch, exception)`, whoever found it: the function, a
-window, the grouping of a child, the codec. A batch gathers its failures, and one place decides what
-becomes of each (`routing`). Raising at once was rejected: the other segments of a batch would fail
-with the first bad one.
+window, the grouping of a child, the codec. A batch gathers its failures, and one module decides
+what becomes of each (`routing`). Raising at once was rejected: the other segments of a batch would
+fail with the first bad one.
 """
 
 from __future__ import annotations

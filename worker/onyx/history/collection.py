@@ -47,7 +47,7 @@ MARKS = "history/marks"
 RemoveState = Callable[[JobId], None]
 """Deletes the state of a job. May raise Unavailable or UserError: it is tried again."""
 RemoveFiles = Callable[[str, str], bool]
-"""Removes a folder with a name in the place that a job names; False: it is tried again."""
+"""Removes a folder with a name in the location that a job names; False: it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def sweep_documents(
 
     Args:
         now: reads the newest replica.
-        remove_files: None if the places of jobs are not seen from here. What says where they are
+        remove_files: None if the locations of jobs are not seen from here. What says where they are
             then stays.
 
     Returns:
@@ -141,7 +141,7 @@ def sweep_documents(
         "stall": tuple(reports),
         "outcome": log.list_folders("outcome"),
     }
-    with_state, with_files = log.list_documents("place"), log.list_documents("files")
+    with_state, with_files = log.list_documents("location"), log.list_documents("files")
     replica = now()
     for folder, jobs in found.items():
         for job in jobs:
@@ -175,7 +175,7 @@ def _removed(log: LogReader, job: JobId, remove_state: RemoveState) -> bool:
     except (Unavailable, UserError) as error:
         logger.warning("the state of job %s, which was collected, is still there: %s", job, error)
         return False
-    log.delete_documents(job_documents.place(job))
+    log.delete_documents(job_documents.location(job))
     return True
 
 

@@ -34,11 +34,11 @@ def marked(
     longest_ms = now_ms - int(1000 * max(settings.age_s, settings.killed_age_s))
     kept = [Mark(position, now_ms)]
     newest_first = sorted((m for m in marks if m.wall_ms < now_ms), key=lambda m: -m.wall_ms)
-    for place, mark in enumerate(newest_first):
+    for index, mark in enumerate(newest_first):
         later = kept[-1]
         if later.wall_ms <= longest_ms:
             break
-        following = newest_first[place + 1] if place + 1 < len(newest_first) else None
+        following = newest_first[index + 1] if index + 1 < len(newest_first) else None
         gap_ms = later.wall_ms - (following or mark).wall_ms
         if following is None or gap_ms > NEAR * (now_ms - later.wall_ms) or len(kept) == 1:
             kept.append(mark)

@@ -16,9 +16,9 @@ def frontier(job: JobId, partition: int) -> str:
     return f"{frontiers(job)}/{partition}"
 
 
-def place(job: JobId) -> str:
+def location(job: JobId) -> str:
     """Where the state of a job is stored."""
-    return f"place/{job}"
+    return f"location/{job}"
 
 
 def committed_query(job: JobId) -> str:

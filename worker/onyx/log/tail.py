@@ -82,7 +82,7 @@ Actions = tuple[Action, ...]
 
 
 class LogTail:
-    """A reader's place in the log. Every `on_...` returns what to do now, in order.
+    """A reader's position in the log. Every `on_...` returns what to do now, in order.
 
     Replies to requests of a broken connection may be given, late too, or withheld: entries never
     change, and `on_connected` asks again for everything.

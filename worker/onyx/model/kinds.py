@@ -79,7 +79,7 @@ class WindowKind:
     aligned: bool = False
     """Whether its extents are laid out from `minValue`."""
     known: bool = True
-    """Whether the extents of a segment follow from its place alone."""
+    """Whether the extents of a segment follow from its coordinate alone."""
     overlapping: bool = False
     """Whether a segment may be in several extents."""
     single: bool = False

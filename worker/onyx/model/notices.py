@@ -1,7 +1,7 @@
 """What a valid job says that has no effect: warnings, for who validates, runs or applies it.
 
 Rules refuse a key that nothing ever reads (`rules.unused_keys`). Here are those that are right in
-another place: for readers, under another engine, with windows, on Kubernetes. The same manifest
+another document: for readers, under another engine, with windows, on Kubernetes. The same manifest
 runs everywhere, but its author may expect an effect.
 """
 

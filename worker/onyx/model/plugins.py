@@ -1,6 +1,6 @@
 """The plugins that come with Onyx: one row for each plugin and direction.
 
-This table is the only place that declares a plugin. The model takes the short names from it,
+This table is the only one that declares a plugin. The model takes the short names from it,
 `onyx.submission` the options, `onyx.plugins.registry` the class that it builds, and Spark what it
 does with the plugin. Import paths are text, so reading the table imports no plugin and no package
 that a plugin needs.

@@ -58,7 +58,7 @@ class RunningTasks:
             return
         replica = self._services.replica()
         self._connect(replica)
-        self._place_ackers(replica)
+        self._start_ackers(replica)
         for effect in effects:
             match effect:
                 case StartTask(peer):
@@ -173,7 +173,7 @@ class RunningTasks:
             if runner.task.job_id == job:
                 runner.task.post(Ready(version))
 
-    def _place_ackers(self, replica: Replica) -> None:
+    def _start_ackers(self, replica: Replica) -> None:
         """An acker for each of our peers that is one; those of older versions end."""
         mine = replica.groups_index.get(self._group, ())
         wanted = {

@@ -25,7 +25,7 @@ class TaskRunner:
     def __init__(
         self, threads: TaskThreads, task: Task, order: int, stopped: Callable[[], None]
     ) -> None:
-        """`order` is the place of the task in its workflow; `stopped` is called at its end."""
+        """`order` is the position of the task in its workflow; `stopped` is called at its end."""
         self.task = task
         self._order = order
         self._threads = threads

@@ -39,7 +39,7 @@ class Tasklet(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Place:
+class _Entry:
     """A tasklet in a loop."""
 
     order: int
@@ -60,7 +60,7 @@ class Loop:
         self._event = threading.Event()
         self._crashed = crashed
         self._moved = moved
-        self._tasklets: tuple[_Place, ...] = ()
+        self._tasklets: tuple[_Entry, ...] = ()
         self._lock = threading.Lock()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -83,8 +83,8 @@ class Loop:
         """Advance a tasklet from now on, after those of lower `order`; `done` is called on the
         loop's thread when it is DONE."""
         with self._lock:
-            places = (*self._tasklets, _Place(order, tasklet, done))
-            self._tasklets = tuple(sorted(places, key=lambda place: place.order))
+            entries = (*self._tasklets, _Entry(order, tasklet, done))
+            self._tasklets = tuple(sorted(entries, key=lambda entry: entry.order))
         self.wake()
 
     def stop(self, timeout_s: float) -> bool:
@@ -115,14 +115,14 @@ class Loop:
 
     def _round(self) -> bool:
         advanced = False
-        for place in self._tasklets:
-            progress = place.tasklet.advance()
+        for entry in self._tasklets:
+            progress = entry.tasklet.advance()
             if progress is ADVANCED:
                 advanced = True
             elif progress is DONE:
                 with self._lock:
-                    self._tasklets = tuple(each for each in self._tasklets if each is not place)
-                place.done()
+                    self._tasklets = tuple(each for each in self._tasklets if each is not entry)
+                entry.done()
         return advanced
 
 

@@ -109,7 +109,7 @@ class CheckedReader:
         if not 0 <= found.position <= position:
             raise _broken(
                 self._plugin,
-                f"cursor({position}) returned a place at position {found.position}: it must be at "
+                f"cursor({position}) returned a cursor at position {found.position}: it must be at "
                 "or before the position asked for, or segments would be left out",
             )
         return found

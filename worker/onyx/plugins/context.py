@@ -1,8 +1,8 @@
 """What the plugin of a task is given, as far as the manifest says it.
 
-A plugin is made in several places: by a peer, by the driver of a job on Spark, within its query,
+A plugin is made by several processes: by a peer, by the driver of a job on Spark, within its query,
 and to check a job before it runs. All start from here: a plugin that knew less in one of them would
-refuse there what a check has let pass. What only some places know, they put in with
+refuse there what a check has let pass. What only some of them know, they put in with
 `dataclasses.replace`.
 """
 

@@ -123,8 +123,8 @@ class JsonColumns:
             for each in map(dicts.__getitem__, objects)
         ]
         columns, kept, _ = from_dicts(segments, pa.schema(list(self._types.items())))
-        places = np.array(objects, np.intp)
-        return (places if kept is None else places[kept]), columns
+        indices = np.array(objects, np.intp)
+        return (indices if kept is None else indices[kept]), columns
 
     def _learn(self, segments: Sequence[Segment], of: int) -> bool:
         """Whether types were learned from objects that the known columns do not hold.
@@ -156,8 +156,8 @@ class JsonColumns:
             self._typed = None  # a key with a quote or a backslash cannot be a field
 
 
-def _chosen(dicts: Mapping[int, Segment], places: Sequence[int]) -> Piece:
-    return np.array(places, np.intp), [dicts[place] for place in places]
+def _chosen(dicts: Mapping[int, Segment], indices: Sequence[int]) -> Piece:
+    return np.array(indices, np.intp), [dicts[index] for index in indices]
 
 
 def _types_of(segments: Sequence[Segment]) -> dict[str, pa.DataType]:
@@ -215,7 +215,7 @@ class _Typed:
         try:
             return self.columns(rows), left
         except MISMATCH:
-            places = np.delete(np.arange(len(values)), left)
+            indices = np.delete(np.arange(len(values)), left)
         wrong = sorted({
             row for field, convert in self._ways
             for row in _misfits(list(map(field, rows)), convert, 0)
@@ -225,7 +225,7 @@ class _Typed:
             columns = self.columns([rows[row] for row in kept.tolist()])
         except MISMATCH:  # each value is of the type, and together they are not
             return self.columns([]), list(range(len(values)))
-        return columns, sorted([*left, *places[wrong].tolist()])
+        return columns, sorted([*left, *indices[wrong].tolist()])
 
     def columns(self, rows: Sequence[Any]) -> Columns:
         """Raises MISMATCH: a column does not hold a value."""

@@ -54,7 +54,7 @@ class SealProgress:
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A place in a partition from which it can be read again."""
+    """A position of a partition from which it can be read again."""
 
     position: int
     state: Any = None
@@ -144,8 +144,8 @@ class Reader(Protocol):
         ...
 
     def cursor(self, position: int) -> Cursor:
-        """The nearest known place at or before `position`. Later calls never ask for a smaller
-        position, so the reader may forget older places."""
+        """The nearest known position at or before `position`. Later calls never ask for a smaller
+        position, so the reader may forget older ones."""
         ...
 
     def close(self) -> None:

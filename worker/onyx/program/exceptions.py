@@ -1,7 +1,7 @@
-"""What an exception says, as plain data of a bounded size: each error of its chain with the places
+"""What an exception says, as plain data of a bounded size: each error of its chain with the lines
 in the user's code, and the segment for which it was raised.
 
-Places in Onyx are left out: who has to mend a function looks for their own. A chain is what Python
+Lines of Onyx are left out: who has to mend a function looks for their own. A chain is what Python
 prints (causes, what was being handled, members of groups), outermost first. Everything here calls
 methods of the user's objects, which may raise or return megabytes, and none of that does harm.
 """
@@ -52,8 +52,8 @@ def frames(error: BaseException) -> list[dict[str, Any]]:
     """Where in the user's code, and below it in what that calls; innermost last."""
     walked = traceback.walk_tb(error.__traceback__)
     not_before = itertools.dropwhile(lambda each: _is_pythons(each[0]), _not_ours(walked))
-    places = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in not_before]
-    return [place(*each) for each in places[-FRAMES_MAX:]]
+    lines = [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in not_before]
+    return [frame_of(*each) for each in lines[-FRAMES_MAX:]]
 
 
 def _not_ours(walked: Iterable[tuple[FrameType, int]]) -> Iterator[tuple[FrameType, int]]:
@@ -71,12 +71,12 @@ def frames_of(frame: FrameType | None) -> list[dict[str, Any]]:
     """The frames of a thread that runs: its user's code down to where Onyx called it."""
     found: list[dict[str, Any]] = []
     while frame is not None and not is_ours(frame.f_globals) and len(found) < FRAMES_MAX:
-        found.append(place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        found.append(frame_of(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
     return found[::-1]
 
 
-def place(file: str, line: int, function: str) -> dict[str, Any]:
+def frame_of(file: str, line: int, function: str) -> dict[str, Any]:
     """One frame as data."""
     code = shown(linecache.getline(file, line).strip(), CODE_CHARACTERS_MAX)
     return {"file": file, "line": line, "function": function, "code": code}

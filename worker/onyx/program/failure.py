@@ -46,10 +46,10 @@ def blamed(who: str, error: BaseException) -> str:
     """What came of the user's `who`: what it raised and where, or what Onyx has to say of it."""
     if isinstance(error, OnyxError):
         return f"{who}: {error}"
-    return f"{who} raised {describe(error)}{place(error)}"
+    return f"{who} raised {describe(error)}{code_line(error)}"
 
 
-def place(error: BaseException) -> str:
+def code_line(error: BaseException) -> str:
     """Where in the user's code an exception came from, as ` (shop.py, line 3)`; no more than that,
     since a traceback can show what is in a segment."""
     for frame, line in traceback.walk_tb(error.__traceback__):

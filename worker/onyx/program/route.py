@@ -21,7 +21,7 @@ from onyx.ledger.lineage import final_attempts, tries_of
 from onyx.model.locations import HIDDEN
 from onyx.program.batch_work import BatchWork
 from onyx.program.exceptions import shown
-from onyx.program.failure import Failure, blamed, place
+from onyx.program.failure import Failure, blamed, code_line
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED
@@ -117,7 +117,7 @@ def _handling(program: Program, refused: Refused, batch: Batch) -> Handling:
             program.task,
             segment_at(batch.segments, index),
             error,
-            place(error).strip(" ()"),
+            code_line(error).strip(" ()"),
             1 if roots is None else tries_of(int(roots[index])),
             program.clock.wall_ms(),
         )
@@ -130,7 +130,7 @@ def _shown(program: Program, error: Exception) -> str:
     """An error in one line. What the user's function says may repeat what is in a segment."""
     may_say = program.report_values or isinstance(error, OnyxError)
     said = describe(error) if may_say else f"{type(error).__name__}: {HIDDEN}"
-    return shown(" ".join(said.split()), FIRST_CHARACTERS_MAX) + place(error)
+    return shown(" ".join(said.split()), FIRST_CHARACTERS_MAX) + code_line(error)
 
 
 def _failure(

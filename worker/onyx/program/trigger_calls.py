@@ -16,7 +16,7 @@ from onyx.errors import UserFunctionError, contained, describe
 from onyx.flow.batch import Segment
 from onyx.flow.leaves import describe_type
 from onyx.model.job import Trigger
-from onyx.program.failure import Failure, blamed, place
+from onyx.program.failure import Failure, blamed, code_line
 from onyx.program.phases import Phase
 from onyx.windows.firing import Firing
 
@@ -72,7 +72,7 @@ class TriggerCalls:
             raise
         except BaseException as raised:
             error = contained(raised)
-            detail = f"windows of {self._task}: {describe(error)}{place(error)}"
+            detail = f"windows of {self._task}: {describe(error)}{code_line(error)}"
             raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
 
     def _call(self, name: str, where: Where, firing: Firing) -> Any:

@@ -1,4 +1,4 @@
-"""What follows from any command: places, slots, allocation versions, readiness, sealers.
+"""What follows from any command: tasks of peers, slots, allocation versions, readiness, sealers.
 
 Derived by comparing the replica before and after, not by each command, and only for what changed:
 persistent maps that nobody touched are the same object.
@@ -16,7 +16,7 @@ from onyx.replica.scheduling.ackers import choose_ackers
 from onyx.replica.scheduling.allocation import reconfigure
 from onyx.replica.state import NOTHING, JobRun, Replica
 
-Place = tuple[JobId, TaskName]
+Assignment = tuple[JobId, TaskName]
 Slots = Map[TaskName, Map[PeerId, Slot]]
 
 
@@ -75,7 +75,7 @@ def _follow(old: Replica, new: Replica, moved: list[JobId], position: Position) 
                 displaced=_is_displaced(old, new, job),
             )
             new = new.with_run(job, now)
-    before, after = _places(old, moved), _places(new, moved)
+    before, after = _assignments(old, moved), _assignments(new, moved)
     state = new.peer_state
     for peer in sorted({*before, *after}):
         if before.get(peer) == after.get(peer):
@@ -87,7 +87,7 @@ def _follow(old: Replica, new: Replica, moved: list[JobId], position: Position) 
 
 def _is_displaced(old: Replica, new: Replica, job: JobId) -> bool:
     """Whether others have the peers that a job had. When a worker leaves, those of its job and
-    those that take their places change at once: that is a loss to all, and displaces nobody."""
+    those that take over change at once: that is a loss to all, and displaces nobody."""
     before, after = old.run(job), new.run(job)
     if any(after.allocation.values()) or after.suspended:
         return False
@@ -96,7 +96,7 @@ def _is_displaced(old: Replica, new: Replica, job: JobId) -> bool:
     return all(peer in new.groups_reverse_index for peer in old.peers)
 
 
-def _places(replica: Replica, jobs: list[JobId]) -> dict[PeerId, Place]:
+def _assignments(replica: Replica, jobs: list[JobId]) -> dict[PeerId, Assignment]:
     return {
         peer: (job, task)
         for job in jobs

@@ -10,7 +10,7 @@ from onyx.replica.command import Command
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A command at its place in the log."""
+    """A command at its position in the log."""
 
     position: Position
     command: Command

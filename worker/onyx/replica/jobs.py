@@ -31,9 +31,9 @@ def kill(replica: Replica, job: JobId) -> Replica:
 def kill_by_flux(replica: Replica, leaving: Iterable[PeerId]) -> Replica:
     """Kill the jobs that lose a peer on a task of flux policy `kill`."""
     for peer in leaving:
-        place = assignment(replica, peer)
-        if place is not None:
-            job, task = place
+        mine = assignment(replica, peer)
+        if mine is not None:
+            job, task = mine
             if replica.spec(job).by_name[task].flux_policy == "kill":
                 replica = kill(replica, job)
     return replica
@@ -47,7 +47,7 @@ def complete(replica: Replica, job: JobId) -> Replica:
 
 
 def forget(replica: Replica, jobs: Iterable[JobId]) -> Replica:
-    """Everything about jobs that have ended, but their places in the tuples."""
+    """Everything about jobs that have ended, but their ids in the tuples."""
     return replace(replica, records=without(replica.records, *jobs))
 
 

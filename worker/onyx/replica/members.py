@@ -65,7 +65,7 @@ def joiners_at(replica: Replica, group: GroupId) -> tuple[GroupId, ...]:
 
 
 def remove_peers(replica: Replica, peers: Iterable[PeerId]) -> Replica:
-    """Virtual peers leave: their registrations and their places on tasks."""
+    """Virtual peers leave: their registrations and their tasks."""
     gone = frozenset(peers)
     if not gone:
         return replica

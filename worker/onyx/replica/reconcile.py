@@ -120,7 +120,7 @@ def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
 def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     """One group removes the state logs of a job. If it dies before it has done so, the collector
     finds what is left (`onyx.history`)."""
-    # A record goes only with the place of its job in one of these.
+    # A record goes only with the id of its job in one of these.
     if (
         new.jobs is old.jobs
         and new.completed_jobs is old.completed_jobs

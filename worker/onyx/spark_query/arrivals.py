@@ -1,9 +1,9 @@
-"""Event time at a place behind a shuffle, by what has come from each origin.
+"""Event time at a bucket behind a shuffle, by what has come from each origin.
 
-An origin is a partition of an input, or a place of a task behind a shuffle: whatever begins a tree
+An origin is a partition of an input, or a bucket of a task behind a shuffle: whatever begins a tree
 of tasks and keeps the order of what it sends.
 
-In a micro-batch a place begins with what it knew behind the last one (`Before`).
+In a micro-batch a bucket begins with what it knew behind the last one (`Before`).
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from onyx.spark.compiler.edges import above, below
-from onyx.spark.driver.request import PlaceState
+from onyx.spark.driver.request import BucketState
 from onyx.spark_query.micro_batches import Reached
-from onyx.spark_query.outlet import place_of
+from onyx.spark_query.outlet import bucket_of
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
 from onyx.windows.units import standard
@@ -22,7 +22,7 @@ from onyx.windows.watermarks import IDLE, TIME_MS_MIN, ChannelMarks, Rising, Sai
 
 
 class Arrivals:
-    """The watermark of one place: the least of its origins', as on a peer that of its channels."""
+    """The watermark of one bucket: the least of its origins', as on a peer that of its channels."""
 
     def __init__(self, origins: Iterable[str], before: Before | None = None) -> None:
         """
@@ -68,18 +68,18 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What a place knows when a micro-batch begins."""
+    """What a bucket knows when a micro-batch begins."""
 
     marks: Mapping[str, Said] = field(default_factory=dict)
     """By origin; of those that have said something."""
     ended: frozenset[str] = frozenset()
     """Origins from which nothing more comes."""
     mark: int | None = None
-    """The watermark of the place."""
+    """The watermark of the bucket."""
 
 
-def before(query: Query, reached: Reached, state: PlaceState) -> Before:
-    """What a place knew behind the last micro-batch."""
+def before(query: Query, reached: Reached, state: BucketState) -> Before:
+    """What a bucket knew behind the last micro-batch."""
     marks, ended = dict[str, Said](), set[str]()
     for number, each in enumerate(reached.positions):
         origin, entry = f"{each.task}:{number}", query.job.entry(each.task)
@@ -90,7 +90,7 @@ def before(query: Query, reached: Reached, state: PlaceState) -> Before:
         elif each.newest_ms is not None:
             marks[origin] = max(TIME_MS_MIN, each.newest_ms - standard(entry.allowed_disorder))
     for its in reached.states:
-        origin = f"{its.task}:{its.place}"
+        origin = f"{its.task}:{its.bucket}"
         if its.over:
             ended.add(origin)
         if its.over or its.idle:
@@ -136,13 +136,13 @@ def _reached(query: Query, task: str, edges: Mapping[str, tuple[str, ...]]) -> f
 
 
 def _of(query: Query, task: str) -> list[str]:
-    exchange, places = query.plan.exchange(task), query.config.places
+    exchange, buckets = query.plan.exchange(task), query.config.buckets
     if query.plan.middle(task) is not None:
         return [task]  # which never says anything: its rows may have any times
     if exchange is None:
         numbers = [n for n, (its, _) in enumerate(query.config.partitions) if its == task]
     elif exchange.key is None:
-        numbers = [place_of(task, places)]
+        numbers = [bucket_of(task, buckets)]
     else:
-        numbers = list(range(places))
+        numbers = list(range(buckets))
     return [f"{task}:{number}" for number in numbers]

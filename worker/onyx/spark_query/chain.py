@@ -21,33 +21,33 @@ from onyx.spark_query.tree import total
 
 TASKS_MAX = 256
 """Tasks of Spark in stage 0; more partitions than that share them."""
-PLACES_MAX = 128
-"""The number of places: as many as there are key groups."""
+BUCKETS_MAX = 128
+"""The number of buckets: as many as there are key groups."""
 PARTITIONS = "spark.sql.shuffle.partitions"
-STREAMED_PLACES_MIN = 8
-STREAMED_PLACES_A_CORE = 2
-"""Each place is a task of Spark in each micro-batch, so the 200 that Spark takes would cost more
+STREAMED_BUCKETS_MIN = 8
+STREAMED_BUCKETS_A_CORE = 2
+"""Each bucket is a task of Spark in each micro-batch, so the 200 that Spark takes would cost more
 than the work. The number is for good, so there is room for more cores."""
 
 
-def places_of(spark: Any) -> int:
+def buckets_of(spark: Any) -> int:
     """How many shares the groups of a task are in."""
-    return min(int(spark.conf.get(PARTITIONS)), PLACES_MAX)
+    return min(int(spark.conf.get(PARTITIONS)), BUCKETS_MAX)
 
 
-def streamed_places(spark: Any, request: QueryRequest) -> int:
-    """The number of places for micro-batches; as the job says, if it does."""
+def streamed_buckets(spark: Any, request: QueryRequest) -> int:
+    """The number of buckets for micro-batches; as the job says, if it does."""
     if PARTITIONS in request.spark_conf:
-        return places_of(spark)
-    cores = STREAMED_PLACES_A_CORE * _cores(spark, request.master)
-    return min(max(STREAMED_PLACES_MIN, cores), PLACES_MAX)
+        return buckets_of(spark)
+    cores = STREAMED_BUCKETS_A_CORE * _cores(spark, request.master)
+    return min(max(STREAMED_BUCKETS_MIN, cores), BUCKETS_MAX)
 
 
 def _cores(spark: Any, master: str) -> int:
     """How many tasks Spark has for what does not say it: as many as its executors have cores."""
     if not is_connect(master):
         return int(spark.sparkContext.defaultParallelism)
-    return len(spark.range(PLACES_MAX).selectExpr("spark_partition_id()").distinct().collect())
+    return len(spark.range(BUCKETS_MAX).selectExpr("spark_partition_id()").distinct().collect())
 
 
 def touch(spark: Any) -> None:
@@ -64,7 +64,7 @@ def numbers_of(spark: Any, count: int) -> Any:
     return spark.range(0, count, 1, min(count, TASKS_MAX))
 
 
-def chain(frame: Any, config: str, places: int, stages: int, reached: str = "") -> list[Row]:
+def chain(frame: Any, config: str, buckets: int, stages: int, reached: str = "") -> list[Row]:
     """Have Spark run all stages over a frame of what stage 0 is asked; what they report.
 
     Args:
@@ -73,7 +73,7 @@ def chain(frame: Any, config: str, places: int, stages: int, reached: str = "") 
     Raises:
         TaskFailed: as text within an exception of Spark.
     """
-    return _rows(_through(frame, config, places, range(stages), reached))
+    return _rows(_through(frame, config, buckets, range(stages), reached))
 
 
 def chain_with_middles(
@@ -87,7 +87,7 @@ def chain_with_middles(
     """
     reported: list[Row] = []
     for piece in query.plan.pieces:
-        frame = _through(frame, config, query.config.places, piece)
+        frame = _through(frame, config, query.config.buckets, piece)
         if piece.stop == len(query.plan.stages):
             return reported + _rows(frame)
         made = keep_rows(spark, frame, middles.rows_folder(piece.stop))
@@ -97,11 +97,11 @@ def chain_with_middles(
     raise AssertionError("the last piece has the last stage")
 
 
-def _through(frame: Any, config: str, places: int, stages: range, reached: str = "") -> Any:
+def _through(frame: Any, config: str, buckets: int, stages: range, reached: str = "") -> Any:
     """The frame behind these stages."""
     for number in stages:
         if number:
-            frame = frame.repartitionById(places, "place").sortWithinPartitions(*ORDER)
+            frame = frame.repartitionById(buckets, "bucket").sortWithinPartitions(*ORDER)
         frame = frame.mapInArrow(partial(run_stage, config, number, reached), DDL)
     return frame
 

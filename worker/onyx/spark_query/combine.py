@@ -1,7 +1,7 @@
 """Windows that are folded before the shuffle: states are shuffled instead of segments.
 
 Each origin folds its own segments with the code of peers, without triggers. Now and then, and at
-the end of the origin, the states go to the places of their groups, which merge them and let them
+the end of the origin, the states go to the buckets of their groups, which merge them and let them
 fire. `compiler.combining` says for which windows this is right, but one thing only data show: a
 segment behind the watermark of its own origin. It stops the query, which runs again without.
 """
@@ -33,7 +33,7 @@ from onyx.windows.records import SetStates
 from onyx.windows.task_windows import TaskWindows
 
 SEGMENTS_MAX = 500_000
-"""Segments whose states are gathered before they go to their places: what bounds the memory."""
+"""Segments whose states are gathered before they go to their buckets: what bounds the memory."""
 
 
 class Combining:
@@ -62,22 +62,22 @@ class Combining:
         """Whether the states should go."""
         return self._segments >= SEGMENTS_MAX
 
-    def take(self, place_of: Callable[[int], int]) -> Iterator[tuple[int, bytes]]:
-        """The states, encoded, with the place of each part; nothing is left.
+    def take(self, bucket_of: Callable[[int], int]) -> Iterator[tuple[int, bytes]]:
+        """The states, encoded, with the bucket of each part; nothing is left.
 
         Args:
-            place_of: gives the place of a shard.
+            bucket_of: gives the bucket of a shard.
         """
         shards = range(SHARDS) if self._grouped else [0]
         found: dict[int, list[SetStates]] = {}
         for shard, records in self.windows.snapshots(shards).items():
             states = [each for each in records if isinstance(each, SetStates)]
             if states:
-                found.setdefault(place_of(shard), []).extend(states)
+                found.setdefault(bucket_of(shard), []).extend(states)
         self.windows = _Ordered(self._compiled, self._watermark)
         self._segments = 0
-        for place, states in found.items():
-            yield place, encode_records(states)
+        for bucket, states in found.items():
+            yield bucket, encode_records(states)
 
     # What segments do.
 

@@ -16,11 +16,11 @@ ROWS_AT_ONCE = 64
 """A row is a whole batch of segments."""
 
 
-def keep_rows(spark: Any, frame: Any, place: Location) -> Any:
+def keep_rows(spark: Any, frame: Any, folder: Location) -> Any:
     """A frame of rows, evaluated now, and read from a folder from now on."""
-    if place.local is not None:
-        frame.write.parquet(str(place.local))
-        return spark.read.schema(DDL).parquet(str(place.local))
-    staged = uploaded_frame(frame, Upload(ObjectTarget(str(place), "part")))
-    urls = [place.path_of(each.name) for each in staged]
+    if folder.local is not None:
+        frame.write.parquet(str(folder.local))
+        return spark.read.schema(DDL).parquet(str(folder.local))
+    staged = uploaded_frame(frame, Upload(ObjectTarget(str(folder), "part")))
+    urls = [folder.path_of(each.name) for each in staged]
     return fetched(spark, urls, SCHEMA, DDL, ROWS_AT_ONCE)

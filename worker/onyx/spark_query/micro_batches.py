@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from onyx.plugins.protocol import Cursor, Reader
-from onyx.spark.driver.request import PlaceState, Position
+from onyx.spark.driver.request import BucketState, Position
 from onyx.spark_query.programs import Query
 from onyx.structs import prepared
 
@@ -24,7 +24,7 @@ class Reached(msgspec.Struct, frozen=True):
     batches: int
     positions: tuple[Position, ...]
     """By the numbers of the partitions."""
-    states: tuple[PlaceState, ...] = ()
+    states: tuple[BucketState, ...] = ()
     """What windows hold behind them."""
     due_ms: int | None = None
     """When the next batch begins even if there is nothing to read, since the epoch: a timer fires,
@@ -37,7 +37,9 @@ class Reached(msgspec.Struct, frozen=True):
         return self.ends or not self.positions[number].exhausted
 
 
-def due_ms(query: Query, positions: Iterable[Position], states: Iterable[PlaceState]) -> int | None:
+def due_ms(
+    query: Query, positions: Iterable[Position], states: Iterable[BucketState]
+) -> int | None:
     """When a batch begins even if there is nothing to read; None: never."""
     found = [each.due_ms for each in states if each.due_ms is not None]
     if any(each.watermarks != "none" for each in query.plan.exchanges):

@@ -32,7 +32,7 @@ from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.masters import OF_SESSIONS
 from onyx.spark.target import target_in
 from onyx.spark_query.frame_parts import FramePart
-from onyx.spark_query.places import folder_in, parts_of, remove_run
+from onyx.spark_query.middle_files import folder_in, parts_of, remove_run
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
 from onyx.storage.interface import Location
@@ -97,13 +97,13 @@ class MiddleStages:
     def _result(self, middle: Middle, parts: Sequence[FramePart]) -> list[Row]:
         if not parts:
             return []
-        task, places = middle.task, self._query.config.places
+        task, buckets = middle.task, self._query.config.buckets
         try:
             files = self._run(middle, parts)
         except UserFunctionError as error:
             raise self._query.failure(task, "spark-stage", error) from error
         return [
-            Row(middle.stage, task, n % places, n, task, "result", None, file.encode())
+            Row(middle.stage, task, n % buckets, n, task, "result", None, file.encode())
             for n, file in enumerate(files)
         ]
 
@@ -124,12 +124,12 @@ class MiddleStages:
         )
         most = query.request.stage_attempts_max
         for attempt in range(1, most + 1):
-            place = folder_in(query, middle.task)
+            folder = folder_in(query, middle.task)
             try:
-                with target_in(place, f"result-{attempt}") as target:
+                with target_in(folder, f"result-{attempt}") as target:
                     self._run_stage(target.asked(asked))
                     files = target.settle(asked.master, durable=False)
-                return [place.path_of(name) for name, _ in files]
+                return [folder.path_of(name) for name, _ in files]
             except FailsAgain as error:
                 raise FailsAgain(f"stage {middle.function} failed with: {error}") from error
             except UserFunctionError as error:

@@ -1,4 +1,4 @@
-"""Where the segments of a stage leave it: for tasks behind a shuffle, gathered by the place that
+"""Where the segments of a stage leave it: for tasks behind a shuffle, gathered by the bucket that
 has their group.
 """
 
@@ -16,18 +16,18 @@ from onyx.spark.compiler.plan import Exchange, Plan
 from onyx.spark_query.rows import Ending, Row, segments_row
 
 GATHERED_MAX = 2_048
-"""Segments for one place that are gathered before they become a row."""
+"""Segments for one bucket that are gathered before they become a row."""
 COUNTS_SHIFT = 24
-"""A row's place in the order of an origin: the number of its step, then its own in that step."""
+"""A row's position in the order of an origin: the number of its step, then its own in that step."""
 
 
 class Outlet:
-    """The outlet of one origin: a partition of an input, or one place of a windowed task."""
+    """The outlet of one origin: a partition of an input, or one bucket of a windowed task."""
 
-    def __init__(self, plan: Plan, origin: str, places: int) -> None:
+    def __init__(self, plan: Plan, origin: str, buckets: int) -> None:
         self._exchanges = {each.task: each for each in plan.exchanges}
         self._origin = origin
-        self._places = places
+        self._buckets = buckets
         self._gathered: dict[tuple[str, int], list[Segments]] = {}
         self._counts: dict[tuple[str, int], int] = {}
         self._reached: set[str] = set()
@@ -47,22 +47,22 @@ class Outlet:
         """Segments for a task behind a shuffle; `hashes` of their group keys, None where they are
         not grouped."""
         if hashes is None:
-            self._gather(task, place_of(task, self._places), segments)
+            self._gather(task, bucket_of(task, self._buckets), segments)
             return
-        places = slots_of_shards(hashes, self._places)
-        for place in np.unique(places).tolist():
-            self._gather(task, place, take(segments, np.flatnonzero(places == place)))
+        buckets = slots_of_shards(hashes, self._buckets)
+        for bucket in np.unique(buckets).tolist():
+            self._gather(task, bucket, take(segments, np.flatnonzero(buckets == bucket)))
 
-    def place_of(self, task: str, shard: int) -> int:
-        """The place that has the groups of a shard."""
+    def bucket_of(self, task: str, shard: int) -> int:
+        """The bucket that has the groups of a shard."""
         if self._exchanges[task].key is None:
-            return place_of(task, self._places)
-        return shard % self._places
+            return bucket_of(task, self._buckets)
+        return shard % self._buckets
 
-    def put_states(self, task: str, place: int, payload: bytes) -> None:
+    def put_states(self, task: str, bucket: int, payload: bytes) -> None:
         """States of windows of a task that were folded here."""
         stage = self._exchanges[task].stage
-        self._add(Row(stage, task, place, self._seq(), self._origin, "states", None, payload))
+        self._add(Row(stage, task, bucket, self._seq(), self._origin, "states", None, payload))
 
     def advanced(self, mark: int | None, downstream: frozenset[str]) -> None:
         """A step of the origin is over, and its watermark is this now.
@@ -80,23 +80,23 @@ class Outlet:
         self._number = 0
 
     def end(self, downstream: frozenset[str], how: Ending = "end", payload: bytes = b"") -> None:
-        """Nothing more comes from the origin, or not in this micro-batch. Every place hears its
+        """Nothing more comes from the origin, or not in this micro-batch. Every bucket hears its
         last watermark: one that got few segments of it knows less, and extents fire by the
         watermark before they do at the end.
 
         Args:
-            payload: what every place hears besides.
+            payload: what every bucket hears besides.
         """
-        for task, place in sorted(self._gathered):
-            self._flush(task, place)
+        for task, bucket in sorted(self._gathered):
+            self._flush(task, bucket)
         # A step of its own: which origin ends first does not depend on how many rows each has made.
         self._step, self._number = self._step + 1, 0
         for task in sorted(downstream):
             exchange = self._exchanges[task]
             if exchange.ends:
                 self._say(exchange)
-                for place in self._places_of(exchange):
-                    self._add(Row(exchange.stage, task, place, self._seq(), self._origin, how,
+                for bucket in self._buckets_of(exchange):
+                    self._add(Row(exchange.stage, task, bucket, self._seq(), self._origin, how,
                                   self.mark, payload))  # fmt: skip
 
     def take_rows(self) -> list[Row]:
@@ -104,36 +104,36 @@ class Outlet:
         rows, self.rows = self.rows, []
         return rows
 
-    def _gather(self, task: str, place: int, segments: Segments) -> None:
-        key = task, place
+    def _gather(self, task: str, bucket: int, segments: Segments) -> None:
+        key = task, bucket
         self._gathered.setdefault(key, []).append(segments)
         self._counts[key] = self._counts.get(key, 0) + len(segments)
         if self._counts[key] >= GATHERED_MAX:
-            self._flush(task, place)
+            self._flush(task, bucket)
 
     def _say(self, exchange: Exchange) -> None:
-        """Let every place know the watermark, behind all that went there before."""
-        for place in self._places_of(exchange):
-            if (exchange.task, place) in self._gathered:
-                self._flush(exchange.task, place)
+        """Let every bucket know the watermark, behind all that went there before."""
+        for bucket in self._buckets_of(exchange):
+            if (exchange.task, bucket) in self._gathered:
+                self._flush(exchange.task, bucket)
             else:
-                self._segments(exchange.task, place, [])
+                self._segments(exchange.task, bucket, [])
 
-    def _flush(self, task: str, place: int) -> None:
-        self._counts.pop((task, place), None)
-        parts = self._gathered.pop((task, place), [])
+    def _flush(self, task: str, bucket: int) -> None:
+        self._counts.pop((task, bucket), None)
+        parts = self._gathered.pop((task, bucket), [])
         columns = [each for each in parts if isinstance(each, Columns)]
         if 0 < len(columns) < len(parts):
             for each in parts:
-                self._segments(task, place, each)
+                self._segments(task, bucket, each)
         elif parts:
             for _, segments in pieces_of(of_runs(parts)):
-                self._segments(task, place, segments)
+                self._segments(task, bucket, segments)
 
-    def _segments(self, task: str, place: int, segments: Segments) -> None:
+    def _segments(self, task: str, bucket: int, segments: Segments) -> None:
         stage = self._exchanges[task].stage
         seq = self._seq()
-        self._add(segments_row(stage, task, place, seq, self._origin, self.mark, segments))
+        self._add(segments_row(stage, task, bucket, seq, self._origin, self.mark, segments))
 
     def _add(self, row: Row) -> None:
         self.rows.append(row)
@@ -142,13 +142,13 @@ class Outlet:
         self._number += 1
         return (self._step << COUNTS_SHIFT) + self._number
 
-    def _places_of(self, exchange: Exchange) -> range:
+    def _buckets_of(self, exchange: Exchange) -> range:
         if exchange.key is None:
-            place = place_of(exchange.task, self._places)
-            return range(place, place + 1)
-        return range(self._places)
+            bucket = bucket_of(exchange.task, self._buckets)
+            return range(bucket, bucket + 1)
+        return range(self._buckets)
 
 
-def place_of(task: str, places: int) -> int:
-    """The place of a task that is not grouped: spread over all by its name."""
-    return crc32(task.encode()) % places
+def bucket_of(task: str, buckets: int) -> int:
+    """The bucket of a task that is not grouped: spread over all by its name."""
+    return crc32(task.encode()) % buckets

@@ -37,7 +37,7 @@ class StageConfig(msgspec.Struct, frozen=True):
     request: QueryRequest
     partitions: tuple[tuple[str, str], ...]
     """Input task and name of each partition, by number."""
-    places: int
+    buckets: int
     """How many shares the groups of a task are in."""
 
 

@@ -1,12 +1,12 @@
 """Whether all rows of a micro-batch were made from the same readings of its inputs.
 
 Spark may run a task again in the middle of a batch, when an executor is lost with the rows that it
-had made. An input that is read again may give more than before, and places that were done by then
+had made. An input that is read again may give more than before, and buckets that were done by then
 have had the first reading. What is then committed would lack rows, or have some twice. So each
-origin draws a number whenever it runs. Its ending brings it to every place, each place reports what
-it has heard, and a batch of which two places have heard different numbers is not committed.
+origin draws a number whenever it runs. Its ending brings it to every bucket, each bucket reports
+what it has heard, and a batch of which two buckets have heard different numbers is not committed.
 
-What one task of Spark reports goes to one place behind the next shuffle, so it is of one run.
+What one task of Spark reports goes to one bucket behind the next shuffle, so it is of one run.
 Rejected: to keep what was read until the batch is committed, which is a copy of all.
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import msgspec
 
 from onyx.errors import Unavailable
-from onyx.spark.driver.request import PlaceState
+from onyx.spark.driver.request import BucketState
 from onyx.spark_query.arrivals import origins
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
@@ -34,9 +34,9 @@ class ReadAgain(Unavailable):
 
 @prepared
 class Report(msgspec.Struct, frozen=True):
-    """What a place reports behind a micro-batch."""
+    """What a bucket reports behind a micro-batch."""
 
-    state: PlaceState
+    state: BucketState
     heard: int
     """The readings of all endings, each exclusive-or the rest: the same in any order."""
 
@@ -52,12 +52,12 @@ def of_ending(reading: int) -> bytes:
 
 
 def heard(before: int, ending: Row) -> int:
-    """What a place has heard, with one more ending."""
+    """What a bucket has heard, with one more ending."""
     return before ^ int.from_bytes(ending.payload, "big")
 
 
-def states_of_places(query: Query, rows: Sequence[Row], number: int) -> list[PlaceState]:
-    """What the places report of a micro-batch.
+def states_of_buckets(query: Query, rows: Sequence[Row], number: int) -> list[BucketState]:
+    """What the buckets report of a micro-batch.
 
     Args:
         rows: what all stages report.
@@ -66,7 +66,7 @@ def states_of_places(query: Query, rows: Sequence[Row], number: int) -> list[Pla
         ReadAgain: the batch is not of one reading of its inputs.
     """
     readings = {row.origin: row.mark for row in rows if row.kind in ("position", "held")}
-    found: list[PlaceState] = []
+    found: list[BucketState] = []
     for row in rows:
         if row.kind != "held":
             continue

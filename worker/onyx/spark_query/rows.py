@@ -20,7 +20,7 @@ from onyx.flow.columns import Columns
 from onyx.windows.records import SetStates
 
 DDL = (
-    "stage int, task string, place int, seq bigint, origin string, kind string, mark bigint, "
+    "stage int, task string, bucket int, seq bigint, origin string, kind string, mark bigint, "
     "payload binary"
 )
 """The schema for Spark."""
@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
     [
         ("stage", pa.int32()),
         ("task", pa.string()),
-        ("place", pa.int32()),
+        ("bucket", pa.int32()),
         ("seq", pa.int64()),
         ("origin", pa.string()),
         ("kind", pa.string()),
@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-ORDER = ("stage", "task", "place", "seq", "origin")
+ORDER = ("stage", "task", "bucket", "seq", "origin")
 """How a stage wants its rows: group by group, and the rows of an origin as it made them."""
 REPORTED = -1
 """Stage of rows that are for the driver."""
@@ -47,8 +47,8 @@ Kind = Literal[
 """`states`: records of windows that were folded before the shuffle (`spark_query.combine`).
 `end`: nothing more comes from the origin. `pause`: nothing more in this micro-batch. `idle`: the
 same, and nobody waits for its watermark meanwhile.
-`position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a place
-knows behind it (`request.PlaceState`). Both name their origin, and its *reading*: a random number
+`position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a bucket
+knows behind it (`request.BucketState`). Both name their origin, and its *reading*: a random number
 that is in the ending too, of all that its rows were made from (`spark_query.readings`).
 `part`: a file for a Spark stage in the middle. `result`: one that it has made
 (`spark_query.middle`)."""
@@ -62,12 +62,12 @@ class Row(NamedTuple):
     stage: int
     """In which it is used."""
     task: str
-    place: int
+    bucket: int
     """Number of the partition that it goes to."""
     seq: int
     """Rises among the rows of an origin."""
     origin: str
-    """A partition of an input, or a place of a windowed task: whose event time `mark` is."""
+    """A partition of an input, or a bucket of a windowed task: whose event time `mark` is."""
     kind: Kind
     mark: int | None
     """The watermark of the origin behind this row; None: not known. Of `end` and `idle`: none
@@ -76,12 +76,12 @@ class Row(NamedTuple):
 
 
 def segments_row(
-    stage: int, task: str, place: int, seq: int, origin: str, mark: int | None, segments: Segments
+    stage: int, task: str, bucket: int, seq: int, origin: str, mark: int | None, segments: Segments
 ) -> Row:
     """A row that holds a batch."""
     if isinstance(segments, Columns):
-        return Row(stage, task, place, seq, origin, "columns", mark, _columns(segments))
-    return Row(stage, task, place, seq, origin, "dicts", mark, encode(segments))
+        return Row(stage, task, bucket, seq, origin, "columns", mark, _columns(segments))
+    return Row(stage, task, bucket, seq, origin, "dicts", mark, encode(segments))
 
 
 def segments_of(row: Row) -> Segments:

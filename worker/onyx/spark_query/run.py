@@ -24,11 +24,11 @@ from onyx.spark.session.masters import is_connect, is_local
 from onyx.spark.session.progress import reported
 from onyx.spark.session.shipping import ship_modules
 from onyx.spark_query.chain import (
+    buckets_of,
     chain,
     chain_with_middles,
     numbers_of,
     outputs_of,
-    places_of,
     total_of,
 )
 from onyx.spark_query.failure import found_in, is_disordered
@@ -123,11 +123,11 @@ def run(
     Raises:
         TaskFailed: as text within an exception of Spark, or of a Spark stage in the middle.
     """
-    query = Query(StageConfig(request, partitions, places_of(spark)))
+    query = Query(StageConfig(request, partitions, buckets_of(spark)))
     config = msgspec.json.encode(query.config).decode()
     frame = numbers_of(spark, len(partitions))
     if not query.plan.middles:
-        return chain(frame, config, query.config.places, len(query.plan.stages))
+        return chain(frame, config, query.config.buckets, len(query.plan.stages))
     middles = MiddleStages(query, partial(run_middle, spark, request))
     middles.begin()
     return chain_with_middles(spark, frame, config, query, middles)

@@ -1,6 +1,6 @@
-"""What a stage does with one share of the groups of a task: one place, row by row.
+"""What a stage does with one share of the groups of a task: one bucket, row by row.
 
-Over bounded inputs the windows of a place begin empty and fire for the last time behind the last
+Over bounded inputs the windows of a bucket begin empty and fire for the last time behind the last
 row. In a micro-batch they go on from what the last one has left, and what they hold behind it is
 reported, to be committed with the rest. There timers fire before the first row and behind the last.
 """
@@ -11,7 +11,7 @@ import msgspec
 
 from onyx.flow.batch import Batch
 from onyx.program.phases import Phase
-from onyx.spark.driver.request import PlaceState
+from onyx.spark.driver.request import BucketState
 from onyx.spark_query.arrivals import Arrivals, before, origins
 from onyx.spark_query.fold import Fold
 from onyx.spark_query.kept_states import Contents, KeptStates
@@ -23,10 +23,10 @@ from onyx.spark_query.tree import Tree
 
 
 class Share:
-    """One place of a task, from the first row of a stage to the last."""
+    """One bucket of a task, from the first row of a stage to the last."""
 
     def __init__(
-        self, query: Query, tree: Tree, task: str, place: int, reached: Reached | None
+        self, query: Query, tree: Tree, task: str, bucket: int, reached: Reached | None
     ) -> None:
         """`reached`: what was committed before the micro-batch; None: over bounded inputs.
 
@@ -34,13 +34,13 @@ class Share:
             TaskFailed: the state of its windows cannot be read.
         """
         self._tree, self._task, self._reached = tree, task, reached
-        self._state = PlaceState(task, place)
+        self._state = BucketState(task, bucket)
         self.reading = new_reading()
         self._heard = 0
         if reached is None:
             self.arrivals = Arrivals(origins(query, task))
         else:
-            mine = [each for each in reached.states if (each.task, each.place) == (task, place)]
+            mine = [each for each in reached.states if (each.task, each.bucket) == (task, bucket)]
             self._state = mine[0] if mine else self._state
             self.arrivals = Arrivals(origins(query, task), before(query, reached, self._state))
         self.fold: Fold | None = None
@@ -54,7 +54,7 @@ class Share:
             except Exception as error:
                 raise self._failure(error) from error
         else:
-            self._contents = Contents.empty(program.windowed, place, query.config.places)
+            self._contents = Contents.empty(program.windowed, bucket, query.config.buckets)
         self.fold = Fold(tree, program, self._contents)
 
     def begin(self) -> None:
@@ -95,7 +95,7 @@ class Share:
             report = msgspec.json.encode(Report(self._held(number, over), self._heard))
         except Exception as error:
             raise self._failure(error) from error
-        task, origin = self._state.task, f"{self._state.task}:{self._state.place}"
+        task, origin = self._state.task, f"{self._state.task}:{self._state.bucket}"
         return [Row(REPORTED, task, 0, number, origin, "held", self.reading, report)]
 
     @property
@@ -105,10 +105,10 @@ class Share:
             return "end"
         return "idle" if self.arrivals.idle else "pause"
 
-    def _held(self, number: int, over: bool) -> PlaceState:
-        """What the place knows behind the batch."""
+    def _held(self, number: int, over: bool) -> BucketState:
+        """What the bucket knows behind the batch."""
         arrivals, fold, state = self.arrivals, self.fold, self._state
-        held = PlaceState(state.task, state.place, arrivals.mark, arrivals.idle, over=over)
+        held = BucketState(state.task, state.bucket, arrivals.mark, arrivals.idle, over=over)
         if fold is None or over:
             return held
         files = self._kept.save(self._contents, state, number)

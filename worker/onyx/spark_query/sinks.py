@@ -18,7 +18,7 @@ from onyx.plugins.protocol import Output, StagingOutput, Token
 from onyx.program.writer import Writer
 from onyx.spark.driver.spools import SpoolWriter
 from onyx.spark_query.frame_parts import FrameParts
-from onyx.spark_query.places import parts_of
+from onyx.spark_query.middle_files import parts_of
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import REPORTED, Kind, Row
 

@@ -96,11 +96,11 @@ class Partition:
                         break
                     time.sleep(REST_S)
                     waited_s += REST_S
-            place, ended = reader.cursor(at), reader.exhausted()
+            cursor, ended = reader.cursor(at), reader.exhausted()
         finally:
             reader.close()
         reached = structs.replace(
-            start, position=at, cursor=place.position, state=place.state, exhausted=ended
+            start, position=at, cursor=cursor.position, state=cursor.state, exhausted=ended
         )
         self.reached = reached if self._times is None else self._timed(reached, self._times, seen)
 

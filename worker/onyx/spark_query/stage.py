@@ -127,18 +127,18 @@ class Stage:
             ]
 
     def fold(self, rows: Iterable[Row]) -> Iterator[list[Row]]:
-        """Work on rows, those of a task and place together."""
-        for (stage, task, place), its in itertools.groupby(rows, key=lambda row: row[:3]):
+        """Work on rows, those of a task and bucket together."""
+        for (stage, task, bucket), its in itertools.groupby(rows, key=lambda row: row[:3]):
             if stage != self._number:
                 yield from ([row] for row in its)
             elif self._query.plan.middle(task) is not None:
-                yield from self._pass_on(task, place, its)
+                yield from self._pass_on(task, bucket, its)
             else:
-                yield from self._fold(task, place, its)
+                yield from self._fold(task, bucket, its)
 
-    def _pass_on(self, task: str, place: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
+    def _pass_on(self, task: str, bucket: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
         """The rows of a Spark stage, file by file. They have no event time."""
-        outlet = self._begin(f"{task}:{place}")
+        outlet = self._begin(f"{task}:{bucket}")
         context = dataclasses.replace(self._query.context(task), batch_format="arrow")
         try:
             for row in rows:
@@ -167,9 +167,9 @@ class Stage:
         counts = msgspec.json.encode(self._tree.counts())
         return [*rows, Row(REPORTED, "", 0, 0, "", "counts", None, counts)]
 
-    def _fold(self, task: str, place: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
-        outlet, below = self._begin(f"{task}:{place}"), downstream(self._query, task)
-        share = Share(self._query, self._tree, task, place, self._reached)
+    def _fold(self, task: str, bucket: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
+        outlet, below = self._begin(f"{task}:{bucket}"), downstream(self._query, task)
+        share = Share(self._query, self._tree, task, bucket, self._reached)
         outlet.mark = share.arrivals.mark
         share.begin()
         for row in rows:
@@ -192,7 +192,7 @@ class Stage:
             self._tree.push(task, batch)
 
     def _begin(self, origin: str) -> Outlet:
-        self._tree.outlet = Outlet(self._query.plan, origin, self._query.config.places)
+        self._tree.outlet = Outlet(self._query.plan, origin, self._query.config.buckets)
         return self._tree.outlet
 
     def _input(self, task: str) -> Input:

@@ -20,8 +20,8 @@ import msgspec
 from msgspec.structs import replace
 
 from onyx.spark.driver.request import (
+    BucketState,
     Held,
-    PlaceState,
     Position,
     QueryBatch,
     QueryProgress,
@@ -32,14 +32,14 @@ from onyx.spark_query.chain import (
     chain,
     numbers_of,
     outputs_of,
-    streamed_places,
+    streamed_buckets,
     total_of,
     touch,
 )
 from onyx.spark_query.failure import is_disordered
 from onyx.spark_query.micro_batches import News, Reached, due_ms
 from onyx.spark_query.programs import Query, StageConfig
-from onyx.spark_query.readings import ReadAgain, states_of_places
+from onyx.spark_query.readings import ReadAgain, states_of_buckets
 from onyx.spark_query.rows import Row
 from onyx.spark_query.tree import total
 
@@ -75,7 +75,7 @@ class Stream:
         self._positions = [
             known.get(each) or Position(*each, seen_ms=now_ms) for each in partitions
         ]
-        self._states = {(each.task, each.place): each for each in self._request.held.states}
+        self._states = {(each.task, each.bucket): each for each in self._request.held.states}
         ends = bool(self._request.draining and partitions)
         if ends:
             self._positions = [replace(each, exhausted=True) for each in self._positions]
@@ -105,13 +105,13 @@ class Stream:
         """Let go of the inputs."""
         self._news.close()
 
-    def _of_one_reading(self, spark: Any) -> tuple[list[Row], list[PlaceState]]:
-        """What the stages report, and the places among them."""
+    def _of_one_reading(self, spark: Any) -> tuple[list[Row], list[BucketState]]:
+        """What the stages report, and the buckets among them."""
         number, again = self.reached.batches + 1, READINGS_MAX - 1
         while True:
             rows = self._rows(spark)
             try:
-                return rows, states_of_places(self._query, rows, number)
+                return rows, states_of_buckets(self._query, rows, number)
             except ReadAgain:
                 if not again:
                     raise
@@ -123,25 +123,25 @@ class Stream:
         config, before = self._query.config, msgspec.json.encode(self.reached).decode()
         stages, frame = len(self._query.plan.stages), numbers_of(spark, len(self._positions))
         try:
-            return chain(frame, self._config, config.places, stages, before)
+            return chain(frame, self._config, config.buckets, stages, before)
         except Exception as error:
             if not is_disordered(error):
                 raise
         anew = replace(config, request=replace(config.request, combine=False))
         self._config = msgspec.json.encode(anew).decode()
-        return chain(frame, self._config, config.places, stages, before)
+        return chain(frame, self._config, config.buckets, stages, before)
 
-    def _take(self, rows: list[Row], states: list[PlaceState]) -> None:
+    def _take(self, rows: list[Row], states: list[BucketState]) -> None:
         """Hand over what a micro-batch has staged."""
         number = self.reached.batches + 1
         for state in states:
-            self._states[state.task, state.place] = state
+            self._states[state.task, state.bucket] = state
         for row in rows:
             if row.kind == "position":
                 self._positions[_number_of(row)] = msgspec.json.decode(row.payload, type=Position)
         self.counts = total([self.counts, total_of(rows)])
         outputs, positions = outputs_of(self._query, rows), (*self._positions, *self._away)
-        held = Held(self._query.config.places, tuple(self._states.values()))
+        held = Held(self._query.config.buckets, tuple(self._states.values()))
         self._publish(QueryBatch(number, outputs, self.counts, positions, held))
         self.reached = self._reached(number, ends=False)
 
@@ -170,8 +170,8 @@ def streaming(
     Raises:
         Exception: as `Stream.advance`.
     """
-    places = request.held.places or streamed_places(spark, request)
-    stream = Stream(Query(StageConfig(request, partitions, places)), partitions, publish)
+    buckets = request.held.buckets or streamed_buckets(spark, request)
+    stream = Stream(Query(StageConfig(request, partitions, buckets)), partitions, publish)
     waited, said_s = 0, time.monotonic()
     try:
         while not stream.is_over:

@@ -220,8 +220,8 @@ class Tree:
             self._leave(child, combining)
 
     def _leave(self, task: str, combining: Combining) -> None:
-        for place, payload in combining.take(partial(self.outlet.place_of, task)):
-            self.outlet.put_states(task, place, payload)
+        for bucket, payload in combining.take(partial(self.outlet.bucket_of, task)):
+            self.outlet.put_states(task, bucket, payload)
 
     def _again(self, batch: Batch, routed: Routed) -> Batch:
         """The segments to be tried again, after a rest, each with its next attempt."""

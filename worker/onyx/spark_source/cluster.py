@@ -25,7 +25,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import listed, nearest
 from onyx.settings import Settings, from_environment
 from onyx.spark_source.options import SourceOptions
-from onyx.spark_source.places import Found, place_at, readable
+from onyx.spark_source.outputs import Found, output_at, readable
 from onyx.storage.opening import absolute
 from onyx.windows.firing import ALL, Number
 from onyx.windows.units import is_time
@@ -45,9 +45,9 @@ def find(options: SourceOptions) -> Found:
         entry = _output(_job(client, options.job), options)
     path = absolute(str(entry.options["path"]), settings(options).data_dir)
     frame = entry.options.get("frame")
-    place = place_at(path, options, entry.plugin, frame)
+    output = output_at(path, options, entry.plugin, frame)
     # A result has other columns than the segments of which it was made.
-    return Found(place, arrow_schema(entry) if place.content == "parts" else None)
+    return Found(output, arrow_schema(entry) if output.content == "parts" else None)
 
 
 def settings(options: SourceOptions) -> Settings:
@@ -68,7 +68,7 @@ def connect(options: SourceOptions) -> Client:
 
 
 def state_schema(options: SourceOptions) -> pa.Schema:
-    """The schema of the rows of a window. Places are times where the window's are; else numbers."""
+    """The schema of the rows of a window. Bounds are times where the window's are; else numbers."""
     assert options.job is not None, "checked with the options"
     with connect(options) as client:
         job = _job(client, options.job)
@@ -79,10 +79,10 @@ def state_schema(options: SourceOptions) -> pa.Schema:
         raise UserError(f"job {options.job} has no window {options.window!r}: {has}")
     amount = window.range or window.timeout_gap
     in_time = amount is not None and is_time(amount)
-    place = pa.timestamp("us", tz="UTC") if in_time else pa.float64()
+    bound = pa.timestamp("us", tz="UTC") if in_time else pa.float64()
     text = pa.string()
     columns = [("job", text), ("task", text), ("window", text), ("group", text)]
-    return pa.schema([*columns, ("lower", place), ("upper", place), ("state", text)])
+    return pa.schema([*columns, ("lower", bound), ("upper", bound), ("state", text)])
 
 
 def state(options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
@@ -119,8 +119,8 @@ def rows_of(view: WindowView, schema: pa.Schema) -> pa.RecordBatch:
         "task": [view.task] * len(view.extents),
         "window": [view.window] * len(view.extents),
         "group": [each.group for each in view.extents],
-        "lower": [_place(each.lower, view.in_time) for each in view.extents],
-        "upper": [_place(each.upper, view.in_time) for each in view.extents],
+        "lower": [_bound(each.lower, view.in_time) for each in view.extents],
+        "upper": [_bound(each.upper, view.in_time) for each in view.extents],
         "state": [each.state for each in view.extents],
     }
     arrays = []
@@ -143,10 +143,10 @@ def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
         ) from error
 
 
-def _place(place: Number, in_time: bool) -> Number | None:
-    if not math.isfinite(place):
+def _bound(bound: Number, in_time: bool) -> Number | None:
+    if not math.isfinite(bound):
         return None
-    return int(place * _US_PER_MS) if in_time else float(place)
+    return int(bound * _US_PER_MS) if in_time else float(bound)
 
 
 def _text(value: Any) -> str | None:

@@ -23,10 +23,10 @@ from onyx.errors import UserError
 from onyx.spark.stage.parts import spark_schema
 from onyx.spark_source import schemas
 from onyx.spark_source.errors import in_one_line
-from onyx.spark_source.listing import Place, published
+from onyx.spark_source.listing import OutputFiles, published
 from onyx.spark_source.offsets import Rows
 from onyx.spark_source.options import SourceOptions, read_options
-from onyx.spark_source.places import Found, place_at
+from onyx.spark_source.outputs import Found, output_at
 from onyx.spark_source.rows import TEXT, batches
 from onyx.spark_source.stream import OutputStream, arrow_of
 
@@ -53,8 +53,8 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
         if self._options.form == "text":
             return from_arrow_schema(TEXT)
         found = _found(self._options)
-        place = found.place
-        columns = found.schema or schemas.found_in(published(place), place.name)
+        output = found.output
+        columns = found.schema or schemas.found_in(published(output), output.name)
         return from_arrow_schema(spark_schema(columns))
 
     @in_one_line()
@@ -63,7 +63,7 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
         if self._options.window is not None:
             return StateReader(self._options, schema)
         _check(schema, self._options)
-        return OutputReader(_found(self._options).place, schema, self._options.form == "text")
+        return OutputReader(_found(self._options).output, schema, self._options.form == "text")
 
     @in_one_line()
     def streamReader(self, schema: Any) -> OutputStream:
@@ -71,27 +71,27 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
         if self._options.window is not None:
             raise UserError("the state of a window is read at one moment: use spark.read")
         _check(schema, self._options)
-        place = _found(self._options).place
-        if place.content == "result":
+        output = _found(self._options).output
+        if output.content == "result":
             raise UserError(
-                f"{place.name}: a result is made once, at the end of a job: use spark.read, or "
+                f"{output.name}: a result is made once, at the end of a job: use spark.read, or "
                 'follow the parts with option("content", "parts")'
             )
-        return OutputStream(place, schema, self._options)
+        return OutputStream(output, schema, self._options)
 
 
 class OutputReader(DataSourceReader):  # type: ignore[misc]
     """Reads the parts of an output, or the files of a result: a partition each."""
 
-    def __init__(self, place: Place, schema: Any, text: bool) -> None:
-        self._place = place
+    def __init__(self, output: OutputFiles, schema: Any, text: bool) -> None:
+        self._output = output
         self._schema = schema
         self._text = text
 
     @in_one_line()
     def partitions(self) -> list[InputPartition]:
         """A partition for each file."""
-        return [InputPartition(Rows(part.path)) for part in published(self._place)]
+        return [InputPartition(Rows(part.path)) for part in published(self._output)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a file; Spark asks with None when there are no partitions."""
@@ -123,9 +123,9 @@ def _check(schema: Any, options: SourceOptions) -> None:
 
 
 def _found(options: SourceOptions) -> Found:
-    """The output that options name. Raises what `place_at` and `cluster.find` do."""
+    """The output that options name. Raises what `output_at` and `cluster.find` do."""
     if options.path is not None:
-        return Found(place_at(options.path, options), None)
+        return Found(output_at(options.path, options), None)
     found: Found = _cluster().find(options)
     return found
 

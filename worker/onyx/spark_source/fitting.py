@@ -19,7 +19,7 @@ def fitted(columns: Columns, schema: pa.Schema, path: str, first: int) -> pa.Rec
 
     Args:
         path: where the rows are from, for messages.
-        first: the place of the first row there.
+        first: the index of the first row there.
 
     Raises:
         Misfit: a value does not fit.

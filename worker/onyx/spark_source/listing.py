@@ -32,7 +32,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OutputFiles:
     """Where the rows of an output are."""
 
     folders: tuple[Folder, ...]
@@ -49,16 +49,16 @@ class NotThere(UserError):
     """A folder does not exist, where this process runs."""
 
 
-def published(place: Place) -> list[Part]:
-    """All files of a place, in a stable order.
+def published(output: OutputFiles) -> list[Part]:
+    """All files of an output, in a stable order.
 
     Raises:
         NotThere: a folder does not exist here.
         UserError: it cannot be listed.
         Unavailable: the object store does not answer.
     """
-    of = _result if place.content == "result" else _parts
-    found = (part for folder in place.folders for part in of(place, folder))
+    of = _result if output.content == "result" else _parts
+    found = (part for folder in output.folders for part in of(output, folder))
     return sorted(found, key=lambda part: part.path)
 
 
@@ -90,16 +90,16 @@ def subfolders(folder: str) -> list[str]:
     return [each.name for each in location_of(folder).entries() or () if each.is_folder]
 
 
-def _parts(place: Place, folder: Folder) -> Iterator[Part]:
-    for name, path, size_bytes in _files(place, folder.path):
+def _parts(output: OutputFiles, folder: Folder) -> Iterator[Part]:
+    for name, path, size_bytes in _files(output, folder.path):
         found = PART.fullmatch(name)
-        if found and found["suffix"] in _SUFFIXES and _is_wanted(place, found["whose"]):
+        if found and found["suffix"] in _SUFFIXES and _is_wanted(output, found["whose"]):
             writer = folder.writers + found["writer"]
             yield Part(path, writer, int(found["number"]), size_bytes)
 
 
-def _is_wanted(place: Place, of: str) -> bool:
-    task, jobs = place.task, place.jobs
+def _is_wanted(output: OutputFiles, of: str) -> bool:
+    task, jobs = output.task, output.jobs
     if task is None:
         return not jobs or any(of.endswith(whose("", job)) for job in jobs)
     if jobs:
@@ -107,30 +107,30 @@ def _is_wanted(place: Place, of: str) -> bool:
     return of.startswith(whose(task, ""))
 
 
-def _result(place: Place, folder: Folder) -> Iterator[Part]:
+def _result(output: OutputFiles, folder: Folder) -> Iterator[Part]:
     manifest = document(folder.path, MANIFEST)
     named = manifest.get("files") if isinstance(manifest, dict) else None
     # What is below a folder counts as that folder, which cannot be read here.
     valid = named and {head + slash for head, slash, _ in (each.partition("/") for each in named)}
-    files = sorted(_files(place, folder.path))
+    files = sorted(_files(output, folder.path))
     for number, (name, path, size_bytes) in enumerate(files):
         if name.startswith(("_", ".")) or (valid is not None and name not in valid):
             continue
         if _RESULT.fullmatch(name) is None:
             raise UserError(
-                f"{place.name}: {folder.path} has {name}, and only Parquet and JSON without "
+                f"{output.name}: {folder.path} has {name}, and only Parquet and JSON without "
                 f"folders can be read here: spark.read.format(...).load({folder.path!r}) reads it"
             )
         yield Part(path, "result", number, size_bytes)
 
 
-def _files(place: Place, folder: str) -> Iterator[tuple[str, str, int]]:
+def _files(output: OutputFiles, folder: str) -> Iterator[tuple[str, str, int]]:
     """Name, path and size of what is in a folder; folders have a slash at the end."""
     at = location_of(folder)
     entries = at.entries()
     if entries is None:
         raise NotThere(
-            f"{place.name}: {folder} is not there: nothing has been written yet, or this machine "
+            f"{output.name}: {folder} is not there: nothing has been written yet, or this machine "
             "does not see the volume of the workers"
         )
     for each in entries:

@@ -1,7 +1,7 @@
 """How far a stream has followed the parts of an output. Pure.
 
 An offset maps each writer to a mark: the next row that is to be read, as the number of its part and
-its place there. A writer is one slot of the task in one incarnation of a worker, and it publishes
+its index there. A writer is one slot of the task in one incarnation of a worker, and it publishes
 parts in the order of their numbers (`plugins/parts/writer`). So what a writer publishes later is
 behind its mark, and a writer that comes later has none yet: nothing slips in before an offset, also
 with several peers, lost workers and upgrades.

@@ -27,7 +27,7 @@ _TEXT = pa.string()
 
 
 class Shape:
-    """What was found at one place: a column, a field of an object, the elements of a list."""
+    """What was found at one path: a column, a field of an object, the elements of a list."""
 
     __slots__ = ("_fields", "_is_object", "_items", "_kinds", "_least", "_most", "_types")
 

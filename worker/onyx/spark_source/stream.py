@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 
 from onyx.spark_source import offsets
 from onyx.spark_source.errors import in_one_line
-from onyx.spark_source.listing import NotThere, Place, published
+from onyx.spark_source.listing import NotThere, OutputFiles, published
 from onyx.spark_source.offsets import Limit, Offset, Part
 from onyx.spark_source.options import SourceOptions
 from onyx.spark_source.rows import batches, count
@@ -36,8 +36,8 @@ COUNTED_MAX = 10_000
 class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """A stream of the rows of an output."""
 
-    def __init__(self, place: Place, schema: Any, options: SourceOptions) -> None:
-        self._place = place
+    def __init__(self, output: OutputFiles, schema: Any, options: SourceOptions) -> None:
+        self._output = output
         self._schema = schema
         self._options = options
         self._counted: dict[str, int] = {}
@@ -93,7 +93,7 @@ class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         to = offsets.from_json(end)
         if not to:
             return []
-        rows = offsets.between(offsets.from_json(start), to, published(self._place))
+        rows = offsets.between(offsets.from_json(start), to, published(self._output))
         return [InputPartition(each) for each in rows]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -104,7 +104,7 @@ class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
     def _parts(self, start: Offset) -> list[Part]:
         try:
-            parts = offsets.settled(published(self._place), published(self._place))
+            parts = offsets.settled(published(self._output), published(self._output))
         except NotThere:
             if start:
                 raise

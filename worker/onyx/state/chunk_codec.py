@@ -12,7 +12,7 @@ all are 0 or 1, which halves what is written.
                roots, lz4; ids, 8 bytes each; blocks, lz4 unless that is larger
 
 All numbers are little-endian. The checksum reveals damage, the names in the header a chunk in the
-wrong place. A chunk is created in one step, so half of one is damage, wherever it is in a log.
+wrong file. A chunk is created in one step, so half of one is damage, wherever it is in a log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from onyx.errors import StateError
 from onyx.flow.batch import U64
 from onyx.state.chunks import Chunk, ShardChange, Watermark
 from onyx.state.local.spool import Keep, Kept
-from onyx.state.names import LogKey, TaskPlace
+from onyx.state.names import LogKey, TaskFolder
 
 MAGIC = b"ONYXST"
 FORMAT_VERSION = 3
@@ -179,15 +179,15 @@ def _section(number: int, change: ShardChange, records: bytes) -> Section:
 
 
 def encode_chunk(
-    place: TaskPlace, key: LogKey, frame: Frame, chunk: Chunk, sections: Sequence[Section]
+    folder: TaskFolder, key: LogKey, frame: Frame, chunk: Chunk, sections: Sequence[Section]
 ) -> bytes:
     """The bytes of a chunk; those of its shards are in the sections."""
     columns = [_packed_roots(chunk.roots), encode_column(chunk.ids)]
     shards, blocks = _packed(sections)
     header = _encoder.encode(
         _Header(
-            place.job,
-            place.task,
+            folder.job,
+            folder.task,
             key.version,
             key.rank,
             frame,
@@ -211,20 +211,20 @@ class ChunkReader:
     """A chunk as it was read: its header, and the rest on demand."""
 
     def __init__(
-        self, place: TaskPlace, key: LogKey, seq: int, data: bytes, keep: Keep = bytes
+        self, folder: TaskFolder, key: LogKey, seq: int, data: bytes, keep: Keep = bytes
     ) -> None:
         """
         Raises:
             StateError: these are not the bytes of this chunk.
         """
         self._keep = keep
-        self._where = f"{place.chunk(key, seq)} (job {place.job!r}, task {place.task!r})"
+        self._where = f"{folder.chunk(key, seq)} (job {folder.job!r}, task {folder.task!r})"
         self.size_bytes = len(data)
         header = _header(data, self._where)
-        wanted = (place.job, place.task, key.version, key.rank, seq)
+        wanted = (folder.job, folder.task, key.version, key.rank, seq)
         found = (header.job, header.task, header.version, header.rank, header.frame.seq)
         if found != wanted:
-            raise _wrong(self._where, "holds a chunk of another place, {}/{} {}-{} {}", *found)
+            raise _wrong(self._where, "holds a chunk of another file, {}/{} {}-{} {}", *found)
         self.frame = header.frame
         self.watermark = header.watermark
         self.forgotten = header.forgotten

@@ -16,30 +16,30 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 
 from onyx.errors import StateError, Unavailable, UserError
-from onyx.state.names import Listed, LogKey, TaskPlace, by_log
+from onyx.state.names import Listed, LogKey, TaskFolder, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
 from onyx.storage.interface import BlobStore
 
 _logger = logging.getLogger(__name__)
 
 
-def collect(store: BlobStore, place: TaskPlace, own: LogKey, start: int) -> None:
+def collect(store: BlobStore, folder: TaskFolder, own: LogKey, start: int) -> None:
     """Mark the own snapshot that begins at `start`, then delete what it and those of the other
     peers of this version have made superfluous."""
     try:
-        store.create(place.mark(own, start), b"")
-        logs = by_log(place, store.list(place.prefix))
+        store.create(folder.mark(own, start), b"")
+        logs = by_log(folder, store.list(folder.prefix))
         with ThreadPoolExecutor(THREADS) as threads:
-            reader = Reader(store, place, lambda done, total: None, threads)
-            names = _before(place, own, logs[own], start)
+            reader = Reader(store, folder, lambda done, total: None, threads)
+            names = _before(folder, own, logs[own], start)
             list(threads.map(store.delete, names))
             for key, log in _covered(reader, own.version, logs):
                 last = reader.fence(key, log) if log.opened else log.last
-                list(threads.map(store.delete, _before(place, key, log, last)))
+                list(threads.map(store.delete, _before(folder, key, log, last)))
                 if log.opened:
-                    store.delete(place.chunk(key, 0))
+                    store.delete(folder.chunk(key, 0))
     except (ChunkMissing, KeyError):
-        _logger.debug("%s: others are deleting too", place.prefix)
+        _logger.debug("%s: others are deleting too", folder.prefix)
     except StateError:
         raise
     except (Unavailable, UserError) as error:
@@ -66,7 +66,7 @@ def _covered(
     ]
 
 
-def _before(place: TaskPlace, key: LogKey, log: Listed, start: int) -> list[str]:
+def _before(folder: TaskFolder, key: LogKey, log: Listed, start: int) -> list[str]:
     """Chunks and marks before number `start`; not the first chunk, which says what the log is."""
-    chunks = [place.chunk(key, seq) for seq in log.sizes if 0 < seq < start]
-    return [*chunks, *(place.mark(key, seq) for seq in log.marks if seq < start)]
+    chunks = [folder.chunk(key, seq) for seq in log.sizes if 0 < seq < start]
+    return [*chunks, *(folder.mark(key, seq) for seq in log.marks if seq < start)]

@@ -27,7 +27,7 @@ from onyx.state.chunk_codec import (
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.collecting import collect
 from onyx.state.gathering import Size
-from onyx.state.names import LogKey, TaskPlace
+from onyx.state.names import LogKey, TaskFolder
 from onyx.storage.interface import BlobStore
 
 PART_BYTES = 16_777_216
@@ -46,7 +46,7 @@ class StateLog:
     def __init__(
         self,
         store: BlobStore,
-        place: TaskPlace,
+        folder: TaskFolder,
         key: LogKey,
         shards: Iterable[int],
         seq: int,
@@ -55,7 +55,7 @@ class StateLog:
     ) -> None:
         """`seq`: number of the next chunk. `size`: of what a reader of this log has to read."""
         self._store = store
-        self._place = place
+        self._folder = folder
         self._key = key
         self._shards = frozenset(shards)
         self._seq = seq
@@ -94,7 +94,7 @@ class StateLog:
         What is read afterwards begins here. Raises like `append`; to be called again then."""
         if chunk.shards.keys() != self._shards:
             raise InvariantViolated(
-                f"a snapshot of {self._place} has shards {sorted(chunk.shards)}, but the log has "
+                f"a snapshot of {self._folder} has shards {sorted(chunk.shards)}, but the log has "
                 f"{sorted(self._shards)}"
             )
         self._settle()
@@ -113,10 +113,10 @@ class StateLog:
         all of whose shards have a snapshot in this version. Call it after `snapshot`, from any
         thread; a failure is logged, and the next call tries again."""
         if self._whole is not None:
-            collect(self._store, self._place, self._key, self._whole)
+            collect(self._store, self._folder, self._key, self._whole)
 
     def _prepare(self, chunk: Chunk, frame: Frame, sections: list[Section]) -> None:
-        data = encode_chunk(self._place, self._key, frame, chunk, sections)
+        data = encode_chunk(self._folder, self._key, frame, chunk, sections)
         self._doubtful = chunk, frame, data
 
     def _settle(self) -> None:
@@ -126,7 +126,7 @@ class StateLog:
         if self._doubtful is None:
             return
         _, frame, data = self._doubtful
-        if not self._store.create(self._place.chunk(self._key, self._seq), data):
+        if not self._store.create(self._folder.chunk(self._key, self._seq), data):
             self._fenced = True
             raise self._no_owner()
         self._doubtful = None
@@ -135,8 +135,8 @@ class StateLog:
 
     def _no_owner(self) -> Fenced:
         return Fenced(
-            f"job {self._place.job!r}, task {self._place.task!r}: the state of allocation version "
-            f"{self._key.version}, rank {self._key.rank}, belongs to a newer version now"
+            f"job {self._folder.job!r}, task {self._folder.task!r}: the state of allocation "
+            f"version {self._key.version}, rank {self._key.rank}, belongs to a newer version now"
         )
 
 

@@ -16,19 +16,19 @@ from onyx.storage.interface import Stored
 
 WINDOWS_BY_SPARK = "windows.spark"
 """A folder of a job for files that are no chunks. Beside its tasks, whose names have no dot."""
-PLACES_OF_SPARK = "places.spark"
+BUCKETS_OF_SPARK = "buckets.spark"
 """A folder of a job for the state that its windows have between micro-batches on Spark."""
 _NAME = re.compile(r"(\d{20})-(\d{5})/(\d{8})(\.whole)?\Z")
 
 
-def place_chunk(job: str, task: str, name: str) -> str:
+def bucket_chunk(job: str, task: str, name: str) -> str:
     """A chunk of state between micro-batches. Its name begins with the number of the batch."""
-    return f"{place_prefix(job)}{task}/{name}"
+    return f"{bucket_prefix(job)}{task}/{name}"
 
 
-def place_prefix(job: str) -> str:
+def bucket_prefix(job: str) -> str:
     """Begins the names of all such chunks of a job."""
-    return f"{job}/{PLACES_OF_SPARK}/"
+    return f"{job}/{BUCKETS_OF_SPARK}/"
 
 
 class LogKey(NamedTuple):
@@ -38,7 +38,7 @@ class LogKey(NamedTuple):
     rank: int
 
 
-class TaskPlace(NamedTuple):
+class TaskFolder(NamedTuple):
     """Where the logs of a task are."""
 
     job: str
@@ -83,11 +83,11 @@ class Listed:
         return self.marks[-1] if self.marks else 1
 
 
-def by_log(place: TaskPlace, listing: Iterable[Stored]) -> dict[LogKey, Listed]:
-    """A listing of a task's place; names of any other form are left out."""
+def by_log(folder: TaskFolder, listing: Iterable[Stored]) -> dict[LogKey, Listed]:
+    """A listing of a task's folder; names of any other form are left out."""
     logs: dict[LogKey, Listed] = {}
     for name, size_bytes in listing:
-        found = _NAME.match(name.removeprefix(place.prefix))
+        found = _NAME.match(name.removeprefix(folder.prefix))
         if found is None:
             continue
         log = logs.setdefault(LogKey(int(found[1]), int(found[2])), Listed())

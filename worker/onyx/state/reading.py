@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from onyx.state.chunk_codec import ChunkReader, Frame, Kind, encode_chunk
 from onyx.state.chunks import Chunk
 from onyx.state.local.spool import Keep
-from onyx.state.names import Listed, LogKey, TaskPlace
+from onyx.state.names import Listed, LogKey, TaskFolder
 from onyx.storage.interface import BlobStore
 
 THREADS = 8
@@ -32,13 +32,13 @@ class Reader:
     def __init__(
         self,
         store: BlobStore,
-        place: TaskPlace,
+        folder: TaskFolder,
         progress: Callable[[int, int], None],
         threads: ThreadPoolExecutor,
         keep: Keep = bytes,
     ) -> None:
         self._store = store
-        self._place = place
+        self._folder = folder
         self._progress = progress
         self._threads = threads
         self._keep = keep
@@ -55,11 +55,11 @@ class Reader:
             ChunkMissing: it is not there.
             StateError: it is not what it should be.
         """
-        name = self._place.chunk(key, seq)
+        name = self._folder.chunk(key, seq)
         data = self._store.read(name)
         if data is None:
             raise ChunkMissing(name)
-        return ChunkReader(self._place, key, seq, data, self._keep)
+        return ChunkReader(self._folder, key, seq, data, self._keep)
 
     def opened(self, keys: Iterable[LogKey]) -> dict[LogKey, ChunkReader]:
         """The first chunks of logs. Raises like `one`."""
@@ -89,8 +89,8 @@ class Reader:
         seq = log.last
         while seq == 0 or self.one(key, seq).frame.kind is not Kind.FENCE:
             seq += 1
-            fence = encode_chunk(self._place, key, Frame(Kind.FENCE, seq), Chunk(), ())
-            if self._store.create(self._place.chunk(key, seq), fence):
+            fence = encode_chunk(self._folder, key, Frame(Kind.FENCE, seq), Chunk(), ())
+            if self._store.create(self._folder.chunk(key, seq), fence):
                 break
         return seq
 

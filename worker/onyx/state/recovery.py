@@ -1,7 +1,7 @@
 """Recover the state of shards from the logs of the peers that had them, and open a log for them.
 
 A log says in its first chunk which shards it has and from which parts of older logs they come, so a
-shard's history is found in the newest older log that has it. Order matters in three places:
+shard's history is found in the newest older log that has it. Order matters three times:
 
 * Older logs are fenced before they are read. A chunk that a zombie (a process that was declared
   dead and still runs) created before the fence is read; none can come after it, so all readers see
@@ -36,7 +36,7 @@ from onyx.state.chunks import Chunk, Watermark
 from onyx.state.gathering import Gathered
 from onyx.state.local.spool import Keep, keep_of
 from onyx.state.log import StateLog
-from onyx.state.names import Listed, LogKey, TaskPlace, by_log
+from onyx.state.names import Listed, LogKey, TaskFolder, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
 from onyx.state.shard_state import ShardState
 from onyx.storage.interface import BlobStore
@@ -97,13 +97,13 @@ def recover(
         StateError: a chunk is damaged, missing or foreign.
         Unavailable, UserError: as everything of the store.
     """
-    place, own = TaskPlace(job, task), LogKey(version, rank)
+    folder, own = TaskFolder(job, task), LogKey(version, rank)
     return _attempts(
         store,
-        place,
+        folder,
         progress,
         lambda reader, logs: _Recovery(
-            store, place, own, frozenset(shards), reader, logs, carry_over
+            store, folder, own, frozenset(shards), reader, logs, carry_over
         ).run(settings),
         keep_of(settings),
     )
@@ -118,13 +118,13 @@ def read_state(
 ) -> Gathered:
     """Fence the logs of a job that has ended, and read what they say of these shards. Raises like
     `recover`."""
-    place = TaskPlace(job, task)
+    folder = TaskFolder(job, task)
     return _attempts(
         store,
-        place,
+        folder,
         progress,
         lambda reader, logs: _Recovery(
-            store, place, _AFTER_ALL, frozenset(shards), reader, logs, None
+            store, folder, _AFTER_ALL, frozenset(shards), reader, logs, None
         ).read(),
     )
 
@@ -135,7 +135,7 @@ _AFTER_ALL = LogKey((1 << 63) - 1, 0)
 
 def _attempts(
     store: BlobStore,
-    place: TaskPlace,
+    folder: TaskFolder,
     progress: Progress,
     attempt: Callable[[Reader, dict[LogKey, Listed]], T],
     keep: Keep = bytes,
@@ -144,12 +144,12 @@ def _attempts(
     before: dict[LogKey, Listed] | None = None
     with ThreadPoolExecutor(THREADS, "onyx-state") as threads:
         while True:
-            logs = by_log(place, store.list(place.prefix))
+            logs = by_log(folder, store.list(folder.prefix))
             try:
-                return attempt(Reader(store, place, progress, threads, keep), logs)
+                return attempt(Reader(store, folder, progress, threads, keep), logs)
             except ChunkMissing as error:
                 if logs == before:
-                    raise _lost(place, f"chunk {error} is gone") from error
+                    raise _lost(folder, f"chunk {error} is gone") from error
             before = logs
 
 
@@ -170,7 +170,7 @@ class _Recovery:
     def __init__(
         self,
         store: BlobStore,
-        place: TaskPlace,
+        folder: TaskFolder,
         own: LogKey,
         shards: frozenset[int],
         reader: Reader,
@@ -178,7 +178,7 @@ class _Recovery:
         carry_over: CarryOver | None,
     ) -> None:
         self._store = store
-        self._place = place
+        self._folder = folder
         self._own = own
         self._shards = shards
         self._reader = reader
@@ -204,11 +204,13 @@ class _Recovery:
             self._open(found, carries_over)
         seq = 1 if begun is None else begun.last + 1
         roots, ids = found.applied()
-        log = StateLog(self._store, self._place, self._own, self._shards, seq, found.size, settings)
+        log = StateLog(
+            self._store, self._folder, self._own, self._shards, seq, found.size, settings
+        )
         if carries_over:
             whole = {number: shard.change() for number, shard in found.shards.items()}
             log.snapshot(Chunk(whole, roots, ids, watermark=found.watermark))
-            self._store.create(self._place.mark(self._own, seq), b"")
+            self._store.create(self._folder.mark(self._own, seq), b"")
         return Recovered(log, found.shards, roots, ids, found.watermark)
 
     def read(self) -> Gathered:
@@ -265,13 +267,13 @@ class _Recovery:
             if not missing:
                 break
         if missing and any(not log.opened for log in self._logs.values()):
-            raise _lost(self._place, f"shards {sorted(missing)} are in no log any more")
+            raise _lost(self._folder, f"shards {sorted(missing)} are in no log any more")
         return [source for source in sources if source.shards]
 
     def _fenced(self, why: str) -> Fenced:
         return Fenced(
-            f"job {self._place.job!r}, task {self._place.task!r}: no state for allocation version "
-            f"{self._own.version}, because {why}"
+            f"job {self._folder.job!r}, task {self._folder.task!r}: no state for allocation "
+            f"version {self._own.version}, because {why}"
         )
 
     def _gather(self, source: _Source) -> Gathered:
@@ -320,8 +322,8 @@ class _Recovery:
         shards, bases = tuple(sorted(self._shards)), _merged(self._bases)
         frame = Frame(Kind.OPEN, 0, shards, bases, carries_over=carries_over)
         chunk = Chunk(watermark=found.watermark)
-        data = encode_chunk(self._place, self._own, frame, chunk, ())
-        name = self._place.chunk(self._own, 0)
+        data = encode_chunk(self._folder, self._own, frame, chunk, ())
+        name = self._folder.chunk(self._own, 0)
         if not self._store.create(name, data):
             raise ChunkMissing(name)  # an earlier attempt of this peer opened it otherwise
 
@@ -342,8 +344,8 @@ def _merged(bases: Iterable[Base]) -> tuple[Base, ...]:
     )
 
 
-def _lost(place: TaskPlace, what: str) -> StateError:
+def _lost(folder: TaskFolder, what: str) -> StateError:
     return StateError(
-        f"state of job {place.job!r}, task {place.task!r}: {what}; restore it from a copy, or "
+        f"state of job {folder.job!r}, task {folder.task!r}: {what}; restore it from a copy, or "
         "submit the job again under another name"
     )

@@ -1,9 +1,9 @@
-"""Checks that all workers keep the state of a job in one place.
+"""Checks that all workers keep the state of a job in one location.
 
 A path that is the same everywhere can be a folder of its own in each pod (`/tmp` is). A peer that
 recovers shards would find no log there and begin with empty windows. So the first peer writes a
-random name into the place, and a document in ZooKeeper has the first name of all: a peer that finds
-another name in its place has another place, or one that was emptied since.
+random name into the location, and a document in ZooKeeper has the first name of all: a peer that
+finds another name in its location has another location, or one that was emptied since.
 
 Rejected: a look for the logs of the other peers, since a task may have only one peer; a rule about
 paths, since any path may be mounted from anywhere.
@@ -17,38 +17,38 @@ from onyx.log import job_documents
 from onyx.log.interface import LogReader
 from onyx.storage.interface import BlobStore
 
-_NAME = "place.id"
+_NAME = "location.id"
 """Beside the tasks of a job, whose names have no dot."""
 
 
-def check_shared(store: BlobStore, log: LogReader, job: JobId, peer: PeerId, place: str) -> None:
+def check_shared(store: BlobStore, log: LogReader, job: JobId, peer: PeerId, location: str) -> None:
     """Make sure that `store` is where all peers keep the state of the job. Blocks; to be called
     before anything of the job is read there.
 
     Args:
-        peer: who asks; the place is named so if it has no name yet.
-        place: the URL or path of the store, for the message.
+        peer: who asks; the location is named so if it has no name yet.
+        location: the URL or path of the store, for the message.
 
     Raises:
-        StateError: it is another place than that of who came first.
+        StateError: it is another location than that of who came first.
         Fenced, Unavailable, UserError: as everything of log and store.
     """
     found = _named(store, job, peer)
-    path = job_documents.place(job)
+    path = job_documents.location(job)
     first = log.get_document(path)
     if first is None and log.put_document(path, found, None) is None:
         first = log.get_document(path)
     if first is not None and first.data != found:
         raise StateError(
-            f"the state of this job is not in {place} of this worker: that is not the place where "
-            "the other workers keep it, or what was there is gone. Set ONYX_STATE_URL of all "
-            "workers to one folder that they share and that stays, or to s3://bucket/prefix, and "
-            "submit the job again"
+            f"the state of this job is not in {location} of this worker: that is not the "
+            "location where the other workers keep it, or what was there is gone. Set "
+            "ONYX_STATE_URL of all workers to one folder that they share and that stays, or to "
+            "s3://bucket/prefix, and submit the job again"
         )
 
 
 def _named(store: BlobStore, job: JobId, peer: PeerId) -> bytes:
-    """The name of the place, which the first who comes gives it."""
+    """The name of the location, which the first who comes gives it."""
     name, own = f"{job}/{_NAME}", peer.encode()
     if store.create(name, own):
         return own

@@ -62,7 +62,7 @@ class _Use:
 def wrong_functions(
     job: Job, modules: Sequence[str], fn_params: FnParams, skipped: Callable[[str], bool]
 ) -> list[Problem]:
-    """Everything that is wrong with the functions of a job, each with its place.
+    """Everything that is wrong with the functions of a job, each with its key path.
 
     Args:
         modules: whose functions a job may name.
@@ -160,18 +160,18 @@ def _use(path: str, name: str, arguments: str, *more: str) -> _Use:
 def _checked(function: Function, use: _Use) -> Iterator[Problem]:
     wrong = _misfit(function, use.arguments)
     if wrong:
-        yield Problem(use.path, f"{use.name} {wrong}{_place(function)}")
+        yield Problem(use.path, f"{use.name} {wrong}{_source_line(function)}")
     elif use.returns is not None and is_function(use.name):
         try:
             calls = function()
         except BaseException as error:
-            yield Problem(use.path, f"{use.name} raised {describe(error)}{_place(function)}")
+            yield Problem(use.path, f"{use.name} raised {describe(error)}{_source_line(function)}")
             return
         for key, call in calls.items() if isinstance(calls, Mapping) else ():
             arguments = use.returns.get(key, _HOOK if use.returns is HOOKS else "")
             wrong = _misfit(call, tuple(arguments.split(", "))) if arguments else ""
             if wrong:
-                yield Problem(use.path, f"{key} of {use.name} {wrong}{_place(call)}")
+                yield Problem(use.path, f"{key} of {use.name} {wrong}{_source_line(call)}")
 
 
 def _misfit(function: Any, arguments: tuple[str, ...]) -> str:
@@ -188,6 +188,6 @@ def _misfit(function: Any, arguments: tuple[str, ...]) -> str:
     return ""
 
 
-def _place(function: Any) -> str:
+def _source_line(function: Any) -> str:
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else f" ({code.co_filename}, line {code.co_firstlineno})"

@@ -57,8 +57,8 @@ def _of_spark(job: Job) -> Iterator[Problem]:
     if job.engine == "spark":
         yield from refusals(job)
     spark = job.spark or Spark()
-    place = None if spark.master is None else SparkMaster(spark.master, dict(spark.spark_conf))
-    for problem in () if place is None else wrong_spark_master(place):
+    master = None if spark.master is None else SparkMaster(spark.master, dict(spark.spark_conf))
+    for problem in () if master is None else wrong_spark_master(master):
         yield Problem(f"spec.spark.{problem.path}", problem.message, problem.hint)
 
 
@@ -73,19 +73,19 @@ def _shared_results(job: Job) -> Iterator[Problem]:
         if makes_one_result(entry.type, entry.plugin) and "path" in entry.options
     ]
     nameless = {
-        place: entry for _, entry, place in reversed(outputs) if "frame" not in entry.options
+        location: entry for _, entry, location in reversed(outputs) if "frame" not in entry.options
     }
-    for where, entry, place in outputs:
-        other = nameless.get(place, entry).name
-        first = frames.setdefault((place, entry.options.get("frame")), entry.name)
+    for where, entry, location in outputs:
+        other = nameless.get(location, entry).name
+        first = frames.setdefault((location, entry.options.get("frame")), entry.name)
         first = other if first == entry.name else first
         if first != entry.name:
             hint = "each result needs its own, and outputs of one stage a `frame` each"
             yield Problem(at(where, "path"), f"is that of task {first} too", hint)
-        elif "stage" in entry.options and stages.setdefault(place, entry.name) != entry.name:
-            what = f"is given, and task {stages[place]} with the same path has one too"
+        elif "stage" in entry.options and stages.setdefault(location, entry.name) != entry.name:
+            what = f"is given, and task {stages[location]} with the same path has one too"
             yield Problem(at(where, "stage"), what, "one of them has it, the others are its frames")
-    for where, entry, place in outputs:
-        if "frame" in entry.options and place not in stages and place not in nameless:
+    for where, entry, location in outputs:
+        if "frame" in entry.options and location not in stages and location not in nameless:
             what = "is missing in all outputs with this path"
             yield Problem(at(where, "stage"), what, "one of them has it, the others are its frames")

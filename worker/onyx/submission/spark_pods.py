@@ -52,10 +52,10 @@ class SparkPods:
         """Whether every pod sees the same under a path of a job."""
         if is_remote(path):
             return True
-        place = os.path.normpath(self.place(path))
-        return self.folder is not None and f"{place}/".startswith(f"{self.folder.rstrip('/')}/")
+        mounted = os.path.normpath(self.mounted(path))
+        return self.folder is not None and f"{mounted}/".startswith(f"{self.folder.rstrip('/')}/")
 
-    def place(self, path: str) -> str:
+    def mounted(self, path: str) -> str:
         """A path of a job as workers take it."""
         return os.path.join(self.data_dir, path.removeprefix("file://"))
 
@@ -107,7 +107,7 @@ def _windows(job: Job, pods: SparkPods) -> Iterator[Problem]:
         what = "its state between micro-batches" if whole else "its files"
         yield Problem(
             path if whole else at(path, "engine"),
-            f"window {window.id} of task {window.task} has {what} in {pods.place(pods.state)} "
+            f"window {window.id} of task {window.task} has {what} in {pods.mounted(pods.state)} "
             f"(ONYX_STATE_URL), which the executors of OnyxCluster {pods.cluster} do not see",
             "set spec.data of the cluster, and no other ONYX_STATE_URL than a folder there or "
             "s3://bucket/prefix; or spec.spark.master: local[*], which runs beside the worker",
@@ -121,7 +121,7 @@ def _tasks(job: Job, pods: SparkPods) -> Iterator[Problem]:
             continue
         yield Problem(
             at(at(at("spec.catalog", index), "options"), "path"),
-            f"of task {entry.name} is {pods.place(path)}, which the executors of OnyxCluster "
+            f"of task {entry.name} is {pods.mounted(path)}, which the executors of OnyxCluster "
             f"{pods.cluster} do not see",
             pods.remedy,
         )

@@ -2,7 +2,7 @@
 
 So those who began the trees do not begin them again while somebody works on them, however long that
 takes. Read from another thread, because that of the task may be in a function for an hour. Segments
-move meanwhile, always in one direction, so the places are read in that direction: what moves
+move meanwhile, always in one direction, so the parts are read in that direction: what moves
 between two looks is seen twice rather than not at all. What one report misses is in the next.
 
 What a link has not sent yet is in no report: a connection that is away for so long has lost it.

@@ -3,7 +3,7 @@
 A connection that sends nothing, or one byte at a time, costs a descriptor and a few bytes, and no
 thread. When there are too many, the oldest is closed: a scraper or a kubelet sends its request with
 the connection, so an old one is from neither. The timeout covers the whole request: with a timeout
-for each read, one byte now and then would hold a place for ever.
+for each read, one byte now and then would hold an answer for ever.
 """
 
 from __future__ import annotations

@@ -115,10 +115,10 @@ class _Answering:
 
     def __init__(self, what: str) -> None:
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix=f"onyx-{what}")
-        self._places = BoundedSemaphore(ANSWERS_MAX)
+        self._answers = BoundedSemaphore(ANSWERS_MAX)
 
     def submit(self, request: Request, page: Callable[[], Answer]) -> None:
-        if not self._places.acquire(blocking=False):
+        if not self._answers.acquire(blocking=False):
             request.connection.close()
             return
         self._pool.submit(self._answer, request, page)
@@ -133,7 +133,7 @@ class _Answering:
                 connection.sendall(_encoded(*page()))
                 connection.shutdown(socket.SHUT_WR)
         finally:
-            self._places.release()
+            self._answers.release()
 
 
 def _encoded(status: int, kind: str, body: bytes) -> bytes:

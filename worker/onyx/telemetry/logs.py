@@ -2,7 +2,7 @@
 
 Built on the standard library's logging, so lines of libraries have the same form. Fields say where
 (tenancy, group, job, task), never what: no segment and no parameter is ever logged. Text that may
-carry a user's data, such as the message of an exception, is cut. A traceback is given as places
+carry a user's data, such as the message of an exception, is cut. A traceback is given as frames
 only.
 
 Fields belong to the process or to the thread (`locate`), and not to the logger: lines that a user's
@@ -26,7 +26,7 @@ ERROR_CHARACTERS_MAX = 256
 FIELD_CHARACTERS_MAX = 256
 MESSAGE_CHARACTERS_MAX = 1_024
 FRAMES_MAX = 8
-"""Places of a traceback that are logged, the innermost."""
+"""Frames of a traceback that are logged, the innermost."""
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -82,7 +82,7 @@ def truncated(text: str, characters_max: int = ERROR_CHARACTERS_MAX) -> str:
 
 
 def describe(error: BaseException) -> dict[str, Any]:
-    """An exception as fields: type, text (cut), and places, without the lines of code."""
+    """An exception as fields: type, text (cut), and frames, without the lines of code."""
     # Libraries in C have raised what is no exception and has no traceback.
     frames = traceback.extract_tb(getattr(error, "__traceback__", None))[-FRAMES_MAX:]
     return {
@@ -117,7 +117,7 @@ class _TextFormatter(logging.Formatter):
             return _one_line(line)
         shown = describe(error)
         line = _one_line(f"{line}  error={shown['type']}: {shown['text']}")
-        return line + "".join(f"\n    at {place}" for place in shown["at"])
+        return line + "".join(f"\n    at {frame}" for frame in shown["at"])
 
 
 _FORMATTERS = {"text": _TextFormatter, "json": _JsonFormatter}

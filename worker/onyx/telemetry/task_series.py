@@ -117,7 +117,7 @@ class PrometheusTaskMetrics(TaskMetrics):
 
     def note(self, metric: Metric, text: Callable[[], str]) -> None:
         """What the first of those is that a counter counts; made only if nothing is known yet.
-        Prometheus has no place for text."""
+        Prometheus has no text."""
 
     def close(self) -> None:
         """The peer leaves the task."""

@@ -62,7 +62,7 @@ def _names(make: Callable[[], Input]) -> list[str]:
 
 
 def _check_partition(make: Callable[[], Input], name: str) -> list[Segment]:
-    """Read one by one, and after each segment again from the cursor of that place."""
+    """Read one by one, and after each segment again from the cursor of that position."""
     with closing(make()) as plugin, closing(plugin.open(name, START)) as reader:
         whole = _read_all(plugin, name, START, 1_000_000)
         read: list[Segment] = []

@@ -1,4 +1,4 @@
-"""gRPC channel options, in one place because gRPC ignores unknown names silently.
+"""gRPC channel options, in one module because gRPC ignores unknown names silently.
 
 Liveness is ours (`heartbeat_*`). gRPC's keepalive is a backstop for a connection whose writer hangs
 as well. `http2.ping_timeout_ms` has the effect that `keepalive_timeout_ms` promises: without it, a

@@ -51,10 +51,10 @@ def numbers(
     found: dict[int, int] = {}
     for task in old.keys() & new.keys():
         first, names = new[task]
-        places = {name: first + index for index, name in enumerate(names)}
+        numbers = {name: first + index for index, name in enumerate(names)}
         before, names = old[task]
         found |= {
-            before + index: places[name] for index, name in enumerate(names) if name in places
+            before + index: numbers[name] for index, name in enumerate(names) if name in numbers
         }
     return found
 

@@ -10,7 +10,7 @@ and its state have the same index. Group keys are as the user gave them (`groups
 and updates as `Aggregation.dump` and `create` made them.
 
 On disk a record is an array that begins with its tag, followed by its fields in order: no tag may
-ever get another meaning, and no field another place.
+ever get another meaning, and no field another number.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ EngineOption = Annotated[Literal["spark"], typer.Option("--engine", help="What i
 def plan(file: FileArgument, engine: EngineOption = "spark") -> None:
     """Print how Spark would run a job: its stages, shuffles, windows and outputs.
 
-    Everything that Spark cannot run is printed with its place in the file.
+    Everything that Spark cannot run is printed with its line and key path.
     """
     job = read_job(file)
     print(render(compile_job(job), job))

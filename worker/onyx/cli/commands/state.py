@@ -109,20 +109,20 @@ def _table(view: WindowView) -> Table:
     return table
 
 
-def _bound(place: Number, view: WindowView) -> str:
-    if not math.isfinite(place):
+def _bound(bound: Number, view: WindowView) -> str:
+    if not math.isfinite(bound):
         return ""
     if not view.in_time:
-        return str(place)
+        return str(bound)
     try:
-        moment = datetime.fromtimestamp(place / 1_000, UTC)
+        moment = datetime.fromtimestamp(bound / 1_000, UTC)
     except (ValueError, OverflowError, OSError):
-        return str(place)
-    return moment.isoformat(timespec="milliseconds" if place % 1_000 else "seconds")
+        return str(bound)
+    return moment.isoformat(timespec="milliseconds" if bound % 1_000 else "seconds")
 
 
-def _finite(place: Number) -> Number | None:
-    return place if math.isfinite(place) else None
+def _finite(bound: Number) -> Number | None:
+    return bound if math.isfinite(bound) else None
 
 
 def _text(value: Any) -> str:

@@ -15,6 +15,6 @@ def suspend(
 ) -> None:
     """Give the peers of a job to others until `onyx resume`.
 
-    It keeps its place and what it has done. Repeats change nothing.
+    It keeps its number and what it has done. Repeats change nothing.
     """
     change_job(Client.suspend, job, zookeeper, tenancy, as_json)

@@ -29,8 +29,8 @@ def validate(
     engine: EngineOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check a file with a job, or with an OnyxCluster; prints every problem with its place. Needs
-    no server.
+    """Check a file with a job, or with an OnyxCluster; prints every problem with its key path.
+    Needs no server.
 
     It imports the modules that the job names, or only those of --modules, and looks whether their
     functions are there and can be called as Onyx calls them. Modules are looked for beside the job

@@ -93,13 +93,13 @@ def _described(each: Inside) -> str:
     if not each.roots:
         return f"{where}, over segments that are lost (at-most-once)"
     named = _positions(each.roots)
-    places = ", ".join(
+    segments = ", ".join(
         f"partition {partition} position {first}" + (f" to {last}" if last > first else "")
         for partition, first, last in named[:4]
     )
     more = f" and {len(named) - 4} more runs" if len(named) > 4 else ""
     many = "one segment" if len(each.roots) == 1 else f"{len(each.roots)} segments"
-    return f"{where}, over {many} ({places}{more})"
+    return f"{where}, over {many} ({segments}{more})"
 
 
 def _positions(roots: Sequence[int]) -> list[tuple[int, int, int]]:

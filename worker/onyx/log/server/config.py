@@ -1,6 +1,6 @@
-"""The configuration of a ZooKeeper server as text, and a server's place in its ensemble: all pure.
+"""The configuration of a ZooKeeper server as text, and a server's number in its ensemble: all pure.
 
-All servers of an ensemble have the same list of hosts. Each finds its place in it by the number at
+All servers of an ensemble have the same list of hosts. Each finds its number in it by the number at
 the end of its host's name, as a StatefulSet gives it. Dynamic reconfiguration was rejected: these
 ensembles are restarted to be changed, and the server would overwrite the configuration that is
 written here. `formation` protects the data when the list changes.
@@ -39,7 +39,7 @@ class Ensemble:
     """Which server this is, and all of them."""
 
     id: int
-    """From 1: the place in `servers`."""
+    """From 1: the index in `servers`."""
     servers: tuple[str, ...]
     """`host:quorum port:election port` of each."""
     formation: tuple[tuple[str, int], ...] = ()

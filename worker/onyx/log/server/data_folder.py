@@ -64,7 +64,7 @@ def claim(folder: Path, ensemble: Ensemble | None) -> None:
 
     Args:
         folder: exists.
-        ensemble: this server's place; None for one that stands alone.
+        ensemble: this server's number; None for one that stands alone.
 
     Raises:
         SettingsError: it is that of another server, or of a larger ensemble.

@@ -14,7 +14,7 @@ the data before it votes. Only formation lets an empty server vote:
 
 Rejected: a marker outside of the volumes (a ConfigMap, an annotation), which somebody must write at
 the right moment, and neither Helm's templates nor GitOps can; ZooKeeper's dynamic reconfiguration,
-which has the list of servers in a second place and needs a superuser.
+which has the list of servers twice and needs a superuser.
 """
 
 from __future__ import annotations

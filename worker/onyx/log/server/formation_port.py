@@ -41,7 +41,7 @@ class FormationPort:
     """Answers until `close`; also a context manager.
 
     Args:
-        ensemble: this server's place.
+        ensemble: this server's number.
         host: interface to listen on.
         holds: what the folder holds now.
         certificates: None without TLS.
@@ -68,7 +68,7 @@ class FormationPort:
                 f"the ZooKeeper server cannot listen on {host}:{port}, where the others ask it: "
                 f"{error.strerror}"
             ) from error
-        self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._connections = threading.BoundedSemaphore(CONNECTIONS_MAX)
         self._pool = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="onyx-formation")
         self._thread = threading.Thread(target=self._accept, name="onyx-formation", daemon=True)
         self._thread.start()
@@ -87,7 +87,7 @@ class FormationPort:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            if self._places.acquire(blocking=False):
+            if self._connections.acquire(blocking=False):
                 self._pool.submit(self._answer, connection)
             else:
                 connection.close()
@@ -108,14 +108,14 @@ class FormationPort:
                     with contextlib.suppress(OSError):
                         wrapped.unwrap()
         finally:
-            self._places.release()
+            self._connections.release()
 
 
 def ask(ensemble: Ensemble, id: int, certificates: CertificateFiles | None) -> Holds | Unknown:
     """What another server says that it holds; never raises for what the other one does.
 
     Args:
-        ensemble: this server's place.
+        ensemble: this server's number.
         id: of the server to be asked.
         certificates: None without TLS.
     """

@@ -34,7 +34,7 @@ class Member:
 
     Args:
         server: not started yet.
-        ensemble: its place.
+        ensemble: its number there.
         host: interface to listen on.
         say: gets what somebody who waits wants to know, once for each change.
 

@@ -86,7 +86,7 @@ class ZooKeeperServer:
         port: Port to listen on; 0 takes a free one, which stays the same over restarts.
         tick_ms: Its unit of time; the shortest session is two ticks.
         host: Interface to listen on.
-        ensemble: Its place among others; None: it stands alone.
+        ensemble: Its number among others; None: it stands alone.
         heap_mib: Memory of the Java virtual machine.
         verbose: Write what it has to say to standard error, and not just what the virtual machine
             says to a file in the folder.
@@ -235,7 +235,7 @@ class ZooKeeperServer:
         return self.data_dir / "zookeeper.log"
 
     @property
-    def _output_place(self) -> str:
+    def _output_path(self) -> str:
         return "above" if self._verbose else str(self._log_path)
 
     def _output(self) -> contextlib.AbstractContextManager[BinaryIO | None]:
@@ -303,7 +303,7 @@ class ZooKeeperServer:
                 self.kill()
                 raise Unavailable(
                     f"ZooKeeper on {self.address} ended with code {code} while starting; is the "
-                    f"port taken? Its output: {self._output_place}"
+                    f"port taken? Its output: {self._output_path}"
                 )
             probe_s = min(_PROBE_MAX_S, max(_PROBE_MIN_S, waited_s / 4))
             if self._answers(probe_s):
@@ -312,7 +312,7 @@ class ZooKeeperServer:
         self.kill()
         raise Unavailable(
             f"ZooKeeper on {self.address} did not serve within {START_TIMEOUT_S:.0f} s; "
-            f"its output: {self._output_place}"
+            f"its output: {self._output_path}"
         )
 
 

@@ -109,7 +109,7 @@ class _Reader:
 
     def _alias(self, event: Any) -> None:
         """One that stands for nothing."""
-        path = self._place(INVALID, event.start_mark.line + 1)
+        path = self._path(INVALID, event.start_mark.line + 1)
         what = f"is an alias (*{event.anchor}) of nothing"
         self.report.unreadable(path, what, f"write &{event.anchor} at a value above it")
 
@@ -133,7 +133,7 @@ class _Reader:
             return
         empty: dict[str, Any] | list[Any] = {} if isinstance(event, yaml.MappingStartEvent) else []
         merged = self._in_merge
-        path = self._place(empty, line)
+        path = self._path(empty, line)
         self.stack.append(_Open(empty, path, merged=merged))
         self._check_tag(event, path)
 
@@ -146,7 +146,7 @@ class _Reader:
         if not event.style and event.tag is None:
             coerced = next((each for each in _COERCED if each[0].match(value)), None)
             value = value if coerced else _resolve(value)
-        path = self._place(value, line)
+        path = self._path(value, line)
         self._check_tag(event, path)
         if not event.style and event.tag is None and event.value in _ONE_LETTER:
             self._one_letter(event.value, path, line)
@@ -183,7 +183,7 @@ class _Reader:
         if event.tag is not None and event.tag not in _CORE_TAGS:
             self.report.unreadable(path, f"has the tag {show(event.tag)}", "tags are not supported")
 
-    def _place(self, value: Any, line: int) -> str:
+    def _path(self, value: Any, line: int) -> str:
         """Put a value, or a key, where it belongs. Returns its path."""
         if not self.stack:
             self.root = value

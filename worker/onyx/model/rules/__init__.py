@@ -46,7 +46,7 @@ JOB: tuple[JobRule, ...] = (
     catalog.check_percentages,
     catalog.check_stages,
     workflow.check_graph,
-    workflow.check_places,
+    workflow.check_ends,
     workflow.check_exempt_tasks,
     flow.check_tasks,
     flow.check_order,

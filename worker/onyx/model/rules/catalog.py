@@ -14,9 +14,9 @@ from onyx.model.rules.looking import entries, good
 def check_path(draft: Draft, path: str, report: Report) -> None:
     """No credentials stand in a path. The message does not show the path itself."""
     options = good(draft, "options")
-    places = options.get("path") if options else None
-    for place in places if isinstance(places, list | tuple) else (places,):
-        if isinstance(place, str) and carries_credentials(place):
+    paths = options.get("path") if options else None
+    for found in paths if isinstance(paths, list | tuple) else (paths,):
+        if isinstance(found, str) and carries_credentials(found):
             report.add(at(at(path, "options"), "path"), "is a URL with credentials in it", HINT)
 
 
@@ -142,7 +142,7 @@ def _check_params(draft: Draft, path: str, report: Report) -> None:
 
 
 def check_watermarks(draft: Draft, path: str, report: Report) -> None:
-    """Event time comes from one place, and what is said about it needs it."""
+    """Event time comes from one key, and what is said about it needs it."""
     if "assign_watermark_fn" in draft and "watermark_key" in draft:
         report.add(
             at(path, "watermarkKey"), "is given together with assignWatermarkFn", "keep one of them"

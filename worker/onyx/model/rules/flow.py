@@ -103,11 +103,11 @@ def _check_targets(
     path: str,
     report: Report,
 ) -> None:
-    place = "in the workflow" if task == "all" else f"a child of {task}"
+    one = "in the workflow" if task == "all" else f"a child of {task}"
     for index, target in enumerate(targets):
         if target not in allowed:
             hint = nearest(target, allowed) or (f"children: {', '.join(allowed)}" * bool(allowed))
-            report.add(at(path, index), f"{show(target)} is not {place}", hint[:200])
+            report.add(at(path, index), f"{show(target)} is not {one}", hint[:200])
 
 
 def check_order(spec: Draft, path: str, report: Report) -> None:
@@ -165,10 +165,10 @@ def check_compared_keys(spec: Draft, path: str, report: Report) -> None:
         if predicate is None or good(draft, "thrown_exception"):
             continue
         for task in (each for each in _sources(draft) if each in columns):
-            for key, place in _compared(predicate, at(where, "predicate")):
+            for key, compared in _compared(predicate, at(where, "predicate")):
                 if key not in columns[task]:
                     hint = nearest(key, columns[task]) or "add it to the schema"
-                    report.add(place, f"{show(key)} is not in the schema of {task}", hint)
+                    report.add(compared, f"{show(key)} is not in the schema of {task}", hint)
 
 
 def _known_columns(spec: Draft) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -180,7 +180,7 @@ def _known_columns(spec: Draft) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _compared(predicate: Any, path: str) -> Iterator[tuple[str, str]]:
-    """The keys of the comparisons, with their places."""
+    """The keys of the comparisons, with their key paths."""
     if isinstance(predicate, str):
         return
     head, *rest = predicate

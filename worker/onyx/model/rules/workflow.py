@@ -43,7 +43,7 @@ def _check_shape(edges: list[tuple[str, str]], path: str, report: Report) -> Non
         report.add(at(path, "workflow"), f"has more than {DEPTH_MAX} edges in a row")
 
 
-def check_places(spec: Draft, path: str, report: Report) -> None:
+def check_ends(spec: Draft, path: str, report: Report) -> None:
     """Inputs only begin, outputs only end, functions do neither, and no task is left over.
 
     A reduce task may be in the middle or, for what its triggers sync, at the end.
@@ -63,10 +63,10 @@ def check_places(spec: Draft, path: str, report: Report) -> None:
                 "add an edge, or remove the task",
             )
         else:
-            _check_place(name, kind, above[name], below[name], at(path, "workflow"), report)
+            _check_end(name, kind, above[name], below[name], at(path, "workflow"), report)
 
 
-def _check_place(
+def _check_end(
     name: str,
     kind: str | None,
     above: tuple[str, ...],

@@ -1,8 +1,8 @@
 """The uncompressed bytes of a file, from any offset on.
 
 Offsets count uncompressed bytes. A plain file is sought. A compressed file is read from its
-start, so a replay costs as much as the first reading up to that place. Rejected: an index of
-places where decompression can start, because formats other than bz2 and xz have none.
+start, so a replay costs as much as the first reading up to that byte. Rejected: an index of
+offsets where decompression can start, because formats other than bz2 and xz have none.
 """
 
 from __future__ import annotations

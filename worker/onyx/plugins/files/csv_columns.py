@@ -139,11 +139,11 @@ class CsvColumns:
         starts = np.append(0, ends[:-1] + 1)
         starts, ends = starts[starts < ends], ends[starts < ends]
         if len(delimiter) == 1:
-            places = np.flatnonzero(data == delimiter[0])
+            offsets = np.flatnonzero(data == delimiter[0])
         else:
             found = re.finditer(re.escape(delimiter), lines)
-            places = np.array([each.start() for each in found], np.intp)
-        counts = np.searchsorted(places, ends) - np.searchsorted(places, starts)
+            offsets = np.array([each.start() for each in found], np.intp)
+        counts = np.searchsorted(offsets, ends) - np.searchsorted(offsets, starts)
         sound = counts == len(self._names) - 1
         if not _is_text(lines):
             sound &= [_is_text(lines[a:b]) for a, b in zip(starts, ends, strict=True)]

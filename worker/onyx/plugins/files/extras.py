@@ -33,17 +33,17 @@ class Extras:
     def added_to(self, read: Read, first: int) -> Read:
         """The segments with these; dicts get them in place."""
         made: list[Piece] = []
-        for places, segments in pieces_of(read):
+        for indices, segments in pieces_of(read):
             if isinstance(segments, Columns):
-                made.append((places, self._beside(segments, places + first)))
+                made.append((indices, self._beside(segments, indices + first)))
                 continue
-            for place, segment in zip(places.tolist(), segments, strict=True):
-                self.add([segment], first + place)
-            made.append((places, segments))
+            for index, segment in zip(indices.tolist(), segments, strict=True):
+                self.add([segment], first + index)
+            made.append((indices, segments))
         return mixed(made)
 
     def added(self, columns: Columns, first: int) -> Columns:
-        """The columns with these beside them, or in the place of those that have their names."""
+        """The columns with these beside them, or in the index of those that have their names."""
         return self._beside(columns, np.arange(first, first + len(columns)))
 
     def _beside(self, columns: Columns, numbers: Indices) -> Columns:

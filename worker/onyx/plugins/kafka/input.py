@@ -3,7 +3,7 @@
 There is no consumer group. The log of Onyx says which peer reads which partition and how far it
 is done, as for any input. So nothing is committed to Kafka, nothing rebalances, and two jobs
 never share a position. Each open partition has its own consumer, because a replay reads the same
-partition at a second place; consumers of replays are reused.
+partition from a second offset; consumers of replays are reused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from onyx.plugins.kafka.message_columns import (
     DictMessages,
 )
 from onyx.plugins.kafka.options import InputOptions, start_ms
-from onyx.plugins.kafka.reader import KafkaReader, Known, Place
+from onyx.plugins.kafka.reader import KafkaReader, Known, Marker
 from onyx.plugins.kafka.records import MessageRecords
 from onyx.plugins.options import option_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
@@ -93,10 +93,10 @@ class KafkaInput:
         consumer = self._take_consumer()
         try:
             with self._client.explained(f"looking for the offsets of {where}", consumer.poll):
-                place = self._place(consumer, number, cursor)
+                marker = self._marker(consumer, number, cursor)
             most = ARROW_MESSAGES_MAX if self._options.format == "arrow" else MESSAGES_MAX
             return KafkaReader(
-                self._client, consumer, number, place, self._records(bad), known,
+                self._client, consumer, number, marker, self._records(bad), known,
                 self._give_back, most,
             )  # fmt: skip
         except BaseException:
@@ -130,8 +130,8 @@ class KafkaInput:
         while self._spare:
             self._spare.pop().close()
 
-    def _place(self, consumer: Consumer, number: int, cursor: Cursor) -> Place:
-        """The place of a cursor; of one without state, where `startFrom` says."""
+    def _marker(self, consumer: Consumer, number: int, cursor: Cursor) -> Marker:
+        """The marker of a cursor; of one without state, where `startFrom` says."""
         offset, end = cursor.state if cursor.state is not None else (None, None)
         if offset is None and cursor.position:
             what = f"partition {number}: a cursor without an offset; submit the job again"
@@ -142,7 +142,7 @@ class KafkaInput:
             end = high if options.bounded else None
             if offset is None:
                 offset = self._start(consumer, number, low, high)
-        return Place(cursor.position, offset, end if options.bounded else None)
+        return Marker(cursor.position, offset, end if options.bounded else None)
 
     def _start(self, consumer: Consumer, number: int, low: int, high: int) -> int:
         start = self._options.start_from
@@ -161,7 +161,7 @@ class KafkaInput:
         if policy is not None and "compact" in policy:
             what = (
                 f"is {client.topic!r}, which is compacted: a message may vanish between two "
-                "readings, and others then take its place; read a topic that is not, or say "
+                "readings, and others then take its marker; read a topic that is not, or say "
                 "compacted: true if what is in flight may be lost after a failure"
             )
             raise option_error(client.context, "topic", what)

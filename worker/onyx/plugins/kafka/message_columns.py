@@ -89,13 +89,13 @@ class ColumnMessages:
             return segment, self._bad.kept == kept
 
         pieces: list[Piece] = []
-        for places, segments in pieces_of(self._json.of_some(_values(messages), decode)):
-            its = [messages[place] for place in places.tolist()]
+        for indices, segments in pieces_of(self._json.of_some(_values(messages), decode)):
+            its = [messages[index] for index in indices.tolist()]
             if isinstance(segments, Columns):
                 segments = with_fields(segments, self._options, its, [1] * len(its))
             else:
                 segments = list(map(self._records.one, its))
-            pieces.append((places, segments))
+            pieces.append((indices, segments))
         return list(runs_of(mixed(pieces)))
 
     def _columns(self, messages: Sequence[Message]) -> Columns | None:

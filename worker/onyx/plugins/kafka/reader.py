@@ -35,8 +35,8 @@ AGAIN_POLL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a partition."""
+class Marker:
+    """A position and the offset that it has."""
 
     position: int
     offset: int
@@ -65,7 +65,7 @@ class KafkaReader:
         client: KafkaClient,
         consumer: Consumer,
         partition: int,
-        place: Place,
+        marker: Marker,
         records: Decoded,
         known: Known,
         done: Callable[[Consumer], None],
@@ -76,10 +76,10 @@ class KafkaReader:
         self._client = client
         self._consumer: Consumer | None = consumer
         self._partition = partition
-        self._position = place.position
-        self._offset = place.offset
-        self._end = place.end
-        self._places = deque([place])
+        self._position = marker.position
+        self._offset = marker.offset
+        self._end = marker.end
+        self._markers = deque([marker])
         self._records = records
         self._messages_max = messages_max
         self._chunks = Chunks()
@@ -87,7 +87,7 @@ class KafkaReader:
         self._known = known
         self._done = done
         with client.explained(self._doing):
-            consumer.assign([TopicPartition(client.topic, partition, place.offset)])
+            consumer.assign([TopicPartition(client.topic, partition, marker.offset)])
 
     def read(self, segments_max: int) -> list[Segment]:
         """Raises UserError when messages are gone or cannot be read, Unavailable when one that was
@@ -109,11 +109,11 @@ class KafkaReader:
         return not len(self._chunks) and self._consumed()
 
     def cursor(self, position: int) -> Cursor:
-        """The last remembered place at or before `position`; a place is remembered for every
+        """The last remembered marker at or before `position`; a marker is remembered for every
         batch."""
-        while len(self._places) > 1 and self._places[1].position <= position:
-            self._places.popleft()
-        return self._places[0].cursor()
+        while len(self._markers) > 1 and self._markers[1].position <= position:
+            self._markers.popleft()
+        return self._markers[0].cursor()
 
     def close(self) -> None:
         """Give the consumer back to the input."""
@@ -125,8 +125,8 @@ class KafkaReader:
         if segments_max <= 0:
             return []
         while not len(self._chunks) and not self._consumed():
-            if self._offset > self._places[-1].offset:
-                self._places.append(Place(self._position, self._offset, self._end))
+            if self._offset > self._markers[-1].offset:
+                self._markers.append(Marker(self._position, self._offset, self._end))
             messages = self._messages(min(segments_max, self._messages_max))
             if not messages:
                 break

@@ -108,7 +108,7 @@ class KafkaStore:
         with self._lock, self._client.explained(self._doing, self._admin.poll):
             group = self._group_client(writer)
             if self._position(group) is None:
-                group.commit(offsets=[self._place(0)], asynchronous=False)
+                group.commit(offsets=[self._committed_offset(0)], asynchronous=False)
 
     def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
         """A transaction of dicts."""
@@ -193,7 +193,7 @@ class KafkaStore:
                 for message in messages:
                     self._produce(producer, message, reported)
                 producer.send_offsets_to_transaction(
-                    [self._place(number)], session.group, REQUEST_TIMEOUT_S
+                    [self._committed_offset(number)], session.group, REQUEST_TIMEOUT_S
                 )
                 producer.commit_transaction(REQUEST_TIMEOUT_S)
             except KafkaException as error:
@@ -266,12 +266,12 @@ class KafkaStore:
 
     def _position(self, group: Consumer) -> int | None:
         """Not before a transaction that changes it has come to its end."""
-        (found,) = group.committed([self._place()], REQUEST_TIMEOUT_S)
+        (found,) = group.committed([self._committed_offset()], REQUEST_TIMEOUT_S)
         if found.error is not None:
             raise as_exception(found.error)
         return None if found.offset < 0 else int(found.offset)
 
-    def _place(self, number: int = OFFSET_INVALID) -> TopicPartition:
+    def _committed_offset(self, number: int = OFFSET_INVALID) -> TopicPartition:
         """Where a group keeps the position; its topic has to be there, the partition is any."""
         return TopicPartition(self._client.topic, 0, number)
 

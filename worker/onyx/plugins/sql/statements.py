@@ -25,7 +25,7 @@ from onyx.flow.column_values import python_values
 from onyx.plugins.sql.column_rows import ColumnRows
 
 _POSITIONAL = {"pyformat": "format", "named": "qmark"}
-"""Styles of parameters by name, and of the same by place."""
+"""Styles of parameters by name, and of the same by position."""
 _COPIES = text(
     "SELECT relkind IN ('r', 'p') AND NOT relhasrules AND NOT row_security_active(oid) "
     "FROM pg_class WHERE oid = to_regclass(:name)"
@@ -99,7 +99,7 @@ class ColumnStatements:
             ) from error
 
     def _compiled(self, names: tuple[str, ...]) -> tuple[str, list[str]]:
-        """The statement with parameters by place, and the columns of these."""
+        """The statement with parameters by position, and the columns of these."""
         dialect = copy.copy(self._engine.dialect)
         dialect.paramstyle = _POSITIONAL.get(dialect.paramstyle, dialect.paramstyle)
         dialect.positional = True

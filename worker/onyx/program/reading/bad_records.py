@@ -28,11 +28,11 @@ from onyx.program.reading.event_times import SourceTimes
 
 Types = Mapping[str, pa.DataType]
 Where = Callable[[int], str]
-"""Names the place of a segment, by its index in the batch."""
+"""Names where a segment is, by its index in the batch."""
 
 
 def described(plugin: Input, partition: str, position: int) -> str:
-    """A place in a source, for people: as the plugin says it, if it does."""
+    """A position in a source, for people: as the plugin says it, if it does."""
     describe = getattr(plugin, "describe", None)
     if describe is None:
         return f"partition {partition}, position {position}"
@@ -58,8 +58,8 @@ class BadRecords:
         times, timed = self._times, False
         look = None if times is None else partial(times.read, partition)
         found: list[list[SegmentFailure]] = []
-        for places, segments in pieces_of(read):
-            named = partial(_at, where, places)
+        for indices, segments in pieces_of(read):
+            named = partial(_at, where, indices)
             found.append(self._found(segments, named, look))
             timed |= self.timed
         self.timed = timed
@@ -99,5 +99,5 @@ def _misfits(segments: Sequence[Segment], types: Types) -> list[SegmentFailure]:
     return [(row, error) for row, error in found if error is not None]
 
 
-def _at(where: Where, places: Indices, index: int) -> str:
-    return where(int(places[index]))
+def _at(where: Where, indices: Indices, index: int) -> str:
+    return where(int(indices[index]))

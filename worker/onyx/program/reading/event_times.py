@@ -31,7 +31,7 @@ from onyx.flow.dead_letters import repr_of
 from onyx.flow.segment import Segment
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.model.job import CatalogEntry
-from onyx.program.failure import place
+from onyx.program.failure import code_line
 from onyx.program.reading.column_times import Times, times_array, times_of
 from onyx.seams import Clock
 from onyx.windows.instants import milliseconds
@@ -149,7 +149,7 @@ class SourceTimes:
 
     def _failure(self, error: BaseException) -> UserError:
         if self._key is None:
-            said = f"{self._fn_name} raised {describe(error)}{place(error)}"
+            said = f"{self._fn_name} raised {describe(error)}{code_line(error)}"
             return UserFunctionError(said)
         return UserError(
             f"the segment has no {self._key!r}, the watermarkKey; where segments have no time let "

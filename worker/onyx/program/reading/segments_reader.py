@@ -27,7 +27,7 @@ class SegmentsReader(Protocol):
         ...
 
     def cursor(self, position: int) -> Cursor:
-        """The nearest known place at or before `position`."""
+        """The nearest known cursor at or before `position`."""
         ...
 
     def close(self) -> None:

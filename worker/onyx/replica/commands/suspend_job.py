@@ -1,7 +1,7 @@
 """A job gives its peers to others and stays in the cluster.
 
 What it has done stays: partitions, frontiers (beside the log), exhausted inputs, sealed outputs. It
-keeps its place in the order of submission. A job that has ended, or that nobody knows, cannot be
+keeps its number in the order of submission. A job that has ended, or that nobody knows, cannot be
 suspended; a repeat changes nothing.
 """
 

@@ -1,4 +1,4 @@
-"""The allocation of the whole cluster: counts, then places.
+"""The allocation of the whole cluster: counts, then peers.
 
 Runs after every entry that changes members or jobs, in every process, with the same result. When
 the places have no solution (tags), the newest job that asks for tags is left out, and so on; in the

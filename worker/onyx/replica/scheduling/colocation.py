@@ -62,7 +62,7 @@ def choose_machines(
 ) -> tuple[dict[JobId, Batches], dict[JobId, list[PeerId]]]:
     """For each colocated job its batches on machines, no more than wanted, and the peers on these
     machines that it may use."""
-    places: dict[JobId, Batches] = {}
+    batches: dict[JobId, Batches] = {}
     pools: dict[JobId, list[PeerId]] = {}
     used: dict[Machine, int] = {}
     for job, count in wanted.items():
@@ -72,9 +72,9 @@ def choose_machines(
         chosen = _choose(_present(replica, job), {m: n // size for m, n in room.items()}, count)
         for machine, number in chosen.items():
             used[machine] = used.get(machine, 0) + number * size
-        places[job] = chosen
+        batches[job] = chosen
         pools[job] = [peer for machine in chosen for peer in mine[machine]]
-    return places, pools
+    return batches, pools
 
 
 def _choose(present: Batches, room: Batches, count: int) -> dict[Machine, int]:

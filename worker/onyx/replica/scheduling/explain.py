@@ -111,11 +111,11 @@ def _reason(replica: Replica, demand: Demand) -> str:
 
 
 def _free_peers(replica: Replica) -> int:
-    busy = {peer for peers in _all_places(replica).values() for peer in peers}
+    busy = {peer for peers in _all_peers(replica).values() for peer in peers}
     return sum(peer not in busy for peer in replica.peers)
 
 
-def _all_places(replica: Replica) -> dict[tuple[JobId, TaskName], tuple[str, ...]]:
+def _all_peers(replica: Replica) -> dict[tuple[JobId, TaskName], tuple[str, ...]]:
     return {
         (job, task): peers
         for job in replica.jobs

@@ -21,7 +21,8 @@ class JobScheduler:
     offer: Callable[[Sequence[Demand], int], dict[JobId, int]]
     """(demands, peers) -> peers offered to each job; one that is not among them gets none."""
     prefer: Callable[[Demand, int, int, int], tuple[float, ...]] | None
-    """(demand, place in the order, peers it has, all peers) -> the least of these is served first;
+    """(demand, its number in the order, peers it has, all peers) -> the least of these is served
+    first;
     None: what is left stays idle."""
 
 
@@ -45,8 +46,8 @@ def distribute(scheduler: JobScheduler, demands: Sequence[Demand], peers: int) -
     upper = {demand.job: demand.upper for demand in demands}
     while spare > 0:
         open_ = [
-            (scheduler.prefer(demand, place, got[demand.job], peers), demand.job)
-            for place, demand in enumerate(demands)
+            (scheduler.prefer(demand, order, got[demand.job], peers), demand.job)
+            for order, demand in enumerate(demands)
             if demand.job in offers
             and got[demand.job] < upper[demand.job]
             and lower[demand.job] - got[demand.job] <= spare
@@ -64,16 +65,16 @@ def distribute(scheduler: JobScheduler, demands: Sequence[Demand], peers: int) -
 
 def _balanced_offer(demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
     each, more = divmod(peers, len(demands)) if demands else (0, 0)
-    return {demand.job: each + (place < more) for place, demand in enumerate(demands)}
+    return {demand.job: each + (order < more) for order, demand in enumerate(demands)}
 
 
-def _balanced_preference(demand: Demand, place: int, has: int, peers: int) -> tuple[float, ...]:
+def _balanced_preference(demand: Demand, order: int, has: int, peers: int) -> tuple[float, ...]:
     missing = max(0, demand.lower - has)
-    return (missing == 0, missing, has, place)
+    return (missing == 0, missing, has, order)
 
 
 def _greedy_offer(demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
-    return {demand.job: peers if place == 0 else 0 for place, demand in enumerate(demands)}
+    return {demand.job: peers if order == 0 else 0 for order, demand in enumerate(demands)}
 
 
 def _percentage_offer(demands: Sequence[Demand], peers: int) -> dict[JobId, int]:
@@ -95,18 +96,18 @@ def split_by_share(shares: Sequence[tuple[JobId, int]], peers: int) -> list[tupl
     """
     parts = sorted(
         (
-            (peers * share % 100, -place, job, peers * share // 100)
-            for place, (job, share) in enumerate(shares)
+            (peers * share % 100, -order, job, peers * share // 100)
+            for order, (job, share) in enumerate(shares)
         ),
         key=lambda part: (-part[0], part[1]),
     )
     more = sum(part[0] for part in parts) // 100
-    served = [(job, number + (place < more)) for place, (_, _, job, number) in enumerate(parts)]
+    served = [(job, number + (order < more)) for order, (_, _, job, number) in enumerate(parts)]
     return served[more:] + served[:more]
 
 
-def _percentage_preference(demand: Demand, place: int, has: int, peers: int) -> tuple[float, ...]:
-    return (max(0, demand.lower - has), -demand.share, place)
+def _percentage_preference(demand: Demand, order: int, has: int, peers: int) -> tuple[float, ...]:
+    return (max(0, demand.lower - has), -demand.share, order)
 
 
 JOB_SCHEDULERS: Mapping[str, JobScheduler] = {

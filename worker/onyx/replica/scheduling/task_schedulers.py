@@ -34,19 +34,19 @@ def _balanced(demand: Demand, number: int) -> Split:
         for task in demand.tasks
     }
     open_ = [
-        (counts[task] >= demand.wanted[task], counts[task], place, task)
-        for place, task in enumerate(demand.tasks)
+        (counts[task] >= demand.wanted[task], counts[task], order, task)
+        for order, task in enumerate(demand.tasks)
         if task not in demand.frozen and counts[task] < demand.maximum[task]
     ]
     heapq.heapify(open_)
     for _ in range(number - sum(counts.values())):
         if not open_:
             break
-        _, _, place, task = open_[0]
+        _, _, order, task = open_[0]
         counts[task] += 1
         if counts[task] < demand.maximum[task]:
             whole = counts[task] >= demand.wanted[task]
-            heapq.heapreplace(open_, (whole, counts[task], place, task))
+            heapq.heapreplace(open_, (whole, counts[task], order, task))
         else:
             heapq.heappop(open_)
     return counts

@@ -87,9 +87,14 @@ class Progressed(msgspec.Struct, frozen=True, tag="progressed"):
 Reply = Ended | Writing | Progressed
 
 
+def encoded(message: Order | Reply) -> bytes:
+    """A message as its line."""
+    return msgspec.json.encode(message) + b"\n"
+
+
 def write_message(stream: BinaryIO, message: Order | Reply) -> None:
     """Raises OSError: the other end is gone."""
-    stream.write(msgspec.json.encode(message) + b"\n")
+    stream.write(encoded(message))
     stream.flush()
 
 

@@ -30,18 +30,18 @@ class PlannedWindow:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A shuffle: all segments of a group come to one place, where their task begins a stage."""
+    """A shuffle: all segments of a group come to one bucket, where their task begins a stage."""
 
     task: str
     stage: int
     key: str | None
-    """What segments are grouped by; None: nothing, so one place has them all."""
+    """What segments are grouped by; None: nothing, so one bucket has them all."""
     windows: tuple[PlannedWindow, ...] = ()
     watermarks: Literal["none", "segments", "batches"] = "none"
     """What carries event time to it. `segments`: it comes with them. `batches`: every batch of the
-    source says it to every place, because windows drop what is late."""
+    source says it to every bucket, because windows drop what is late."""
     ends: bool = False
-    """Whether every place hears where each of its origins ends, in the query or in a micro-batch:
+    """Whether every bucket hears where each of its origins ends, in the query or in a micro-batch:
     windows fire then, state is kept, and of a micro-batch is checked that nothing is missing."""
 
     @property

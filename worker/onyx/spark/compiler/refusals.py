@@ -1,4 +1,4 @@
-"""What a job says that Spark cannot do, each with its place in the manifest; all at once.
+"""What a job says that Spark cannot do, each with its key path in the manifest; all at once.
 
 Refused before anything starts, rather than left out in silence: a user who moves a job from peers
 to Spark must get the same rows or a reason.

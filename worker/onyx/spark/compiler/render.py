@@ -89,7 +89,7 @@ def _kind(entry: CatalogEntry) -> str:
 
 
 def _by(exchange: Exchange) -> str:
-    return "all to one place" if exchange.key is None else f"by {exchange.key}"
+    return "all to one bucket" if exchange.key is None else f"by {exchange.key}"
 
 
 def _windows(exchange: Exchange) -> Iterator[str]:

@@ -1,6 +1,6 @@
 """The commit of a query: one document beside the log says what its outputs are to publish.
 
-A job on Spark has many files in several places, and no file system publishes them in one step. So
+A job on Spark has many files in several outputs, and no file system publishes them in one step. So
 the reply of the first query that ended is stored before anything of it is visible. The document is
 created once, and its transaction checks the pulse of the worker. Hence:
 

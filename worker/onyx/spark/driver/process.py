@@ -10,16 +10,11 @@ a little later SIGKILL, with all that it has started on this machine.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import signal
-import subprocess
 import sys
-from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Event, Lock, Thread, Timer
-from typing import IO
 
 import msgspec
 
@@ -33,6 +28,7 @@ from onyx.spark.driver.request import (
     QueryRequest,
     lines,
 )
+from onyx.spark.process_group import ProcessGroup
 from onyx.spark.session.scratch import spark_scratch
 from onyx.state.local.scratch import Scratch
 
@@ -43,8 +39,6 @@ CANCEL_TIMEOUT_S = 3.0
 """Between the request to end and the kill."""
 EXIT_TIMEOUT_S = 10.0
 """Longest wait for the end of a process that has replied."""
-STDERR_LINES_MAX = 20
-"""Last lines that are kept, for the error when the process dies."""
 
 
 class QueryProcess:
@@ -62,8 +56,7 @@ class QueryProcess:
         self._wake = wake
         self._command = tuple(command or COMMAND)
         self._lock = Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._tail: deque[str] = deque(maxlen=STDERR_LINES_MAX)
+        self._process: ProcessGroup | None = None
         self._progress: QueryProgress | None = None
         self._batch: QueryBatch | None = None
         self._reply: QueryReply | None = None
@@ -85,11 +78,8 @@ class QueryProcess:
     def published(self, number: int) -> None:
         """The micro-batch of this number is published: the query goes on."""
         self._batch = None
-        process = self._process
-        if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):  # it has ended, which its reply says
-                process.stdin.write(msgspec.json.encode(Published(number)) + b"\n")
-                process.stdin.flush()
+        if self._process is not None:
+            self._process.write(msgspec.json.encode(Published(number)) + b"\n")
 
     @property
     def pid(self) -> int | None:
@@ -114,9 +104,8 @@ class QueryProcess:
             process = self._process
         if process is None or self._over.is_set():
             return
-        with contextlib.suppress(ProcessLookupError):
-            process.terminate()
-        timer = Timer(CANCEL_TIMEOUT_S, self._kill, [process])
+        process.ask_to_end()
+        timer = Timer(CANCEL_TIMEOUT_S, process.kill)
         timer.daemon = True
         timer.start()
 
@@ -148,53 +137,29 @@ class QueryProcess:
         process = self._started()
         if process is None:
             return
-        assert process.stdout
-        assert process.stderr
-        reader = Thread(target=self._keep_tail, args=(process.stderr,), daemon=True)
-        reader.start()
         try:
-            self._ask(process)
+            process.write(msgspec.json.encode(self._request) + b"\n")
             for line in process.stdout:
                 self._hear(line)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(EXIT_TIMEOUT_S if self._reply is not None else CANCEL_TIMEOUT_S)
+            process.wait(EXIT_TIMEOUT_S if self._reply is not None else CANCEL_TIMEOUT_S)
         finally:
-            self._kill(process)
-            process.wait()
-        reader.join(CANCEL_TIMEOUT_S)
+            process.end()
         process.stdout.close()
-        with contextlib.suppress(OSError):
-            if process.stdin is not None:
-                process.stdin.close()
         if self._reply is None:
-            last = "\n  ".join(self._tail) or "nothing"
             raise Unavailable(
-                f"the process of the query ended with code {process.returncode} and no reply; its "
-                f"last lines:\n  {last}"
+                f"the process of the query ended with code {process.exit_code} and no reply; its "
+                f"last lines:\n  {process.last_lines}"
             )
 
-    def _started(self) -> subprocess.Popen[bytes] | None:
-        """The process, in a session of its own; None when nobody wants it any more."""
+    def _started(self) -> ProcessGroup | None:
+        """The process; None when nobody wants it any more."""
         request = self._request
         variables = environment(request.master, request.scratch)
         with self._lock:
             if self._unwanted.is_set():
                 return None
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                env=variables,
-            )
+            self._process = ProcessGroup(self._command, variables)
             return self._process
-
-    def _ask(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(msgspec.json.encode(self._request) + b"\n")
-            process.stdin.flush()
 
     def _hear(self, line: bytes) -> None:
         said = lines.decode(line)
@@ -206,13 +171,3 @@ class QueryProcess:
             else:
                 self._progress = said
             self._wake()
-
-    def _keep_tail(self, stream: IO[bytes]) -> None:
-        with stream:
-            for line in stream:
-                self._tail.append(line.decode("utf-8", "replace").rstrip())
-
-    @staticmethod
-    def _kill(process: subprocess.Popen[bytes]) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)

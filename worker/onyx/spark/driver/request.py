@@ -49,11 +49,11 @@ class Position(msgspec.Struct, frozen=True):
 
 
 @prepared
-class PlaceState(msgspec.Struct, frozen=True):
-    """What a place of a task behind a shuffle knows behind a micro-batch."""
+class BucketState(msgspec.Struct, frozen=True):
+    """What a bucket of a task behind a shuffle knows behind a micro-batch."""
 
     task: str
-    place: int
+    bucket: int
     mark: int | None = None
     """Event time has come to this there, in milliseconds."""
     idle: bool = False
@@ -71,10 +71,10 @@ class PlaceState(msgspec.Struct, frozen=True):
 class Held(msgspec.Struct, frozen=True):
     """What the windows of a job hold behind a micro-batch."""
 
-    places: int = 0
+    buckets: int = 0
     """How many shares the groups of a task are in: for good, because each has its state. 0: not
     decided yet."""
-    states: tuple[PlaceState, ...] = ()
+    states: tuple[BucketState, ...] = ()
 
 
 @prepared

@@ -15,7 +15,7 @@ from onyx.errors import OnyxError
 from onyx.ids import JobId, PeerId
 from onyx.log.interface import LogReader
 from onyx.spark.driver.request import Held
-from onyx.state.names import place_chunk, place_prefix
+from onyx.state.names import bucket_chunk, bucket_prefix
 from onyx.state.sharing import check_shared
 from onyx.storage.interface import BlobStore
 from onyx.storage.opening import absolute
@@ -45,7 +45,7 @@ class States:
         """
         check_shared(self._store, log, self._job, self._peer, self.location)
         named = set(_chunks(self._job, held))
-        for each in self._store.list(place_prefix(self._job)):
+        for each in self._store.list(bucket_prefix(self._job)):
             number = each.name.rpartition("/")[2].partition("-")[0]
             if number.isdecimal() and int(number) <= batch and each.name not in named:
                 self._store.delete(each.name)
@@ -62,4 +62,4 @@ class States:
 
 
 def _chunks(job: JobId, held: Held) -> list[str]:
-    return [place_chunk(job, state.task, name) for state in held.states for name, _ in state.files]
+    return [bucket_chunk(job, state.task, name) for state in held.states for name, _ in state.files]

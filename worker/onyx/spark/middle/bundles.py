@@ -1,4 +1,4 @@
-"""What lies in the place of a stage in the middle of a job: parts, bundles of them, results.
+"""What lies in the folder of a stage in the middle of a job: parts, bundles of them, results.
 
     <path>/<job>.<task>/parts/              Parquet parts that the peers of the task have published;
                                             the name of a part begins with the upstream task

@@ -31,7 +31,7 @@ def fetch_rows(
     Args:
         schema: of the rows, serialized.
         rows_max: of a batch.
-        batches: places in `urls`, as their only column.
+        batches: indices in `urls`, as their only column.
     """
     wanted = pa.ipc.read_schema(pa.py_buffer(schema))
     with carried():

@@ -73,8 +73,8 @@ def fetched(
     if not urls:
         return session.createDataFrame([], schema)
     fetch = partial(fetch_rows, wanted.serialize().to_pybytes(), list(urls), rows_max)
-    places = session.range(0, len(urls), 1, min(len(urls), TASKS_MAX))
-    return places.mapInArrow(fetch, schema)
+    numbers = session.range(0, len(urls), 1, min(len(urls), TASKS_MAX))
+    return numbers.mapInArrow(fetch, schema)
 
 
 def schemas_of(urls: Sequence[str]) -> list[pa.Schema]:

@@ -40,7 +40,7 @@ _GATEWAY = frozenset({"Py4JError", "Py4JNetworkError"})
 _TASK_FAILED = re.compile(r"Lost task [^\n]*?\(TID \d+\) \([^)\n]*\): ")
 """Between this and the stack of the JVM stands what a task has failed with."""
 _TRACEBACK = "Traceback (most recent call last):"
-_PLACE = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
+_FRAME = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<name>.+)')
 _MISSING = re.compile(r"ModuleNotFoundError: No module named '(?P<module>[^'.]+)")
 _OURS = (str(Path(__file__).parents[2]), f"{os.sep}pyspark", f"{os.sep}py4j", "<frozen ")
 
@@ -84,16 +84,16 @@ def blame(error: BaseException, of_user: bool = False) -> Blame:
 
 
 def failure_message(error: BaseException) -> str:
-    """An exception of a stage: type, message, and the places in the user's own files."""
+    """An exception of a stage: type, message, and the frames in the user's own files."""
     text = str(error)
     if _is_of_spark(error) and _TRACEBACK in text:
         return _of_python(text)
-    places = [
+    frames = [
         f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
         for frame in traceback.extract_tb(error.__traceback__)
         if not any(part in frame.filename for part in _OURS)
     ]
-    return shortened(f"{type(error).__name__}: {message_of_spark(error)}") + _told(places)
+    return shortened(f"{type(error).__name__}: {message_of_spark(error)}") + _told(frames)
 
 
 def message_of_spark(error: BaseException) -> str:
@@ -144,17 +144,17 @@ def _may_go_away(raised: str) -> bool:
 def _of_python(text: str) -> str:
     """What a Python worker of Spark has raised."""
     traced = text[text.rindex(_TRACEBACK) :].partition("\n\nJVM stacktrace")[0]
-    places = [
+    frames = [
         f"{found['file']}:{found['line']} in {found['name']}"
         for line in traced.splitlines()
-        if (found := _PLACE.match(line)) and not any(part in found["file"] for part in _OURS)
+        if (found := _FRAME.match(line)) and not any(part in found["file"] for part in _OURS)
     ]
     raised = _raised(text)
-    return shortened(raised) + _hint(raised) + _told(places)
+    return shortened(raised) + _hint(raised) + _told(frames)
 
 
 def _raised(text: str) -> str:
-    """Behind the last place of the last traceback: type and message, perhaps of several lines."""
+    """Behind the last frame of the last traceback: type and message, perhaps of several lines."""
     traced = text[text.rindex(_TRACEBACK) :].partition("\n\tat ")[0]
     lines = traced.partition("\n\nJVM stacktrace")[0].splitlines()[1:]
     last = max((n for n, line in enumerate(lines) if line.startswith("  ")), default=-1)
@@ -176,5 +176,5 @@ def _hint(raised: str) -> str:
     )
 
 
-def _told(places: list[str]) -> str:
-    return "".join(f"\n  at {place}" for place in places[-FRAMES_MAX:])
+def _told(frames: list[str]) -> str:
+    return "".join(f"\n  at {frame}" for frame in frames[-FRAMES_MAX:])

@@ -52,7 +52,7 @@ _NEW, _REPLACED = "result-", "replaced"
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class Workspace:
     """Where one peer finds and puts the files of one task of one job."""
 
     location: Location
@@ -89,7 +89,7 @@ class StageParts(DirectoryParts):
         super()._remove(folder, name)
 
 
-def is_done(work: Workplace) -> bool:
+def is_done(work: Workspace) -> bool:
     """Whether the result of this job stands."""
     try:
         manifest = json.loads((work.result / MANIFEST).read_bytes())
@@ -99,7 +99,7 @@ def is_done(work: Workplace) -> bool:
 
 
 def run_stage(
-    work: Workplace,
+    work: Workspace,
     staging: Callable[[], Path],
     request: StageRequest,
     runner: StageRunner,
@@ -131,7 +131,7 @@ def run_stage(
 
 
 def _run(
-    work: Workplace,
+    work: Workspace,
     own: Path,
     held: int,
     request: StageRequest,
@@ -169,7 +169,7 @@ def _run(
 
 
 def _run_direct(
-    work: Workplace,
+    work: Workspace,
     own: Path,
     held: int,
     request: StageRequest,
@@ -251,7 +251,7 @@ def wait_until_permitted(
     raise Unavailable(f"{where}: this worker may not publish: it has lost sight of ZooKeeper")
 
 
-def _publish(work: Workplace, held: int, new: str) -> None:
+def _publish(work: Workspace, held: int, new: str) -> None:
     """The result of an earlier job steps aside just before, so that a reader finds the old one,
     for an instant none, then the new one; never a mixture."""
     if work.result.exists():

@@ -61,7 +61,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectWorkplace:
+class ObjectWorkspace:
     """Where one peer finds and puts the objects of one task of one job."""
 
     location: Prefix
@@ -86,7 +86,7 @@ class ObjectWorkplace:
 
 
 def run_object_stage(
-    work: ObjectWorkplace, request: StageRequest, runner: StageRunner, timeout_s: float
+    work: ObjectWorkspace, request: StageRequest, runner: StageRunner, timeout_s: float
 ) -> None:
     """Run a stage over parts in an object store, as `directory_stage.run_stage` does in a
     directory.
@@ -114,7 +114,7 @@ def run_object_stage(
 
 
 def _run(
-    work: ObjectWorkplace,
+    work: ObjectWorkspace,
     bucket: Bucket,
     before: Piece | None,
     names: Path,
@@ -147,7 +147,7 @@ def _run(
 
 
 def _run_direct(
-    work: ObjectWorkplace,
+    work: ObjectWorkspace,
     bucket: Bucket,
     request: StageRequest,
     runner: StageRunner,
@@ -166,7 +166,7 @@ def _run_direct(
         write.run(filled, runner, timeout_s, Watch(context.wanted, context.progress))
 
 
-def _publish(work: ObjectWorkplace, staged: Iterable[Staged]) -> None:
+def _publish(work: ObjectWorkspace, staged: Iterable[Staged]) -> None:
     context = work.context
     wait_until_permitted(work.result, context.permitted, context.wanted, work.pause)
     work.fenced.complete(
@@ -176,7 +176,7 @@ def _publish(work: ObjectWorkplace, staged: Iterable[Staged]) -> None:
 
 
 def _decide(
-    work: ObjectWorkplace, bucket: Bucket, before: Piece | None, mine: Manifest
+    work: ObjectWorkspace, bucket: Bucket, before: Piece | None, mine: Manifest
 ) -> Manifest:
     """The manifest that stands: ours, or that of another run of this job."""
     key = work.manifest.key
@@ -196,18 +196,18 @@ def _decide(
         return standing
 
 
-def _clean_up(work: ObjectWorkplace, bucket: Bucket, standing: Manifest) -> None:
+def _clean_up(work: ObjectWorkspace, bucket: Bucket, standing: Manifest) -> None:
     """What is left to do once it is decided; may be done again."""
     _remove(work, bucket, standing.replaces)
     bucket.put((work.result / SUCCESS).key, b"")
 
 
-def _remove(work: ObjectWorkplace, bucket: Bucket, names: Iterable[str]) -> None:
+def _remove(work: ObjectWorkspace, bucket: Bucket, names: Iterable[str]) -> None:
     for name in names:
         bucket.delete((work.result / name).key)
 
 
-def _names(work: ObjectWorkplace, bucket: Bucket) -> list[str]:
+def _names(work: ObjectWorkspace, bucket: Bucket) -> list[str]:
     prefix = f"{work.result.key}/"
     return [found.key.removeprefix(prefix) for found in bucket.list(prefix)]
 

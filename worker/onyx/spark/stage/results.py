@@ -11,9 +11,9 @@ from onyx.plugins.parts.stores import writer_of
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.child.request import StageRequest, StageRunner
 from onyx.spark.stage import versions
-from onyx.spark.stage.directory_stage import StageParts, Workplace, run_stage
+from onyx.spark.stage.directory_stage import StageParts, Workspace, run_stage
 from onyx.spark.stage.frames import folder_of, result_of
-from onyx.spark.stage.object_stage import ObjectWorkplace, run_object_stage
+from onyx.spark.stage.object_stage import ObjectWorkspace, run_object_stage
 from onyx.storage.interface import Location
 from onyx.storage.s3 import Prefix
 from onyx.storage.staging.interface import PartStore
@@ -61,7 +61,7 @@ def _in_folder(
     location: Location, context: PluginContext, notes: versions.Notes, appends: bool
 ) -> Results:
     """Parts and results that Spark reads and writes where they are."""
-    work = Workplace(
+    work = Workspace(
         location,
         context.job,
         context.permitted,
@@ -98,5 +98,5 @@ def _in_store(
         run_object_stage(work, request, runner, timeout_s)
 
     parts = parts_of(context)
-    work = ObjectWorkplace(location, context, parts, appends=appends)
+    work = ObjectWorkspace(location, context, parts, appends=appends)
     return Results(context, parts, parts_of, notes, run)

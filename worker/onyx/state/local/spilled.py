@@ -6,7 +6,7 @@ does not hold is looked for on disk. What was written of a group that is in memo
 until it is overwritten, so that reading alone writes nothing.
 
 Rejected: an entry in memory for each group on disk (then memory would still grow with the groups),
-and a place on disk for each shard (a peer touches all its shards all the time).
+and a position on disk for each shard (a peer touches all its shards all the time).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Object stores that speak S3, by `s3://bucket/key`: the one place that imports botocore."""
+"""Object stores that speak S3, by `s3://bucket/key`: the one package that imports botocore."""

@@ -45,7 +45,7 @@ class Wiring:
     task: TaskName
     slot: Slot
     rank: int
-    """Place of this peer among the peers of its task, by slot: which partitions it owns."""
+    """Number of this peer among the peers of its task, by slot: which partitions it owns."""
     task_peers: int
     """How many peers the task has."""
     children: tuple[ChildTask, ...]

@@ -1,9 +1,9 @@
-"""What differs between guarantees, in one place: jobs whose segments are accounted for, which is
+"""What differs between guarantees, in one module: jobs whose segments are accounted for, which is
 `Delivery` itself, and jobs under at-most-once (`at_most_once`).
 
 Everything else in `task/` is the same for both: where segments are accounted for, batches have
 roots and ids, and code that meets a batch without them has nothing to account for. Asking for the
-guarantee wherever it matters was rejected: what one guarantee means is to be read in one place.
+guarantee wherever it matters was rejected: what one guarantee means is to be read in one module.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _driver(assignment: Assignment, job: Job) -> Driver:
         for entry in job.catalog
         if entry.type == "output"
     }
-    places = [
+    middles = [
         location_of_task(_context(assignment, job, entry, ""))
         for entry in job.catalog
         if entry.spark_stage is not None
@@ -85,7 +85,7 @@ def _driver(assignment: Assignment, job: Job) -> Driver:
         services.log,
         _request(assignment, job),
         Outputs(makers, assignment.wanted),
-        Leftovers(places, incarnation),
+        Leftovers(middles, incarnation),
         Counts(tasks, partial(services.metrics, job_id, job)),
         _states(assignment, job),
     )
@@ -95,8 +95,8 @@ def _states(assignment: Assignment, job: Job) -> States | None:
     if not job.windows or not is_unbounded(job):
         return None
     services = assignment.services
-    store, place = services.state_store(durable=True), state_location(services.settings)
-    return States(store, place, assignment.job_id, assignment.peer)
+    store, location = services.state_store(durable=True), state_location(services.settings)
+    return States(store, location, assignment.job_id, assignment.peer)
 
 
 def _request(assignment: Assignment, job: Job) -> QueryRequest:

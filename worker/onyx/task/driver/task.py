@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onyx.ids import AllocationVersion, JobId, TaskName
-from onyx.seams import Clock
+from onyx.ids import AllocationVersion
 from onyx.spark.driver.driver import Driver
-from onyx.task.parts.assignment import Assignment, Registration
-from onyx.task.services import Services
+from onyx.task.parts.assignment import Assigned, Assignment, Registration
 from onyx.task.task import Task
 from onyx.telemetry.interface import TaskMetrics
 
@@ -24,33 +22,13 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
-class DriverRuntime:
+class DriverRuntime(Assigned):
     """What a driver has once its job is loaded."""
 
     assignment: Assignment
     driver: Driver
     metrics: TaskMetrics
     registration: Registration = field(default_factory=Registration)
-
-    @property
-    def job_id(self) -> JobId:
-        """The job of the assignment."""
-        return self.assignment.job_id
-
-    @property
-    def task(self) -> TaskName:
-        """The task of the assignment."""
-        return self.assignment.task
-
-    @property
-    def services(self) -> Services:
-        """The process."""
-        return self.assignment.services
-
-    @property
-    def clock(self) -> Clock:
-        """The clock of the process."""
-        return self.assignment.clock
 
 
 class DriverTask(Task):

@@ -68,6 +68,33 @@ class Assignment:
         return RetryDelay(ledger.retry_delay_s, ledger.retry_delay_max_s)
 
 
+class Assigned:
+    """What follows from the `assignment` of a task, for the values that have one."""
+
+    __slots__ = ()
+    assignment: Assignment
+
+    @property
+    def job_id(self) -> JobId:
+        """The job of the assignment."""
+        return self.assignment.job_id
+
+    @property
+    def task(self) -> TaskName:
+        """The task of the assignment."""
+        return self.assignment.task
+
+    @property
+    def services(self) -> Services:
+        """The process."""
+        return self.assignment.services
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the process."""
+        return self.assignment.services.clock
+
+
 @dataclass(slots=True)
 class Registration:
     """The registration of the partitions of the task, by the log; once a job."""

@@ -41,8 +41,8 @@ def recovered_state(
         durable = runtime.delivery.durable
         store = services.state_store(durable)
         if durable:
-            place = state_location(services.settings)
-            check_shared(store, services.log, runtime.job_id, runtime.assignment.peer, place)
+            location = state_location(services.settings)
+            check_shared(store, services.log, runtime.job_id, runtime.assignment.peer, location)
         return make(
             recover(
                 store,

@@ -40,7 +40,7 @@ class FilledReader:
         return not len(self._held) and self._reader.exhausted()
 
     def cursor(self, position: int) -> Cursor:
-        """The nearest known place at or before `position`."""
+        """The nearest known cursor at or before `position`."""
         return self._reader.cursor(position)
 
     def close(self) -> None:

@@ -235,4 +235,4 @@ class UntrackedPartition(Partition):
 def _batches(read: Read, roots: U64, ids: U64) -> list[Batch]:
     if not isinstance(read, Mixed):
         return [Batch(read, roots, ids)]
-    return [Batch(segments, roots[places], ids[places]) for places, segments in read.pieces]
+    return [Batch(segments, roots[indices], ids[indices]) for indices, segments in read.pieces]

@@ -26,7 +26,7 @@ def open_at(
     there is.
 
     Args:
-        cursor: the nearest known place before.
+        cursor: the nearest known one before.
         certain: everything before `position` has been read; under at-most-once it may only have
             been given away.
         columns: read columns, if the plugin can.

@@ -150,15 +150,15 @@ class Windowing:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
         self.changed(len(values))
         found = [False] * len(values)
-        places: dict[int, list[int]] = {}
-        for place, shard in enumerate(shards):
-            places.setdefault(shard, []).append(place)
-        for shard, mine in places.items():
+        indices: dict[int, list[int]] = {}
+        for index, shard in enumerate(shards):
+            indices.setdefault(shard, []).append(index)
+        for shard, mine in indices.items():
             if shard not in self._unique:
                 self._unique[shard] = UniqueKeys()
-            new = self._unique[shard].first_seen([values[place] for place in mine])
-            for place, is_new in zip(mine, new, strict=True):
-                found[place] = is_new
+            new = self._unique[shard].first_seen([values[index] for index in mine])
+            for index, is_new in zip(mine, new, strict=True):
+                found[index] = is_new
         return found
 
     def withhold(self, roots: U64, values: U64) -> None:

@@ -45,13 +45,13 @@ def make_by_spark(runtime: Runtime, wiring: Wiring) -> Make | None:
     if its is None or all(each.window.engine == "peers" for each in its.compiled.windows):
         return None
     services, job = runtime.services, runtime.program.job
-    place, where = state_location(services.settings), f"task {runtime.task} has windows by Spark"
+    location, where = state_location(services.settings), f"task {runtime.task} has windows by Spark"
     on = spark_of_job(job.spark, services.settings.spark_master)
     for problem in wrong_spark_master(on):
         raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
     state = services.settings.state
     below = f"{runtime.job_id}/{WINDOWS_BY_SPARK}/{runtime.task}"
-    folder = Spool(open_store(place, state.group_access) / below)
+    folder = Spool(open_store(location, state.group_access) / below)
     spark = Spark(
         services.stage_runner,
         services.aside,

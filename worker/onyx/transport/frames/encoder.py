@@ -26,7 +26,7 @@ _PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG, _COLUMNS_TAG = (
     bytes([(field << 3) | 2]) for field in (4, 3, 4, 7)
 )
 """The tags of `Frame.packets`, `Packet.data`, `Data.payload` and `Data.columns`, each with a length
-(wire type 2): the large part of a batch is put into its place here, because each message around it
+(wire type 2): the large part of a batch is put in here, because each message around it
 would copy it."""
 _CONTROL_KINDS = {
     ControlKind.FLUSH: pb.CONTROL_KIND_FLUSH,

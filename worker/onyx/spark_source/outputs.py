@@ -15,7 +15,7 @@ from onyx.model.plugins import OUTPUTS, makes_one_result
 from onyx.spark.target import MANIFEST
 from onyx.spark_source.listing import (
     Folder,
-    Place,
+    OutputFiles,
     below,
     document,
     holds,
@@ -31,14 +31,14 @@ _READABLE = [row.name for row in OUTPUTS.values() if row.keeps_parts]
 class Found:
     """An output."""
 
-    place: Place
+    output: OutputFiles
     schema: pa.Schema | None
     """The schema of its catalog entry."""
 
 
-def place_at(
+def output_at(
     path: str, options: SourceOptions, plugin: str | None = None, frame: str | None = None
-) -> Place:
+) -> OutputFiles:
     """The files of an output at a path.
 
     Args:
@@ -55,7 +55,7 @@ def place_at(
     by_spark = (holds(folder, each) for each in ("parts", "result", "frames"))
     of_spark = any(by_spark) if plugin is None else makes_one_result("output", plugin)
     if not of_spark:
-        return Place((Folder(folder),), "parts", options.task, name, _jobs(options))
+        return OutputFiles((Folder(folder),), "parts", options.task, name, _jobs(options))
     if options.content == "result":
         return _result(folder, options, name)
     frame = frame or options.frame
@@ -66,7 +66,7 @@ def place_at(
         )
     jobs = _versions(folder, options.job)
     folders = tuple(Folder(below(folder, f"parts/{job}"), f"{job}/") for job in jobs)
-    return Place(folders, "parts", None, name)
+    return OutputFiles(folders, "parts", None, name)
 
 
 def readable(plugin: str, name: str) -> None:
@@ -78,7 +78,7 @@ def readable(plugin: str, name: str) -> None:
         )
 
 
-def _result(folder: str, options: SourceOptions, name: str) -> Place:
+def _result(folder: str, options: SourceOptions, name: str) -> OutputFiles:
     """The result that replaced those before, or those that were appended."""
     result = below(folder, "result")
     whose = _job_of(result)
@@ -92,10 +92,10 @@ def _result(folder: str, options: SourceOptions, name: str) -> Place:
                 f"{name}: there is no result here: the stage runs at the end of a job, and may "
                 f"write elsewhere; {again}"
             )
-        return Place(folders, "result", None, name)
+        return OutputFiles(folders, "result", None, name)
     if options.job is not None and whose != options.job:
         raise UserError(f"{name}: the result is of job {whose}, not of {options.job}; {again}")
-    return Place((Folder(result),), "result", None, name)
+    return OutputFiles((Folder(result),), "result", None, name)
 
 
 def _job_of(result: str) -> str | None:
