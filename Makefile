@@ -5,13 +5,14 @@ BIN := $(VENV)/bin
 SEEDS ?= 2000
 STEPS ?= 300
 CASES ?= tests/conformance/cases/*.json
-PARALLEL ?= --numprocesses auto --dist worksteal --durations 10
+# Tests with servers wait most of their time: so twice as many at once as there are cores.
+PARALLEL ?= --numprocesses $(shell $(PYTHON) -c 'import os; print(2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2 * os.cpu_count())') --dist worksteal --durations 10
 ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
 WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
 FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
-.PHONY: help setup demo check test lowest format lint type imports unit sim conformance generate monitoring objects kafka golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo check test lowest format lint type imports unit long sim conformance generate monitoring objects kafka golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -59,8 +60,11 @@ type: setup ## Check types
 imports: setup ## Check that imports run downward only
 	$(BIN)/lint-imports --no-cache
 
-unit: setup ## Run all tests, as many at once as there are cores
+unit: setup ## Run all tests but the long campaigns
 	$(BIN)/python -m pytest $(PARALLEL)
+
+long: setup ## Run the long campaigns, that `make test` has in a shorter form (25 minutes)
+	$(BIN)/python -m pytest $(PARALLEL) -m long
 
 sim: setup ## Simulate clusters and windowed jobs: SEEDS=2000, or one by SEED=7 STEPS=300 WORLD=cluster (BUG=B1 plants a bug)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(BUG),--bug $(BUG)) $(if $(WORLD),--world $(WORLD))

@@ -27,6 +27,26 @@ hypothesis.settings.register_profile("onyx", deadline=None)
 hypothesis.settings.load_profile("onyx")
 
 
+LONG_LEFT_OUT = "long campaigns: left out, `make long` runs them (tests/ROBUSTNESS.md has results)"
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return "long campaigns: they alone" if _wants_long(config) else LONG_LEFT_OUT
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _wants_long(config):
+        return
+    long = [each for each in items if each.get_closest_marker("long") is not None]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [each for each in items if each not in set(long)]
+
+
+def _wants_long(config: pytest.Config) -> bool:
+    return "long" in config.getoption("markexpr")
+
+
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """A running server shared by all tests: use a tenancy of your own and do not stop it."""

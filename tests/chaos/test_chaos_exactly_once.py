@@ -14,9 +14,12 @@ pytestmark = pytest.mark.server
 
 
 @pytest.mark.parametrize("columns", [False, True], ids=["dicts", "columns"])
-def test_windows_are_exactly_right_after_ten_kills_and_a_rescaling(
-    zookeeper: ZooKeeperServer, tmp_path: Path, columns: bool
+@pytest.mark.parametrize(
+    ("kills", "segments"), [(3, 30_000), pytest.param(10, 100_000, marks=pytest.mark.long)]
+)
+def test_windows_are_exactly_right_after_kills_and_a_rescaling(
+    zookeeper: ZooKeeperServer, tmp_path: Path, kills: int, segments: int, columns: bool
 ) -> None:
-    faults = Faults(kills=10, stops=1, seed=7, pause_max_s=0.5)
+    faults = Faults(kills=kills, stops=1, seed=7, pause_max_s=0.5)
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
-        run(cluster, tmp_path, 100_000, faults, columns)
+        run(cluster, tmp_path, segments, faults, columns)

@@ -15,7 +15,6 @@ import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 PROCESSES = 4
-KILLS = 4
 WORK_S = 0.5
 """CPU time that a worker is let do before it is killed."""
 WAIT_S = 240.0
@@ -59,14 +58,19 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.server
-def test_the_counts_of_the_demo_are_right_whatever_workers_are_killed(flights, tmp_path):
+@pytest.mark.parametrize(
+    ("kills", "killed_min"), [(1, 1), pytest.param(4, 3, marks=pytest.mark.long)]
+)
+def test_the_counts_of_the_demo_are_right_whatever_workers_are_killed(
+    flights, tmp_path, kills, killed_min
+):
     command = [sys.executable, "-m", "onyx.cli", "run", "job.yaml", "--processes", str(PROCESSES)]
     log = tmp_path / "run.log"
     with log.open("wb") as output:
         run = psutil.Popen(command, cwd=flights, stdout=output, stderr=subprocess.STDOUT)
     try:
         killed = 0
-        for _ in range(KILLS):
+        for _ in range(kills):
             wait_for(lambda: run.poll() is not None or len(workers(run)) == PROCESSES)
             if run.poll() is not None:
                 break
@@ -85,7 +89,7 @@ def test_the_counts_of_the_demo_are_right_whatever_workers_are_killed(flights, t
         if run.is_running():
             run.kill()
     assert code == 0, log.read_text()
-    assert killed >= 3, log.read_text()
+    assert killed >= killed_min, log.read_text()
     check = subprocess.run(
         [sys.executable, "check.py"], cwd=flights, capture_output=True, text=True, check=False
     )

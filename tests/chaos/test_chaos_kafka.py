@@ -58,8 +58,9 @@ def manifest(broker: KafkaBroker, gate: Path) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(("kills", "stops"), [(2, 0), pytest.param(3, 1, marks=pytest.mark.long)])
 def test_every_message_is_there_once(
-    zookeeper: ZooKeeperServer, kafka: KafkaBroker, tmp_path: Path
+    zookeeper: ZooKeeperServer, kafka: KafkaBroker, tmp_path: Path, kills: int, stops: int
 ) -> None:
     kafka.create(SOURCE, partitions=PARTITIONS)
     kafka.create(TARGET, partitions=2)
@@ -67,12 +68,12 @@ def test_every_message_is_there_once(
     gate = Gate(tmp_path / "gate", MESSAGES)
 
     def restart_broker(fault: int) -> None:
-        if fault == 2:
+        if fault == kills - 1:
             kafka.kill()
             kafka.start()
 
     faults = Faults(
-        kills=3, stops=1, seed=5, rescale=False, pause_max_s=0.5, besides=restart_broker
+        kills=kills, stops=stops, seed=5, rescale=False, pause_max_s=0.5, besides=restart_broker
     )
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
         disturb(cluster, manifest(kafka, tmp_path / "gate"), gate, faults)

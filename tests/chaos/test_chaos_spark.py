@@ -14,11 +14,12 @@ from onyx.log.server.process import ZooKeeperServer
 pytestmark = pytest.mark.server
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.long)])
 def test_jobs_and_stages_on_spark_survive_the_death_of_their_processes(
-    zookeeper: ZooKeeperServer, tmp_path: Path
+    zookeeper: ZooKeeperServer, tmp_path: Path, kills: int
 ) -> None:
-    faults = Faults(kills=3, seed=3, kinds=("job", "stage"))
+    faults = Faults(kills=kills, seed=3, kinds=("job", "stage"))
     with Cluster(zookeeper.address, tmp_path, prepared(tmp_path), SESSION_TIMEOUT_S) as cluster:
         world = World(cluster, tmp_path, faults)
         world.run()
-    assert world.made.total() == 3
+    assert world.made.total() == kills

@@ -17,14 +17,12 @@ from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 SEGMENTS = 40_000
-VERSIONS = 4
 PEERS = 4
 END_WAIT_S = 300.0
 
 
-def version(folder: Path, guarantee: str, number: int) -> dict[str, Any]:
+def version(folder: Path, guarantee: str, number: int, last: bool = False) -> dict[str, Any]:
     """The last one has another stage, and workers that know it."""
-    last = number == VERSIONS - 1
     read = {"segments": SEGMENTS, "fn": "windows_job:measured", "partitions": PARTITIONS}
     write = {
         "path": str(folder / "out"),
@@ -61,9 +59,16 @@ def result(folder: Path) -> Counter[tuple[int, int]]:
     return Counter({(row["v"], row["time"]): row["count"] for row in rows})
 
 
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize(
+    ("guarantee", "versions"),
+    [
+        ("exactly-once", 2),
+        pytest.param("exactly-once", 4, marks=pytest.mark.long),
+        pytest.param("at-least-once", 4, marks=pytest.mark.long),
+    ],
+)
 def test_a_result_holds_what_every_version_wrote_whoever_was_killed(
-    zookeeper: ZooKeeperServer, tmp_path: Path, guarantee: str
+    zookeeper: ZooKeeperServer, tmp_path: Path, guarantee: str, versions: int
 ) -> None:
     """Each version runs for a while, is resumed from, and is forgotten; workers die in between."""
     gate = Gate(tmp_path / "gate", SEGMENTS // PARTITIONS)
@@ -72,13 +77,15 @@ def test_a_result_holds_what_every_version_wrote_whoever_was_killed(
         workers = cluster.start_workers(2, PEERS)
         job = cluster.submit(version(tmp_path, guarantee, 0))
         cluster.await_ready(job)
-        for number in range(1, VERSIONS):
-            gate.open(number / VERSIONS)
+        for number in range(1, versions):
+            gate.open(number / versions)
             await_parts(tmp_path / "out" / "parts" / job)
             if number % 2:  # dies with parts open and perhaps committed, just before the upgrade
                 workers[0].kill()
                 workers[0] = cluster.start_worker(PEERS)
-            job = submit_after(cluster, version(tmp_path, guarantee, number), job)
+            job = submit_after(
+                cluster, version(tmp_path, guarantee, number, number == versions - 1), job
+            )
             if not number % 2:  # or while it is taken over from
                 workers[1].kill()
                 workers[1] = cluster.start_worker(PEERS)

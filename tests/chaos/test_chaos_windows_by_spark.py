@@ -15,15 +15,14 @@ from tests.support.exactly_once import MODULE, measured
 from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
-SEGMENTS = 20_000
 RANGE_MS = 8_000
 PEERS = 4
 STAGE_WAIT_S = 200.0
 END_WAIT_S = 400.0
 
 
-def manifest(folder: Path) -> dict[str, Any]:
-    read = {"segments": SEGMENTS, "fn": "windows_job:measured", "partitions": 2}
+def manifest(folder: Path, segments: int) -> dict[str, Any]:
+    read = {"segments": segments, "fn": "windows_job:measured", "partitions": 2}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -53,9 +52,9 @@ def manifest(folder: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def wanted() -> Counter[tuple[int, int, int]]:
+def wanted(segments: int) -> Counter[tuple[int, int, int]]:
     sums: Counter[tuple[int, int]] = Counter()
-    for segment in map(measured, range(SEGMENTS)):
+    for segment in map(measured, range(segments)):
         sums[segment["key"], segment["time"] // RANGE_MS * RANGE_MS] += segment["v"]
     return Counter((key, max(lower, 0), total) for (key, lower), total in sums.items())
 
@@ -77,15 +76,16 @@ def await_stage(folder: Path) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("segments", [6_000, pytest.param(20_000, marks=pytest.mark.long)])
 def test_windows_are_exact_when_the_worker_dies_in_the_middle_of_a_stage(
-    zookeeper: ZooKeeperServer, tmp_path: Path
+    zookeeper: ZooKeeperServer, tmp_path: Path, segments: int
 ) -> None:
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
         worker = cluster.start_worker(PEERS)
-        job = cluster.submit(manifest(tmp_path))
+        job = cluster.submit(manifest(tmp_path, segments))
         cluster.await_ready(job)
         await_stage(tmp_path)
         worker.kill()
         cluster.start_worker(PEERS)
         cluster.await_completed(job, END_WAIT_S)
-    assert found(tmp_path) == wanted()
+    assert found(tmp_path) == wanted(segments)

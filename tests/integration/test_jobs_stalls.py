@@ -134,7 +134,9 @@ def test_a_function_that_hangs_is_named_with_where_it_is_and_its_batch_not_read_
         run.completes()
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize(
+    "guarantee", [pytest.param("at-least-once", marks=pytest.mark.long), "exactly-once"]
+)
 def test_an_output_folder_that_is_moved_away_is_waited_for(tmp_path: Path, guarantee: str) -> None:
     out, away = tmp_path / "place" / "out", tmp_path / "away"
     with running(tmp_path, guarantee=guarantee) as run:
@@ -146,7 +148,9 @@ def test_an_output_folder_that_is_moved_away_is_waited_for(tmp_path: Path, guara
         run.completes()
 
 
-@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize(
+    "guarantee", ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.long)]
+)
 def test_a_full_output_disk_is_waited_for(tmp_path: Path, guarantee: str) -> None:
     place = tmp_path / "place"
     place.mkdir()

@@ -12,7 +12,7 @@ from tests.sim.windows.bugs import NAMES
 from tests.sim.windows.run import Outcome, explain, outcomes, simulate
 
 pytestmark = pytest.mark.simulation
-SEEDS = range(20)
+SEEDS, LONG_SEEDS = range(10), range(10, 60)
 FOUND_BY = {
     "B7": {"C5"},
     "B9": {"F2"},
@@ -31,8 +31,9 @@ SEEDS_MAX = 60
 ROOT = Path(__file__).parents[2]
 
 
-def test_no_invariant_breaks() -> None:
-    for outcome in outcomes(SEEDS, bug=None, jobs=1):
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(LONG_SEEDS, marks=pytest.mark.long)])
+def test_no_invariant_breaks(seeds: range) -> None:
+    for outcome in outcomes(seeds, bug=None, jobs=1):
         assert outcome.problem is None, explain(outcome, bug=None)
 
 

@@ -93,19 +93,34 @@ def test_imports_go_in_no_circle() -> None:
 
 def test_packages_import_each_other_in_no_circle() -> None:
     """A room of the house is understood by itself and what is below it."""
+    rooms = _imports_of(depth=2)
+
+    TopologicalSorter({room: found for room, found in rooms.items() if "." in room}).prepare()
+
+
+def test_rooms_of_a_package_import_each_other_in_no_circle() -> None:
+    """Nor can a part of a room be understood that leads back to itself through another one."""
+    below = _imports_of(depth=3)
+    for package in {room.rpartition(".")[0] for room in below if room.count(".") == 2}:
+        mine = {room for room in below if room.startswith(f"{package}.")}
+
+        TopologicalSorter({room: below[room] & mine for room in mine}).prepare()
+
+
+def _imports_of(depth: int) -> dict[str, set[str]]:
+    """What the packages at this depth import of each other."""
     graph = grimp.build_graph("onyx", "onyx_operator", cache_dir=None)
     imports: dict[str, set[str]] = {}
     for module in graph.modules:
-        found = imports.setdefault(package_of(module), set())
-        found.update(map(package_of, graph.find_modules_directly_imported_by(module)))
-    rooms = {package: found - {package} for package, found in imports.items() if "." in package}
+        found = imports.setdefault(room_of(module, depth), set())
+        imported = graph.find_modules_directly_imported_by(module)
+        found.update(room_of(each, depth) for each in imported)
+    return {room: found - {room} for room, found in imports.items()}
 
-    TopologicalSorter(rooms).prepare()
 
-
-def package_of(module: str) -> str:
-    """`onyx.log` of `onyx.log.zookeeper.session`; what lies in no package is one by itself."""
-    return ".".join(module.split(".")[:2])
+def room_of(module: str, depth: int) -> str:
+    """`onyx.log` of `onyx.log.zookeeper.session` at depth 2; what lies in none is one by itself."""
+    return ".".join(module.split(".")[:depth])
 
 
 def test_docstrings_begin_with_what_they_are_about() -> None:

@@ -18,7 +18,7 @@ from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.plugins.files.options import OutputOptions
 from onyx.plugins.files.output import FilesOutput
-from onyx.spark.stage.parts import spark_schema
+from onyx.spark.objects.frames import spark_schema
 from onyx.spark_source import cluster, schemas
 from onyx.spark_source.listing import Folder, NotThere, OutputFiles, published
 from onyx.spark_source.offsets import Part, Rows

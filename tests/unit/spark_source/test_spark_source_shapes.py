@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from onyx.errors import UserError
-from onyx.spark.stage.parts import spark_schema
+from onyx.spark.objects.frames import spark_schema
 from onyx.spark_source import errors, schemas
 from onyx.spark_source.offsets import Part, Rows
 from onyx.spark_source.options import read_options

@@ -13,7 +13,7 @@ from typing import Any
 
 from onyx import path_names
 from onyx.model import column_types, names
-from onyx.model.parsing.plain import INTEGER_MAX, INTEGER_MIN
+from onyx.model.plain import INTEGER_MAX, INTEGER_MIN
 from onyx.model.report import INVALID, Report, at, listed, nearest, show
 
 Schema = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 from onyx.errors import ManifestError
 from onyx.model.keys.section import Draft
-from onyx.model.parsing.plain import plain
 from onyx.model.parsing.text import read_text
+from onyx.model.plain import plain
 from onyx.model.report import INVALID, Report
 
 Check = Callable[[Any, Report], Draft]

@@ -21,8 +21,8 @@ from onyx.model.manifest import DECLARATION, JOB_MANIFEST, SECTIONS, SPEC
 from onyx.model.names import is_job_name
 from onyx.model.parsing.drafts import draft_of, draft_of_text
 from onyx.model.parsing.object_meta import NameRule, read_name
-from onyx.model.parsing.plain import plain
 from onyx.model.parsing.text import MANIFEST_BYTES_MAX
+from onyx.model.plain import plain
 from onyx.model.report import Report, at
 from onyx.model.rules import ENTRY, JOB
 from onyx.model.rules.declaration import check_source

@@ -21,7 +21,7 @@ import yaml
 
 from onyx.errors import Problem
 from onyx.model.parsing.aliases import expanded
-from onyx.model.parsing.plain import DEPTH_MAX, VALUES_MAX
+from onyx.model.plain import DEPTH_MAX, VALUES_MAX
 from onyx.model.report import INVALID, ROOT, Report, at, placed, show
 
 MANIFEST_BYTES_MAX = 1_048_576

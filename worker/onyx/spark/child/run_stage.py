@@ -19,6 +19,7 @@ from onyx.spark.child.frames import frame_of
 from onyx.spark.child.protocol import StageFailure
 from onyx.spark.child.request import Frame, StageRequest
 from onyx.spark.objects.carried import carried_in
+from onyx.spark.objects.frames import read_parts
 from onyx.spark.objects.staged import write_list
 from onyx.spark.objects.writing import write_objects
 from onyx.spark.session.blame import blame, message_of_spark, shortened
@@ -26,7 +27,6 @@ from onyx.spark.session.connect import doubt, is_lost
 from onyx.spark.session.kept import Sessions, StaleSession
 from onyx.spark.session.masters import is_connect, is_local
 from onyx.spark.session.shipping import ship
-from onyx.spark.stage.parts import read_parts
 
 PARTS_NOT_SEEN = "PATH_NOT_FOUND"
 """What Spark calls files that are not there."""
