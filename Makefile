@@ -77,20 +77,20 @@ generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, 
 	$(BIN)/python -m onyx.telemetry.generate
 	$(BIN)/python -m onyx_operator.generate
 	$(BIN)/python -m charts.generate
-	$(BIN)/python -m tests.support.public_api
+	$(BIN)/python -m tests.support.generated.public_api
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=worker --pyi_out=worker proto/onyx/wire/v1/*.proto
 
 monitoring: setup ## Test dashboards and alerts with a real Prometheus (Debian: apt-get install prometheus)
 	$(BIN)/python -m pytest tests/monitoring
 
 objects: setup ## Build the object store that tests run (once, with Go, 2 minutes); without it they are skipped
-	$(BIN)/python -m tests.support.object_stores
+	$(BIN)/python -m tests.support.servers.object_stores
 
 kafka: setup ## Fetch the Kafka that tests run (once, with Maven, 44 MB); without it they are skipped
-	$(BIN)/python -m tests.support.kafka_jars
+	$(BIN)/python -m tests.support.servers.kafka_jars
 
 golden: setup ## Renew the golden renderings of the chart
-	$(BIN)/python -m tests.support.chart
+	$(BIN)/python -m tests.support.generated.chart
 
 images: ## Build the images of worker, operator and flights: ENGINE=docker BUILD_FLAGS=...
 	$(ENGINE) build $(BUILD_FLAGS) -f Dockerfile.worker -t $(WORKER_IMAGE) .

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, parser, run
-from tests.support.cluster import Cluster, Worker
+from tests.support.servers.cluster import Cluster, Worker
 
 from onyx.ids import JobId, TaskName
 from onyx.log.server.process import ZooKeeperServer

@@ -22,7 +22,7 @@ import psutil
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, parser, run
 from benchmarks.recovery import until
-from tests.support.cluster import Cluster
+from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import hypothesis
 import pytest
 import trustme
-from tests.support.certificates import Secret
-from tests.support.kafka_broker import KafkaBroker
-from tests.support.object_stores import Gateway, ObjectStore
-from tests.support.postgresql import PostgreSQL
-from tests.support.s3_server import S3Server
-from tests.support.sql_databases import Database
+from tests.support.servers.certificates import Secret
+from tests.support.servers.kafka_broker import KafkaBroker
+from tests.support.servers.object_stores import Gateway, ObjectStore
+from tests.support.servers.postgresql import PostgreSQL
+from tests.support.servers.s3_server import S3Server
+from tests.support.servers.sql_databases import Database
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import ZooKeeperSettings

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.chaos_files import OUTPUTS, ChaosFiles
-from tests.support.cluster import Cluster
+from tests.support.jobs.chaos_files import OUTPUTS, ChaosFiles
+from tests.support.servers.cluster import Cluster
 
 from onyx.ids import TaskName
 

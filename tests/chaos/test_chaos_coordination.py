@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.chaos_files import ChaosFiles
-from tests.support.cluster import Cluster
+from tests.support.jobs.chaos_files import ChaosFiles
+from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.replica.commands import GroupLeaveCluster, LeaveCluster

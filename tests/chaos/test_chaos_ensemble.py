@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.chaos_files import ChaosFiles
-from tests.support.cluster import Cluster
-from tests.support.ensemble import Ensemble, RunningEnsemble, Server
-from tests.support.logs import settings_for
-from tests.support.markers import marker
+from tests.support.jobs.chaos_files import ChaosFiles
+from tests.support.log.logs import settings_for
+from tests.support.log.markers import marker
+from tests.support.servers.cluster import Cluster
+from tests.support.servers.ensemble import Ensemble, RunningEnsemble, Server
 
 from onyx.cli.exit_codes import ExitCode
 from onyx.ids import NO_POSITION

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.cluster import Cluster
-from tests.support.exactly_once import MODULE, Faults, run
+from tests.support.jobs.exactly_once import MODULE, Faults, run
+from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
 

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cluster import Cluster
-from tests.support.exactly_once import (
+from tests.support.jobs.exactly_once import (
     MODULE,
     PARTITIONS,
     Gate,
@@ -16,6 +15,7 @@ from tests.support.exactly_once import (
     manifest,
     written,
 )
+from tests.support.servers.cluster import Cluster
 
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer

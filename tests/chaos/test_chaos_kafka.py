@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cluster import Cluster
-from tests.support.exactly_once import Faults, Gate, compare, disturb
-from tests.support.kafka_broker import KafkaBroker
+from tests.support.jobs.exactly_once import Faults, Gate, compare, disturb
+from tests.support.servers.cluster import Cluster
+from tests.support.servers.kafka_broker import KafkaBroker
 
 from onyx.log.server.process import ZooKeeperServer
 

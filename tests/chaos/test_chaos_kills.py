@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.chaos_files import ChaosFiles
-from tests.support.cluster import Cluster, Worker
+from tests.support.jobs.chaos_files import ChaosFiles
+from tests.support.servers.cluster import Cluster, Worker
 
 from onyx.ids import JobId, TaskName
 from onyx.replica.state import Replica

@@ -9,8 +9,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from tests.support.jobs import manifest
-from tests.support.memory_cgroup import memory_cgroup
+from tests.support.jobs.yaml_jobs import manifest
+from tests.support.servers.memory_cgroup import memory_cgroup
 
 from onyx import api
 from onyx.cli.exit_codes import ExitCode

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.chaos.poison_job import POISON, POISON_TOO
-from tests.support.cluster import Cluster, Worker
+from tests.support.servers.cluster import Cluster, Worker
 
 from onyx.log.server.process import ZooKeeperServer
 

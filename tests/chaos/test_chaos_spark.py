@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.cluster import Cluster
-from tests.support.spark_fault_kinds import prepared
-from tests.support.spark_faults import SESSION_TIMEOUT_S, Faults, World
+from tests.support.servers.cluster import Cluster
+from tests.support.spark.fault_kinds import prepared
+from tests.support.spark.faults import SESSION_TIMEOUT_S, Faults, World
 
 from onyx.log.server.process import ZooKeeperServer
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tests.chaos.test_chaos_upgrade import submit_after
-from tests.support.cluster import Cluster
-from tests.support.exactly_once import MODULE, PARTITIONS, Gate, measured
+from tests.support.jobs.exactly_once import MODULE, PARTITIONS, Gate, measured
+from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
 

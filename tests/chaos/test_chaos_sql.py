@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cluster import Cluster
-from tests.support.exactly_once import MODULE, PARTITIONS, Faults, Gate, compare, disturb
-from tests.support.postgresql import PostgreSQL
-from tests.support.sql_databases import Database
+from tests.support.jobs.exactly_once import MODULE, PARTITIONS, Faults, Gate, compare, disturb
+from tests.support.servers.cluster import Cluster
+from tests.support.servers.postgresql import PostgreSQL
+from tests.support.servers.sql_databases import Database
 
 from onyx.log.server.process import ZooKeeperServer
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cluster import WAIT_S, Cluster
-from tests.support.exactly_once import (
+from tests.support.jobs.exactly_once import (
     END_WAIT_S,
     MODULE,
     PARTITIONS,
@@ -21,7 +20,8 @@ from tests.support.exactly_once import (
     manifest,
     written,
 )
-from tests.support.processes import onyx
+from tests.support.servers.cluster import WAIT_S, Cluster
+from tests.support.servers.processes import onyx
 
 from onyx.errors import UserError
 from onyx.ids import JobId

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.cluster import Cluster
-from tests.support.exactly_once import MODULE, measured
+from tests.support.jobs.exactly_once import MODULE, measured
+from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
 

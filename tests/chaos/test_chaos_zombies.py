@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.chaos_files import ChaosFiles, wait_until
-from tests.support.cluster import Cluster, Worker
+from tests.support.jobs.chaos_files import ChaosFiles, wait_until
+from tests.support.servers.cluster import Cluster, Worker
 
 from onyx.ids import GroupId, JobId, TaskName
 

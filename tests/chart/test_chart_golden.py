@@ -6,7 +6,7 @@ import helm_python
 import pytest
 import yaml
 from charts import generate
-from tests.support.chart import CHART, GOLDEN, NAMESPACE, SETS, golden, value_set
+from tests.support.generated.chart import CHART, GOLDEN, NAMESPACE, SETS, golden, value_set
 
 
 @pytest.mark.parametrize("name", SETS)

@@ -13,7 +13,7 @@ import helm_python
 import pytest
 import yaml
 from charts.missing_values import REMOVABLE
-from tests.support.chart import CHART, NAMESPACE, RELEASE, Object, render
+from tests.support.generated.chart import CHART, NAMESPACE, RELEASE, Object, render
 
 RELEASED = sorted((Path(__file__).parents[1] / "support" / "values_released").glob("*.yaml"))
 VALUES: Object = yaml.safe_load((CHART / "values.yaml").read_text())

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.support import promql
-from tests.support.chart import ROOT, named, objects, value_set
+from tests.support.generated import promql
+from tests.support.generated.chart import ROOT, named, objects, value_set
 
 from onyx.model.crd.status import PHASES
 from onyx.telemetry import catalog

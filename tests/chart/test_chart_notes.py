@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.chart import notes, value_set
+from tests.support.generated.chart import notes, value_set
 
 
 def test_it_says_how_to_wait_apply_test_and_uninstall() -> None:

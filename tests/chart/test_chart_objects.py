@@ -10,7 +10,15 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from tests.support.chart import NAMESPACE, SETS, Object, named, objects, pod_specs, value_set
+from tests.support.generated.chart import (
+    NAMESPACE,
+    SETS,
+    Object,
+    named,
+    objects,
+    pod_specs,
+    value_set,
+)
 
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_manifest

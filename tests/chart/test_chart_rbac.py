@@ -18,7 +18,7 @@ from tests.operator.fake_api.server import CRDS, FakeApi
 from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
 from tests.operator.test_watches import eventually
 from tests.operator.workers import Workers
-from tests.support.rbac import Right, covers, granted, missing, needed, unused
+from tests.support.generated.rbac import Right, covers, granted, missing, needed, unused
 
 LOOK = Target("get", "onyx.dev", "v1alpha1", "onyxjobs", "", "team", "one")
 APPLY = Target("patch", "apps", "v1", "statefulsets", "", "team", "one")

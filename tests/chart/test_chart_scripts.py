@@ -17,7 +17,7 @@ from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import CRDS, FakeApi
 from tests.operator.harness import Logs, Operator, cluster
 from tests.operator.workers import Workers
-from tests.support.chart import CHART, NAMESPACE, RELEASE, named
+from tests.support.generated.chart import CHART, NAMESPACE, RELEASE, named
 
 MONITOR = "monitoring.coreos.com/v1/PodMonitor"
 

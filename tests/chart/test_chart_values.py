@@ -11,7 +11,7 @@ import helm_python
 import pytest
 import yaml
 from charts.values_page import documented
-from tests.support.chart import CHART, SETS, Object, render, value_set
+from tests.support.generated.chart import CHART, SETS, Object, render, value_set
 
 TEXT = (CHART / "values.yaml").read_text()
 VALUES: Object = yaml.safe_load(TEXT)

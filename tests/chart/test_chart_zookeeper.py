@@ -10,7 +10,7 @@ from typing import Any
 import helm_python
 import pytest
 from tests.operator.fake_api.server import CRDS, FakeApi
-from tests.support.chart import CHART, NAMESPACE, RELEASE, named, notes
+from tests.support.generated.chart import CHART, NAMESPACE, RELEASE, named, notes
 
 ALLOWED = "<allowed>"
 

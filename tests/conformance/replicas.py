@@ -13,8 +13,8 @@ from dataclasses import fields
 from typing import Any
 
 import msgspec
-from tests.support.raw_entries import raw_command
-from tests.support.submissions import job_spec, submit_job
+from tests.support.log.raw_entries import raw_command
+from tests.support.log.submissions import job_spec, submit_job
 
 from onyx.ids import GroupId, JobId, Position
 from onyx.replica import canonical, jobs, machine

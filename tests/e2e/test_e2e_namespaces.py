@@ -17,8 +17,8 @@ import pytest
 from tests.e2e.kube import CommandError, Kube, run, tool, until
 from tests.e2e.release import Release
 from tests.e2e.test_e2e_processes import job, operator, pool, rows, workers
-from tests.support.chart import objects
-from tests.support.cluster import Cluster
+from tests.support.generated.chart import objects
+from tests.support.servers.cluster import Cluster
 
 __all__ = ["workers"]
 ENDLESS = 10_000_000

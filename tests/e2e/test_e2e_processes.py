@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.kube import Kube, until
-from tests.support.cluster import Cluster
-from tests.support.processes import stop
+from tests.support.servers.cluster import Cluster
+from tests.support.servers.processes import stop
 
 from onyx.log.server.process import ZooKeeperServer
 

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import yaml
-from tests.support.processes import stop
+from tests.support.servers.processes import stop
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.monitoring.prometheus import program
-from tests.support import promql
+from tests.support.generated import promql
 
 CASES: dict[str, dict[str, Any]] = yaml.safe_load(
     Path(__file__).with_name("alert_cases.yaml").read_text()

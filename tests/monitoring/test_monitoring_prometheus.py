@@ -15,9 +15,9 @@ from tests.monitoring import busy_job
 from tests.monitoring.prometheus import SCRAPE_S, Prometheus, free_port
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, settings
-from tests.support import promql
-from tests.support.chart import ROOT
-from tests.support.cluster import Cluster
+from tests.support.generated import promql
+from tests.support.generated.chart import ROOT
+from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog

@@ -25,9 +25,9 @@ from kubernetes.client import Configuration
 from tests.operator.fake_api.doors import Door, Failpoint, Shut
 from tests.operator.fake_api.paths import Target
 from tests.operator.fake_api.server import WAIT_S, FakeApi
-from tests.support.chart import NAMESPACE, objects
-from tests.support.memory_log import MemoryLog
-from tests.support.rbac import Right, covers, granted, right_of
+from tests.support.generated.chart import NAMESPACE, objects
+from tests.support.generated.rbac import Right, covers, granted, right_of
+from tests.support.log.memory_log import MemoryLog
 
 from onyx.errors import Unavailable
 from onyx.ids import Position

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from tests.operator.fake_api.schema import schema_of
-from tests.support.crd_changes import CURRENT, RELEASED, breaking
+from tests.support.generated.crd_changes import CURRENT, RELEASED, breaking
 
 RULES = "x-kubernetes-validations"
 WIDGET: dict[str, Any] = {

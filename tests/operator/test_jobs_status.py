@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.memory_log import MemoryLog
+from tests.support.log.memory_log import MemoryLog
 
 from onyx.ids import JobId
 from onyx.model.crd.status import CONDITIONS, PHASES

@@ -11,8 +11,7 @@ import pytest
 from tests.operator.declaring import condition, phase
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, cluster, settings
-from tests.support.cluster import Cluster
-from tests.support.exactly_once import (
+from tests.support.jobs.exactly_once import (
     MODULE,
     PARTITIONS,
     PEERS,
@@ -22,6 +21,7 @@ from tests.support.exactly_once import (
     manifest,
     written,
 )
+from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.log import ZooKeeperClientLog

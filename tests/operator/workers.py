@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 
 import msgspec
-from tests.support.memory_log import MemoryLog
-from tests.support.runs import by_job
+from tests.support.log.memory_log import MemoryLog
+from tests.support.log.runs import by_job
 
 from onyx.ids import GroupId, JobId, Position
 from onyx.log.interface import Origin

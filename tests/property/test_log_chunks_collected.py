@@ -20,7 +20,7 @@ from kazoo.exceptions import (
     NotEmptyError,
     RolledBackError,
 )
-from tests.support.turns import Actor
+from tests.support.jobs.turns import Actor
 
 from onyx.log.paths import Paths
 from onyx.log.zookeeper.chunks import Chunks

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.flow.columns import Columns, to_dicts
 from onyx.plugins.files import text_reader as file_reader

@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.plugin_context import plugin_context
-from tests.support.transactions import AFTER, BEFORE, MemoryStore
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.jobs.transactions import AFTER, BEFORE, MemoryStore
 
 from onyx.errors import Fenced, Unavailable
 from onyx.plugins.protocol import Token

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.window_model import FUNCTIONS, Fired, WindowModel
-from tests.support.window_strategies import (
+from tests.support.windows.model import FUNCTIONS, Fired, WindowModel
+from tests.support.windows.strategies import (
     GROUPS,
     TASK,
     Add,

@@ -5,9 +5,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import to_builtins
-from tests.support.invariants import transition_violations, violations
-from tests.support.raw_entries import raw_command
-from tests.support.submissions import job_spec
+from tests.support.log.invariants import transition_violations, violations
+from tests.support.log.raw_entries import raw_command
+from tests.support.log.submissions import job_spec
 
 from onyx.ids import GroupId, Position
 from onyx.replica import canonical, machine

@@ -11,14 +11,14 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.spark_query import Frames, publish_all, request_of, run_query
+from tests.support.spark.query import Frames, publish_all, request_of, run_query
 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.plan import Plan
 
-RANGE, MODULE = 60, "tests.support.spark_functions"
+RANGE, MODULE = 60, "tests.support.spark.functions"
 Segments = list[dict[str, Any]]
 segments = st.lists(
     st.fixed_dictionaries(

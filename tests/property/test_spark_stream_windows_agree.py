@@ -12,18 +12,18 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.spark_functions import fired
-from tests.support.spark_inputs import feed
-from tests.support.spark_stream import Worker, written
-from tests.support.window_model import done, texts
-from tests.support.windows import task_windows
+from tests.support.spark.functions import fired
+from tests.support.spark.inputs import feed
+from tests.support.spark.stream import Worker, written
+from tests.support.windows.model import done, texts
+from tests.support.windows.short import task_windows
 
 from onyx.model.parsing.job import parse_manifest
 from onyx.windows.firing import Firing
 from onyx.windows.groups import hashable_keys
 
-INPUTS, FUNCTIONS = "tests.support.spark_inputs", "tests.support.spark_functions"
-MODEL = "tests.support.window_model"
+INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
+MODEL = "tests.support.windows.model"
 CALLS = {f"{MODEL}:done": done, f"{MODEL}:texts": texts}
 DISORDER = 4
 GROUPS = ["a", "b", "c", None, 7]

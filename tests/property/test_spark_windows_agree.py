@@ -15,8 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.support.spark_windows import Peer, by_spark
-from tests.support.windows import shown, task_windows
+from tests.support.spark.windows import Peer, by_spark
+from tests.support.windows.short import shown, task_windows
 
 from onyx.flow.columns import from_dicts
 from onyx.flow.grouping import key_hash

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.records import noted, notes, notes_of
-from tests.support.turns import Actor, InlineThreads, TurnStore
+from tests.support.jobs.turns import Actor, InlineThreads, TurnStore
+from tests.support.log.records import noted, notes, notes_of
 
 from onyx.errors import Fenced, Unavailable
 from onyx.settings import StateSettings

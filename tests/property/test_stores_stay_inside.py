@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.hostile_names import hostile_names
-from tests.support.object_stores import ObjectStore
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.servers.object_stores import ObjectStore
 
 from onyx.errors import OnyxError, UserError
 from onyx.ids import GroupId, JobId, TaskName

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.clocks import ManualClock
-from tests.support.memory_log import MemoryLog
+from tests.support.log.memory_log import MemoryLog
 
 from onyx.flow.batch import U64
 from onyx.ids import GroupId, JobId

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.windows import shown, task_windows
+from tests.support.windows.short import shown, task_windows
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.windows.records import Record

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.tasks import Running
-from tests.support import invariants
-from tests.support.runs import by_job
+from tests.support.log import invariants
+from tests.support.log.runs import by_job
 
 from onyx.codec.entries import decode_entry
 from onyx.ids import GroupId, PeerId, Position

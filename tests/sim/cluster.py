@@ -16,7 +16,7 @@ from tests.sim.process import Process
 from tests.sim.swarm import Options, draw_options
 from tests.sim.world import World
 from tests.sim.zk import Server
-from tests.support.runs import by_job
+from tests.support.log.runs import by_job
 
 from onyx.codec.entries import encode_entry
 from onyx.ids import GroupId, JobId

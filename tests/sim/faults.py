@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from tests.support.raw_entries import raw_entry
+from tests.support.log.raw_entries import raw_entry
 
 from onyx.replica.commands import DrainJob, Gc, KillJob, ResumeJob, SuspendJob
 

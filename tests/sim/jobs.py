@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from tests.support.submissions import submit_job
+from tests.support.log.submissions import submit_job
 
 from onyx.ids import JobId
 from onyx.replica.commands import SubmitJob

@@ -15,7 +15,7 @@ from tests.sim.client import Client
 from tests.sim.collecting import Collecting
 from tests.sim.tasks import Running, Tasks
 from tests.sim.zk import Reply, Status
-from tests.support.runs import by_job
+from tests.support.log.runs import by_job
 
 from onyx.ids import GroupId, PeerId, Position
 from onyx.log import append_queue

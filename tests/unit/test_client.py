@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from tests.support.memory_log import MemoryLog
-from tests.support.raw_entries import raw_entry
-from tests.support.submissions import submit_job
+from tests.support.log.memory_log import MemoryLog
+from tests.support.log.raw_entries import raw_entry
+from tests.support.log.submissions import submit_job
 
 from onyx.client.client import Client
 from onyx.errors import UserError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.support.memory_log import MemoryLog
+from tests.support.log.memory_log import MemoryLog
 
 from onyx.client.deaths import KEPT_MAX, OUTDATED_S, read_deaths, report_death
 from onyx.deaths import SHOWN_S, Cause, Death, concerning, halts, reason, sentence

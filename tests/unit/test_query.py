@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from immutables import Map
 from tests.support.clocks import ManualClock
-from tests.support.memory_log import MemoryLog
-from tests.support.runs import altered
+from tests.support.log.memory_log import MemoryLog
+from tests.support.log.runs import altered
 
 from onyx.client.client import Client
 from onyx.client.query import Question, StateReader, WindowView

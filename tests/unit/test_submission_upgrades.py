@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.support.memory_log import MemoryLog
-from tests.support.vouching import voucher
+from tests.support.log.memory_log import MemoryLog
+from tests.support.log.vouching import voucher
 
 from onyx.client.client import Client
 from onyx.errors import JobRefused, UserError

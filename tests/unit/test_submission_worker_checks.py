@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.support.memory_log import MemoryLog
-from tests.support.submissions import submit_job
-from tests.support.vouching import voucher
+from tests.support.log.memory_log import MemoryLog
+from tests.support.log.submissions import submit_job
+from tests.support.log.vouching import voucher
 
 from onyx.client.client import Client
 from onyx.errors import JobRefused, Unavailable

@@ -17,7 +17,7 @@ from typing import Any
 from tests.conformance import manifests
 from tests.conformance.adapters import integration_functions as functions
 from tests.conformance.words import function, predicate
-from tests.support.jobs import until
+from tests.support.jobs.yaml_jobs import until
 
 from onyx import api
 from onyx.client.statuses import JobStatus

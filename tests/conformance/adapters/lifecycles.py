@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.support.bench import Bench, chain
+from tests.support.jobs.bench import Bench, chain
 
 from onyx.model.job import Job, Lifecycle
 from onyx.plugins.protocol import START, Cursor

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance import replicas
-from tests.support.invariants import slots_are_unique, tags_are_kept
+from tests.support.log.invariants import slots_are_unique, tags_are_kept
 
 from onyx.ids import Position
 from onyx.replica.derived import settle

@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from hypothesis import strategies as st
-from tests.support import spark_functions
+from tests.support.spark import functions as spark_functions
 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest

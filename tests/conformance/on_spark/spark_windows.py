@@ -16,7 +16,7 @@ from tests.conformance.on_spark import functions
 from tests.conformance.on_spark.windows import Case, job_of
 from tests.conformance.values import value
 from tests.conformance.windowing import Call, calls, differences, groups_of, is_unordered
-from tests.support.spark_windows import Peer, by_spark
+from tests.support.spark.windows import Peer, by_spark
 
 from onyx.errors import ManifestError
 from onyx.model.canonical import to_mapping

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from tests.support.runs import by_job
+from tests.support.log.runs import by_job
 
 from onyx import recorder
 from onyx.cli.processes import losses

@@ -28,7 +28,7 @@ from tests.sim.windows.storage import Documents, Faults, Place, Storage
 from tests.sim.windows.story import Story, draw_story
 from tests.sim.windows.violation import Violation
 from tests.support.clocks import ManualClock
-from tests.support.runs import altered
+from tests.support.log.runs import altered
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.parsing.job import parse_mapping, to_mapping

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.submissions import submit_job
+from tests.support.log.submissions import submit_job
 
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.errors import UserError

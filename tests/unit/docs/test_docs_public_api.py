@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.public_api import MODULES, PAGE, public_names
+from tests.support.generated.public_api import MODULES, PAGE, public_names
 
 ROOT = Path(__file__).parents[3]
 GUIDES = [ROOT / "README.md", *sorted(ROOT.glob("docs/guide/*.md"))]
@@ -45,7 +45,7 @@ def test_the_page_lists_what_is_exported() -> None:
 
     assert listed == {
         each: list(public_names(importlib.import_module(each))) for each in MODULES
-    }, "run python -m tests.support.public_api"
+    }, "run python -m tests.support.generated.public_api"
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.column_strategies import EDGES, VALUES, arrays
+from tests.support.windows.column_strategies import EDGES, VALUES, arrays
 
 from onyx.flow.column_values import python_values
 

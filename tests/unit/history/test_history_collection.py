@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.memory_log import MemoryLog
-from tests.support.submissions import submit_job
+from tests.support.log.memory_log import MemoryLog
+from tests.support.log.submissions import submit_job
 
 from onyx.client.client import Client
 from onyx.errors import Unavailable, UserError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.replica_log import ReplicaLog
+from tests.support.log.replica_log import ReplicaLog
 
 from onyx.history.limits import Mark, expired, marked, older_than, trim_to
 from onyx.ids import NO_POSITION, JobId, Position

@@ -1,7 +1,7 @@
 """Appending: requests that are sent, repeated and dropped, as a conversation with the server."""
 
 import pytest
-from tests.support.markers import marker
+from tests.support.log.markers import marker
 
 from onyx.codec.entries import decode_entry
 from onyx.errors import Fenced, Unavailable, UserError

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
-from tests.support.certificates import Secret
+from tests.support.servers.certificates import Secret
 
 from onyx.errors import Unavailable
 from onyx.log.server import process as server_module

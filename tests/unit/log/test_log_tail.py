@@ -1,6 +1,6 @@
 """Following the log: events, and the requests and deliveries that follow."""
 
-from tests.support.markers import marker
+from tests.support.log.markers import marker
 
 from onyx.codec.entries import encode_entry
 from onyx.ids import NO_POSITION, Position

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trustme
-from tests.support.certificates import Secret
+from tests.support.servers.certificates import Secret
 
 from onyx.log.zookeeper.tls_handler import TlsHandler
 from onyx.tls.files import ZOOKEEPER, CertificateFiles

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 import pytest
-from tests.support.memory_log import MemoryGroupLog, MemoryLog
-from tests.support.replica_log import ReplicaLog
+from tests.support.log.memory_log import MemoryGroupLog, MemoryLog
+from tests.support.log.replica_log import ReplicaLog
 
 from onyx.client.statuses import status_at
 from onyx.codes import began_with

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.submissions import submit_job
+from tests.support.log.submissions import submit_job
 from tests.unit.peer.conftest import Ring
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName

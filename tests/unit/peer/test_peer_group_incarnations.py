@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from tests.support.memory_log import MemoryLog
+from tests.support.log.memory_log import MemoryLog
 
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, GroupId

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.submissions import submit_job
+from tests.support.log.submissions import submit_job
 
 from onyx.log.interface import Session
 from onyx.peer.actions import Append, Left

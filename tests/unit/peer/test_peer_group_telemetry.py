@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from immutables import Map
-from tests.support.replica_log import ReplicaLog
-from tests.support.runs import altered
+from tests.support.log.replica_log import ReplicaLog
+from tests.support.log.runs import altered
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.peer.group_telemetry import GroupTelemetry

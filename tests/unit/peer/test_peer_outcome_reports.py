@@ -6,7 +6,7 @@ import mmap
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from tests.support.bench import GROUP, JOB, Bench, chain
+from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 
 from onyx.client.statuses import totals
 from onyx.ids import GroupId, TaskName

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from immutables import Map
-from tests.support.bench import GROUP, JOB, Bench, chain
+from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 
 from onyx.client.client import Client
 from onyx.errors import Blocked

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench, chain
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.bench import Bench, chain
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
 from onyx.plugins.checked import DurableCount

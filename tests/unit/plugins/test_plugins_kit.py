@@ -5,7 +5,7 @@ import itertools
 import msgspec
 import pyarrow.parquet as pq
 import pytest
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.plugins.channel import open_channel
 from onyx.plugins.indexed import IndexedReader

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from tests.support.clocks import ManualClock
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.plugins.channel import open_channel

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import NameNotRegistered, UserError, UserFunctionError
 from onyx.model.plugins import PLUGINS

@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 from tests.support.clocks import ManualClock
-from tests.support.plugin_context import plugin_context
-from tests.support.transactions import AFTER, BEFORE, MemoryStore
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.jobs.transactions import AFTER, BEFORE, MemoryStore
 
 from onyx.codec.values import decode_values, encode_values
 from onyx.errors import Fenced, Unavailable, UserError

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.column_strategies import columns
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.windows.column_strategies import columns
 
 from onyx.errors import UserError
 from onyx.flow.columns import Columns, from_dicts, of_table, to_dicts

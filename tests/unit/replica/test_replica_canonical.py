@@ -3,7 +3,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.support.replica_log import ReplicaLog
+from tests.support.log.replica_log import ReplicaLog
 
 from onyx.errors import UserError
 from onyx.replica import canonical

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.invariants import transition_violations, violations
-from tests.support.replica_log import ReplicaLog
+from tests.support.log.invariants import transition_violations, violations
+from tests.support.log.replica_log import ReplicaLog
 
 from onyx.replica.commands import AddVirtualPeer, KillJob, LeaveCluster, ResumeJob, SuspendJob
 from onyx.replica.scheduling.colocation import tasks_on

@@ -4,9 +4,9 @@ import re
 import pytest
 from immutables import Map
 from tests.support.hostile_names import KNOWN
-from tests.support.invariants import violations
-from tests.support.replica_log import ReplicaLog
-from tests.support.runs import by_job
+from tests.support.log.invariants import violations
+from tests.support.log.replica_log import ReplicaLog
+from tests.support.log.runs import by_job
 
 from onyx.replica import canonical, commands
 from onyx.replica.commands import (

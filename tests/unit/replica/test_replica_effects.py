@@ -1,4 +1,4 @@
-from tests.support.replica_log import ReplicaLog
+from tests.support.log.replica_log import ReplicaLog
 
 from onyx.replica.commands import (
     AbortJoinCluster,

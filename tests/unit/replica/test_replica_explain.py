@@ -1,5 +1,5 @@
 import pytest
-from tests.support.replica_log import ReplicaLog
+from tests.support.log.replica_log import ReplicaLog
 
 from onyx.replica.commands import (
     AddVirtualPeer,

@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 from immutables import Map
-from tests.support.invariants import STATES, STEPS, transition_violations, violations
-from tests.support.replica_log import ReplicaLog
-from tests.support.runs import altered
-from tests.support.submissions import job_spec
+from tests.support.log.invariants import STATES, STEPS, transition_violations, violations
+from tests.support.log.replica_log import ReplicaLog
+from tests.support.log.runs import altered
+from tests.support.log.submissions import job_spec
 
 from onyx.replica.commands import DrainJob, ExhaustInput
 

@@ -2,8 +2,8 @@
 
 import pytest
 from immutables import Map
-from tests.support.replica_log import ReplicaLog
-from tests.support.runs import by_job
+from tests.support.log.replica_log import ReplicaLog
+from tests.support.log.runs import by_job
 
 from onyx.replica import canonical
 from onyx.replica.commands import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.replica_log import ReplicaLog
-from tests.support.runs import by_job
+from tests.support.log.replica_log import ReplicaLog
+from tests.support.log.runs import by_job
 
 from onyx.replica import canonical, losses
 from onyx.replica.commands import KillJob, ReportLoss

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from immutables import Map
-from tests.support import invariants
-from tests.support.runs import altered, by_job
-from tests.support.submissions import submit_job
+from tests.support.log import invariants
+from tests.support.log.runs import altered, by_job
+from tests.support.log.submissions import submit_job
 
 from onyx.ids import GroupId, JobId, PeerId, Position
 from onyx.replica import machine

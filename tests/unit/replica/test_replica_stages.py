@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 import pytest
-from tests.support.submissions import submit_job
+from tests.support.log.submissions import submit_job
 
 from onyx.ids import JobId, Position, TaskName
 from onyx.replica import machine

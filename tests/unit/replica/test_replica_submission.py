@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from tests.support.replica_log import ReplicaLog
+from tests.support.log.replica_log import ReplicaLog
 
 from onyx.errors import JobRefused
 from onyx.ids import JobId

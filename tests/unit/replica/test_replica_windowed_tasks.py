@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tests.support.submissions import submit_job
+from tests.support.log.submissions import submit_job
 
 from onyx.ids import GroupId, JobId, Position, TaskName
 from onyx.replica import machine

@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tests.support.plugin_context import plugin_context
-from tests.support.spark_outputs import output
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.spark.outputs import output
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId

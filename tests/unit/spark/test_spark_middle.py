@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.clocks import ManualClock
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.plugins.options import check_options

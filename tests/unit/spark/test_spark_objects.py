@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.plugin_context import plugin_context
-from tests.support.spark_outputs import output
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.spark.outputs import output
 
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.spark.objects.bodies import body, suffix
@@ -19,7 +19,7 @@ from onyx.spark.objects.fetch import fetch_rows, fitted
 from onyx.spark.objects.forms import wrong_form
 from onyx.spark.objects.staged import Staged, read_list, write_list
 
-STAGE = "tests.support.job_functions:spark_total"
+STAGE = "tests.support.jobs.job_functions:spark_total"
 
 
 def shown_by_spark(error: Exception) -> Exception:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
-from tests.support.spark_children import warm_children
+from tests.support.spark.children import warm_children
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
 from onyx.plugins.protocol import SealProgress

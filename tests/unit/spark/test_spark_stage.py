@@ -16,8 +16,8 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.plugin_context import plugin_context
-from tests.support.spark_outputs import output
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.spark.outputs import output
 
 from onyx.errors import Fenced, NameNotRegistered, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.spark_children import warm_children
-from tests.support.spark_windows import Peer, by_spark
-from tests.support.windows import shown, task_windows
+from tests.support.spark.children import warm_children
+from tests.support.spark.windows import Peer, by_spark
+from tests.support.windows.short import shown, task_windows
 
 from onyx.flow.columns import from_dicts
 from onyx.flow.grouping import key_hash

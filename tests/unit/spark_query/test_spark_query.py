@@ -1,6 +1,6 @@
 """A whole job as a query: the rows of the examples, and what becomes of segments that fail.
 
-Without a JVM (`support.spark_query`): the stages run the same functions on the same rows.
+Without a JVM (`support.spark.query`): the stages run the same functions on the same rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas
 import pytest
-from tests.support.spark_query import Frames, publish_all, request_of, run_query
+from tests.support.spark.query import Frames, publish_all, request_of, run_query
 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest

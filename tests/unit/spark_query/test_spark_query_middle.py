@@ -1,5 +1,5 @@
 """Spark stages in the middle of a whole job on Spark, without a JVM: stages are functions of pandas
-here (`support.spark_query`); what goes to them and comes from them is as on Spark.
+here (`support.spark.query`); what goes to them and comes from them is as on Spark.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.object_stores import ObjectStore
-from tests.support.spark_query import Frames, publish_all, request_of, run_query
+from tests.support.servers.object_stores import ObjectStore
+from tests.support.spark.query import Frames, publish_all, request_of, run_query
 
 from onyx.ids import GroupId
 from onyx.model.job import Job

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
-from tests.support import fake_query
+from tests.support.spark import fake_query
 
 from onyx.errors import Blocked, Unavailable
 from onyx.path_names import staged_name
@@ -218,7 +218,7 @@ def test_a_query_begins_only_where_there_is_room(
 WORKER = """
 import sys, threading
 sys.path[:0] = sys.argv[2:]
-from tests.support import fake_query
+from tests.support.spark import fake_query
 from onyx.spark.driver.process import QueryProcess
 from onyx.spark.driver.request import QueryRequest
 import msgspec

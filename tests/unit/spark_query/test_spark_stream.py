@@ -1,7 +1,7 @@
 """A query over inputs without end: each micro-batch is published once, whoever dies and whatever
 Spark repeats.
 
-Without a JVM (`support.spark_query`): the source, the stages and the hand-over are the real ones.
+Without a JVM (`support.spark.query`): the source, the stages and the hand-over are the real ones.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.spark_query import Frames
-from tests.support.spark_stream import Worker, written
+from tests.support.spark.query import Frames
+from tests.support.spark.stream import Worker, written
 
 from onyx.errors import ManifestError
 from onyx.model.job import Job

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.spark_functions import spread
-from tests.support.spark_inputs import feed
-from tests.support.spark_query import Frame
-from tests.support.spark_stream import Worker, written
+from tests.support.spark.functions import spread
+from tests.support.spark.inputs import feed
+from tests.support.spark.query import Frame
+from tests.support.spark.stream import Worker, written
 
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.driver.request import QueryBatch
 from onyx.spark_query import kept_states
 
-INPUTS, FUNCTIONS = "tests.support.spark_inputs", "tests.support.spark_functions"
+INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
 WIDTH = 10
 EVENTS = {
     at: [{"key": "xyz"[n % 3], "at": 3 * n + (n % 2), "v": n} for n in range(40)] for at in "ab"

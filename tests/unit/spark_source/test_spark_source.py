@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.object_stores import ObjectStore
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.servers.object_stores import ObjectStore
 
 from onyx.client.query import WindowView
 from onyx.errors import UserError

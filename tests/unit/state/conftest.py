@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.object_stores import ObjectStore
+from tests.support.servers.object_stores import ObjectStore
 
 from onyx.state.opening import open_store
 from onyx.storage.interface import BlobStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.support.records import notes, notes_of
+from tests.support.log.records import notes, notes_of
 
 from onyx.errors import Fenced, Unavailable
 from onyx.settings import StateSettings

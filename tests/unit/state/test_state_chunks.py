@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.records import noted, notes
+from tests.support.log.records import noted, notes
 
 from onyx.codec.records import decode_records
 from onyx.codec.values import decode_values

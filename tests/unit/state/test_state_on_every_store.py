@@ -6,9 +6,9 @@ import threading
 
 import numpy as np
 import pytest
-from tests.support.object_stores import ObjectStore
-from tests.support.records import notes, notes_of
-from tests.support.s3_server import S3Server
+from tests.support.log.records import notes, notes_of
+from tests.support.servers.object_stores import ObjectStore
+from tests.support.servers.s3_server import S3Server
 
 from onyx.errors import Fenced
 from onyx.settings import StateSettings

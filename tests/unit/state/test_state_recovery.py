@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.records import notes, notes_of
+from tests.support.log.records import notes, notes_of
 
 from onyx.errors import Fenced, InvariantViolated, StateError, Unavailable
 from onyx.settings import StateSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.memory_log import MemoryLog
+from tests.support.log.memory_log import MemoryLog
 
 from onyx.errors import StateError
 from onyx.ids import GroupId, JobId, PeerId

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.support.records import notes, notes_of
+from tests.support.log.records import notes, notes_of
 
 from onyx.errors import SettingsError
 from onyx.settings import StateSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.support.object_stores import ObjectStore
+from tests.support.servers.object_stores import ObjectStore
 
 from onyx.storage.interface import BlobStore, Location
 from onyx.storage.memory import MemoryBlobStore

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.support.object_stores import ObjectStore
-from tests.support.s3_server import S3Server
+from tests.support.servers.object_stores import ObjectStore
+from tests.support.servers.s3_server import S3Server
 
 from onyx.errors import Unavailable, UserError
 from onyx.state.opening import open_store

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.bench import Bench, chain
 from tests.support.clocks import ManualClock
+from tests.support.jobs.bench import Bench, chain
 
 from onyx.errors import Unavailable
 from onyx.flow.batch import U64

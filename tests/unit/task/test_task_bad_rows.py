@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from tests.support.bench import Bench
+from tests.support.jobs.bench import Bench
 
 ARROW = {"batchFormat": "arrow", "batchSize": 8}
 OUTPUT = {"type": "output", "plugin": "blackhole", "batchSize": 8}

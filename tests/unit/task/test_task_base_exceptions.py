@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench, Kept, chain
+from tests.support.jobs.bench import Bench, Kept, chain
 
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.replica.commands import KillJob

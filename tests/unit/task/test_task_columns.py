@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from tests.support.bench import Bench
+from tests.support.jobs.bench import Bench
 
 from onyx.flow import columns
 

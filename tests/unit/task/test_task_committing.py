@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench, chain
-from tests.support.object_stores import ObjectStore
+from tests.support.jobs.bench import Bench, chain
+from tests.support.servers.object_stores import ObjectStore
 
 from onyx.errors import Unavailable
 from onyx.program.phases import Phase

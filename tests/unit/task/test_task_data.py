@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench, chain
+from tests.support.jobs.bench import Bench, chain
 
 from onyx.errors import Unavailable
 from onyx.ledger.lineage import positions_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.bench import Bench, chain
+from tests.support.jobs.bench import Bench, chain
 
 SAME = {"m:same": lambda segment: segment}
 SEGMENTS = [{"n": n} for n in range(1_000)]

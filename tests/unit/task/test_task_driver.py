@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bench import GROUP, Bench, ScriptedQuery
+from tests.support.jobs.bench import GROUP, Bench, ScriptedQuery
 
 from onyx.errors import Blocked, SettingsError, Unavailable
 from onyx.ids import GroupId

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.bench import Bench, ScriptedQuery
+from tests.support.jobs.bench import Bench, ScriptedQuery
 
 from onyx.spark.driver.request import (
     BucketState,

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.feeds import Fed, Feed
+from tests.support.jobs.feeds import Fed, Feed
 
 from onyx.flow.batch import Segment
 from onyx.model.job import Job

@@ -12,7 +12,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.support.feeds import Fed, Feed
+from tests.support.jobs.feeds import Fed, Feed
 
 from onyx.flow.batch import Segment
 from onyx.telemetry.catalog import LATE_SEGMENTS, Metric

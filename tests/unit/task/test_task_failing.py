@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench
+from tests.support.jobs.bench import Bench
 
 GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 TRACKED = GUARANTEES[1:]

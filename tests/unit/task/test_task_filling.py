@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.bench import Bench, chain
 from tests.support.clocks import ManualClock
+from tests.support.jobs.bench import Bench, chain
 
 from onyx.plugins.indexed import IndexedReader
 from onyx.task.source.batch_timeout import FilledReader, Filling

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pyarrow as pa
 import pytest
-from tests.support.bench import Bench
+from tests.support.jobs.bench import Bench
 
 WORDS = ["a", "b", "a", "c", "a", "b"]
 

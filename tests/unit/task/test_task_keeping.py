@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench, chain
+from tests.support.jobs.bench import Bench, chain
 
 SEGMENTS = [{"n": n} for n in range(60)]
 calls: Counter[int] = Counter()

@@ -2,7 +2,7 @@
 whose output has no room waits, and calls no hook twice."""
 
 import pytest
-from tests.support.bench import Bench, chain
+from tests.support.jobs.bench import Bench, chain
 
 from onyx.errors import Blocked, Fenced, WorkLost
 from onyx.task.machine import SUPERSEDED_PATIENCE_S

@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench
 from tests.support.clocks import ManualClock
+from tests.support.jobs.bench import Bench
 
 from onyx.settings import Settings, StateSettings
 from onyx.task.task import Task

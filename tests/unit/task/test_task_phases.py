@@ -7,7 +7,7 @@ from itertools import groupby
 
 import msgspec
 import pytest
-from tests.support.bench import Bench, chain
+from tests.support.jobs.bench import Bench, chain
 
 from onyx.errors import Unavailable
 from onyx.program.phases import Phase

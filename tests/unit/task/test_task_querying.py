@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from tests.support.bench import JOB, Bench
+from tests.support.jobs.bench import JOB, Bench
 
 from onyx.codec.extents import decode_extents, encode_key
 from onyx.errors import OnyxError, Unavailable, UserError

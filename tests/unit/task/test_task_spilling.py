@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench
+from tests.support.jobs.bench import Bench
 
 from onyx.settings import Settings, StateSettings
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.bench import Bench, chain
+from tests.support.jobs.bench import Bench, chain
 
 from onyx.task import machine
 

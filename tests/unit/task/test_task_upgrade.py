@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.bench import MOMENT_S, ROUNDS_MAX, Bench
+from tests.support.jobs.bench import MOMENT_S, ROUNDS_MAX, Bench
 
 from onyx.settings import Settings, StateSettings
 

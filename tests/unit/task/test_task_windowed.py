@@ -7,7 +7,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from tests.support.bench import GROUP, JOB, Bench
+from tests.support.jobs.bench import GROUP, JOB, Bench
 
 from onyx.storage.memory import MemoryBlobStore
 from onyx.transport.interface import Channel, Control, ControlKind

@@ -8,9 +8,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.support.bench import Bench
-from tests.support.object_stores import ObjectStore
-from tests.support.spark_windows import run_plan
+from tests.support.jobs.bench import Bench
+from tests.support.servers.object_stores import ObjectStore
+from tests.support.spark.windows import run_plan
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.plugins.attempts import AWAY_S

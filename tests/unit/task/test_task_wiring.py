@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.support.replica_log import ReplicaLog
+from tests.support.log.replica_log import ReplicaLog
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.job import Job

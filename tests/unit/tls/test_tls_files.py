@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
-from tests.support.certificates import EXPIRED, WORKERS, Secret
+from tests.support.servers.certificates import EXPIRED, WORKERS, Secret
 
 from onyx.errors import SettingsError
 from onyx.settings import TlsSettings

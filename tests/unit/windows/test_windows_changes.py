@@ -1,7 +1,7 @@
 """What is stored of windows: that it is little, and that it is all."""
 
 import pytest
-from tests.support.windows import WATERMARK, add, add_grouped, held, shown, task_windows
+from tests.support.windows.short import WATERMARK, add, add_grouped, held, shown, task_windows
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.errors import UserError

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.windows import shown, task_windows
+from tests.support.windows.short import shown, task_windows
 
 from onyx.flow import columns
 from onyx.flow.columns import from_dicts

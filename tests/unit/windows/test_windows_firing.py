@@ -1,7 +1,7 @@
 """When windows fire, what they hold afterwards, and which segments are late."""
 
 import pytest
-from tests.support.windows import WATERMARK, add, add_grouped, held, shown, task_windows
+from tests.support.windows.short import WATERMARK, add, add_grouped, held, shown, task_windows
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.windows.records import SetSessions, WatermarkReached

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from tests.support.windows import WATERMARK, held, task_windows
+from tests.support.windows.short import WATERMARK, held, task_windows
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.columns import from_dicts

@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import Unavailable, UserError
 from onyx.plugins.protocol import START, Cursor

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
-from tests.support.column_strategies import columns
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.windows.column_strategies import columns
 
 from onyx.errors import UserError
 from onyx.flow.columns import Columns, to_dicts

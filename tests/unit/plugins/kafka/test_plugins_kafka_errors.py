@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import Unavailable, UserError
 from onyx.plugins.kafka.client import KafkaClient, as_exception

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
 from onyx.plugins.kafka.options import InputOptions, OutputOptions, start_ms

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import Blocked, Unavailable, UserError, WorkLost
 from onyx.plugins.registry import build_output

@@ -12,8 +12,8 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from tests.support.clocks import ManualClock
-from tests.support.object_stores import ObjectStore
-from tests.support.plugin_context import plugin_context
+from tests.support.jobs.plugin_context import plugin_context
+from tests.support.servers.object_stores import ObjectStore
 
 from onyx.errors import Fenced, Unavailable, UserError
 from onyx.plugins.parts.stores import published

@@ -1,0 +1,118 @@
+"""Whole jobs between topics of a real Kafka, in a cluster in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, until
+from tests.support.servers.kafka_broker import KafkaBroker
+
+from onyx.plugins.channel import Channel
+from onyx.testing import TestEnv, with_test_env
+
+pytestmark = pytest.mark.server
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def env() -> Iterator[TestEnv]:
+    with with_test_env(6, modules=[FUNCTIONS]) as env:
+        yield env
+
+
+def numbers(first: int, end: int) -> list[dict[str, Any]]:
+    return [{"n": n} for n in range(first, end)]
+
+
+def come(target: Channel, count: int) -> list[int]:
+    """The next so many numbers that a job writes."""
+    found: list[int] = []
+    while len(found) < count:
+        more = target.take(timeout_s=WAIT_S)
+        assert more, f"nothing came after {found}"
+        found += [segment["n"] for segment in more]
+    return sorted(found)
+
+
+def between_topics(broker: KafkaBroker, source: str, target: str, guarantee: str) -> dict[str, Any]:
+    return manifest(f"""
+        guarantee: {guarantee}
+        workflow: [[read, work], [work, write]]
+        catalog:
+          - {{name: read, type: input, plugin: kafka, batchSize: 100, maxPeers: 2,
+              options: {{bootstrapServers: "{broker.address}", topic: {source}, bounded: true}}}}
+          - {{name: work, type: function, fn: "f:inc", batchSize: 100}}
+          - {{name: write, type: output, plugin: kafka, batchSize: 100, maxPeers: 2,
+              options: {{bootstrapServers: "{broker.address}", topic: {target}, keyField: n}}}}
+    """)
+
+
+@pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once", "exactly-once"])
+def test_a_job_goes_from_topic_to_topic(env: TestEnv, kafka: KafkaBroker, guarantee: str) -> None:
+    source = kafka.create(f"job-{guarantee}-in", partitions=3)
+    target = kafka.create(f"job-{guarantee}-out", partitions=2)
+    for partition in range(3):
+        first = partition * 500
+        kafka.produce(source, numbers(first, first + 500), partition=partition)
+    status = env.run(between_topics(kafka, source, target, guarantee))
+    assert status.state == "completed", status
+    messages = kafka.messages(target)
+    assert sorted(int(message.key()) for message in messages) == list(range(1, 1_501))
+
+
+def test_a_job_without_end_gives_what_comes(env: TestEnv, kafka: KafkaBroker) -> None:
+    topic = kafka.create("job-endless", partitions=2)
+    kafka.produce(topic, numbers(0, 10))
+    target = channel()
+    job = env.submit(manifest(f"""
+        workflow: [[read, write]]
+        catalog:
+          - {{name: read, type: input, plugin: kafka, batchSize: 10,
+              options: {{bootstrapServers: "{kafka.address}", topic: {topic}}}}}
+          - {{name: write, type: output, plugin: channel, batchSize: 10,
+              options: {{channel: {target.name}}}}}
+    """))  # fmt: skip
+    assert come(target, 10) == list(range(10))
+    kafka.produce(topic, numbers(10, 15), partition=1)
+    assert come(target, 5) == list(range(10, 15))
+    env.client.kill(job)
+
+
+def test_an_upgrade_goes_on_where_the_old_job_stopped(env: TestEnv, kafka: KafkaBroker) -> None:
+    """[latest | something, KILL, 3 more, the next job]: anew, it would not read these."""
+    topic = kafka.create("job-upgrade")
+
+    def reading(target: Channel, more: str) -> dict[str, Any]:
+        return manifest(f"""
+            {more}
+            workflow: [[read, write]]
+            catalog:
+              - {{name: read, type: input, plugin: kafka, batchSize: 10, options:
+                  {{bootstrapServers: "{kafka.address}", topic: {topic}, startFrom: latest}}}}
+              - {{name: write, type: output, plugin: channel, batchSize: 10,
+                  options: {{channel: {target.name}}}}}
+        """)
+
+    old, new = channel(), channel()
+    job = env.submit(reading(old, ""))
+    produced = 0
+    while not old.take(timeout_s=0.2):  # it has not found its start yet
+        kafka.produce(topic, numbers(produced, produced + 1))
+        produced += 1
+    env.client.kill(job)
+    until(env, lambda replica: job in replica.killed_jobs)
+    more = numbers(produced, produced + 3)
+    kafka.produce(topic, more)
+    upgraded = env.submit(reading(new, f"upgrade: {{from: {job}}}"))
+    found = come(new, 3)
+    while not {segment["n"] for segment in more} <= set(found):
+        found += come(new, 1)
+    env.client.kill(upgraded)
+
+
+def test_a_topic_that_is_not_there_kills_the_job(env: TestEnv, kafka: KafkaBroker) -> None:
+    status = env.run(between_topics(kafka, "job-none", "job-none", "exactly-once"))
+    assert status.state == "killed"
+    assert f"{kafka.address} has no topic 'job-none'; create it first" in str(status.exception)

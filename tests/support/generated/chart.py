@@ -1,0 +1,102 @@
+"""The chart rendered by Helm itself, which comes as a library in a wheel: no helm, no cluster.
+
+`python -m tests.support.generated.chart` renews the golden renderings after a change of the chart.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import yaml
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts" / "onyx"
+VALUES = ROOT / "tests" / "chart" / "values"
+GOLDEN = ROOT / "tests" / "chart" / "golden"
+SETS = ("default", "production", "small")
+NAMESPACE = "onyx"
+RELEASE = "onyx"
+
+Object = dict[str, Any]
+
+
+def value_set(name: str) -> Object:
+    """One of the three sets of values that are tested as a whole."""
+    loaded: Object = yaml.safe_load((VALUES / f"{name}.yaml").read_text())
+    return loaded
+
+
+@cache
+def chart() -> helm_python.Chart:
+    return helm_python.Chart.load(CHART)
+
+
+def render(values: Object | None = None, release: str = RELEASE) -> dict[str, str]:
+    """Text by template, without those that are empty.
+
+    Raises:
+        helm_python.HelmError: the values are refused.
+    """
+    rendered = chart().render(values or {}, name=release, namespace=NAMESPACE)
+    return {
+        path.removeprefix("onyx/templates/"): text
+        for path, text in sorted(rendered.items())
+        if text.strip()
+    }
+
+
+def notes(values: Object | None = None) -> str:
+    """What Helm says after an installation."""
+    return render(values)["NOTES.txt"]
+
+
+def objects(values: Object | None = None, release: str = RELEASE) -> list[Object]:
+    """All objects that are installed, those of the test included."""
+    texts = render(values, release)
+    texts.pop("NOTES.txt")
+    return [each for text in texts.values() for each in yaml.safe_load_all(text) if each]
+
+
+def named(kind: str, name: str, values: Object | None = None) -> Object:
+    """The one object of this kind and name."""
+    (found,) = (
+        each for each in objects(values) if (each["kind"], each["metadata"]["name"]) == (kind, name)
+    )
+    return found
+
+
+def pod_specs(values: Object | None = None) -> dict[str, Object]:
+    """Every pod that the chart itself makes, by kind and name."""
+    found = {}
+    for each in objects(values):
+        spec = each.get("spec", {})
+        pod = spec if each["kind"] == "Pod" else spec.get("template", {}).get("spec")
+        if pod and "containers" in pod:
+            found[f"{each['kind']}/{each['metadata']['name']}"] = pod
+    return found
+
+
+def golden(values: Object) -> str:
+    """The installation as one file, which kubectl could apply."""
+    texts = render(values)
+    texts.pop("NOTES.txt")
+    parts = [
+        f"# {path}\n{text.strip().removeprefix('---').strip()}\n" for path, text in texts.items()
+    ]
+    lines = "---\n".join(parts).splitlines()
+    return "\n".join(line.rstrip() for line in lines if line.strip()) + "\n"
+
+
+def main() -> int:
+    GOLDEN.mkdir(exist_ok=True)
+    for name in SETS:
+        (GOLDEN / f"{name}.yaml").write_text(golden(value_set(name)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
