@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.client.client import Client, Submission
+from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.client.query import window_state
+from onyx.client.submissions import Submission
 from onyx.code_hash import code_hash
 from onyx.codes import CODE
 from onyx.errors import Unavailable

@@ -8,13 +8,9 @@ when in doubt.
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any
-
-import msgspec
 
 from onyx.client.deaths import read_deaths
 from onyx.client.positions import completed_positions
@@ -27,16 +23,15 @@ from onyx.client.statuses import (
     status_at,
     statuses,
 )
+from onyx.client.submissions import Check, Submission, Submissions
 from onyx.deaths import Death
-from onyx.errors import JobRefused, ManifestError, UserError
+from onyx.errors import UserError
 from onyx.history.archive import Archive
 from onyx.history.collection import Collected, collect_all
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
-from onyx.log.interface import ChunkGone, ClientLog, Origin
+from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
-from onyx.model.keys.kinds import JOB_ID
-from onyx.model.parsing.job import to_mapping
 from onyx.path_names import path_name
 from onyx.replica.commands.drain_job import DrainJob
 from onyx.replica.commands.kill_job import KillJob
@@ -46,35 +41,31 @@ from onyx.replica.commands.suspend_job import SuspendJob
 from onyx.replica.entry import Entry
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
-from onyx.replica.submission import submission
 from onyx.stalls import Stall
-from onyx.submission import preflight
-from onyx.submission.plugin_options import wrong_options
-from onyx.upgrade.plan import Plan, drop_unused_upgrade
+from onyx.upgrade.plan import Plan
 
-_OTHER_ID = "choose another metadata.jobId, or leave it out for a new one each time"
 FORGOTTEN = "its id was let go by `onyx gc`, or by more than ONYX_HISTORY_REMEMBERED_MAX jobs since"
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """A submitted job, and the position of its entry in the log."""
-
-    job: JobId
-    position: Position
 
 
 class Client:
     """One connection to the log of a tenancy. Use as a context manager, or call `close`."""
 
-    def __init__(self, log: ClientLog, job_scheduler: str, archive: Archive | None = None) -> None:
+    def __init__(
+        self,
+        log: ClientLog,
+        job_scheduler: str,
+        archive: Archive | None = None,
+        checks: Sequence[Check] = (),
+    ) -> None:
         """
         Args:
             job_scheduler: of a tenancy that nobody has used before.
             archive: of entries that have left the log, if they are kept.
+            checks: of jobs that are submitted, besides those against the log.
         """
         self.log = log
         self._replicas = Replicas(log, job_scheduler, archive)
+        self._submissions = Submissions(log, self._replicas, checks)
 
     def __enter__(self) -> Client:
         return self
@@ -109,26 +100,7 @@ class Client:
             UserError: the old job has no state to carry over.
             Unavailable: not all workers have answered in time; nothing was changed.
         """
-        if problems := [each for job in jobs for each in wrong_options(job)]:
-            raise ManifestError(problems)
-        replica, entries = self.replica(), dict[JobId, tuple[SubmitJob, Job]]()
-        for job in map(drop_unused_upgrade, jobs):
-            job_id = JobId(_named(str(job.metadata.get(JOB_ID, uuid.uuid4()))))
-            entry = self._entry(job_id, job, self._store(job))
-            self._check(replica, job, job_id, entry)
-            if entries.setdefault(job_id, (entry, job))[0].spec.digest != entry.spec.digest:
-                raise JobRefused(f"two of the jobs have the id {job_id}: {_OTHER_ID}")
-        return [Submission(job_id, self._hand_in(*entry)) for job_id, entry in entries.items()]
-
-    def _check(self, replica: Replica, job: Job, job_id: JobId, entry: SubmitJob) -> None:
-        taken = replica.digest_of(job_id)
-        if taken is None and job.upgrade is not None:
-            asks = job.upgrade.from_job in replica.jobs
-            found = preflight.examine(self.log, replica, job, entry, self.follow, asks=asks)
-            if found.problems:
-                raise JobRefused("\n".join(map(str, found.problems)))
-        if taken is not None and taken != entry.spec.digest:
-            raise JobRefused(f"job {job_id} exists already with other content: {_OTHER_ID}")
+        return self._submissions.submit_all(jobs)
 
     def examine(self, job: Job) -> Plan:
         """What a job would carry over from the job that it upgrades, and all reasons against its
@@ -138,11 +110,7 @@ class Client:
             UserError: the old job has no state to carry over.
             Unavailable: not all workers have answered in time.
         """
-        job = drop_unused_upgrade(job)
-        if problems := wrong_options(job):
-            return Plan((), problems)
-        entry = self.prepare(JobId(str(uuid.uuid4())), job)
-        return preflight.examine(self.log, self.replica(), job, entry, self.follow)
+        return self._submissions.examine(job)
 
     def hand_in(self, job_id: JobId, job: Job, owner: str) -> Position:
         """Write the submission of a job whose id is made of its content, without reading the log.
@@ -153,29 +121,11 @@ class Client:
         Raises:
             UserError: the job has too many tasks for an entry of the log.
         """
-        job = drop_unused_upgrade(job)
-        return self._hand_in(self.prepare(job_id, job, owner), job)
+        return self._submissions.hand_in(job_id, job, owner)
 
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
         """Store a job; the entry that would submit it. Raises as `hand_in`."""
-        job = drop_unused_upgrade(job)
-        return self._entry(job_id, job, self._store(job), owner)
-
-    def _hand_in(self, entry: SubmitJob, job: Job) -> Position:
-        """Append the submission of a job that was stored. If it took so long that the job has been
-        collected, it is stored again."""
-        try:
-            return self.log.append(entry)
-        except ChunkGone:
-            self._store(job)
-            return self.log.append(entry)
-
-    def _store(self, job: Job) -> str:
-        return self.log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
-
-    def _entry(self, job_id: JobId, job: Job, digest: str, owner: str = "") -> SubmitJob:
-        scheduler = self._replicas.job_scheduler
-        return submission(job_id, job, digest, scheduler, owner)
+        return self._submissions.prepare(job_id, job, owner)
 
     def kill(self, job: JobId) -> None:
         """Stop a job for ever.

@@ -10,13 +10,18 @@ from onyx.client.client import Client
 from onyx.history.archive import open_archive
 from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.settings import Settings
+from onyx.submission.plugin_options import wrong_options
+
+CHECKS = (wrong_options,)
+"""What is checked of a job that is submitted, besides what the log says."""
 
 
 def connect(settings: Settings) -> Client:
     """A client for several calls; close it, or use it as a context manager."""
     log = ZooKeeperClientLog(settings)
     try:
-        return Client(log, settings.job_scheduler, open_archive(settings, log))
+        archive = open_archive(settings, log)
+        return Client(log, settings.job_scheduler, archive, CHECKS)
     except BaseException:
         log.close()
         raise

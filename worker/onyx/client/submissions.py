@@ -1,0 +1,121 @@
+"""How a client hands in jobs: checked first, then stored, then named by an entry of the log.
+
+What is checked besides the log is a list of functions that whoever makes the client gives it, so a
+client knows nothing of plugins, Spark or the functions of users.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from onyx.errors import JobRefused, ManifestError, Problem
+from onyx.history.replicas import Replicas
+from onyx.ids import JobId, Position
+from onyx.log.interface import ChunkGone, ClientLog
+from onyx.model.job import Job
+from onyx.model.keys.kinds import JOB_ID
+from onyx.model.parsing.job import to_mapping
+from onyx.path_names import path_name
+from onyx.replica.commands.submit_job import SubmitJob
+from onyx.replica.state import Replica
+from onyx.replica.submission import submission
+from onyx.submission import preflight
+from onyx.upgrade.plan import Plan, drop_unused_upgrade
+
+Check = Callable[[Job], Sequence[Problem]]
+"""What is wrong with a job, as far as that is known without a cluster."""
+_OTHER_ID = "choose another metadata.jobId, or leave it out for a new one each time"
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A submitted job, and the position of its entry in the log."""
+
+    job: JobId
+    position: Position
+
+
+class Submissions:
+    """The submissions of one client. `Client` says what each call means and raises."""
+
+    def __init__(
+        self,
+        log: ClientLog,
+        replicas: Replicas,
+        checks: Sequence[Check],
+    ) -> None:
+        self._log = log
+        self._replicas = replicas
+        self._checks = checks
+
+    def submit_all(self, jobs: Sequence[Job]) -> list[Submission]:
+        """Submit jobs, in this order, after all of them have been checked."""
+        if problems := [each for job in jobs for each in self._problems(job)]:
+            raise ManifestError(problems)
+        replica, entries = self._replicas.at(None), dict[JobId, tuple[SubmitJob, Job]]()
+        for job in map(drop_unused_upgrade, jobs):
+            job_id = _id_of(job)
+            entry = self._entry(job_id, job, self._store(job))
+            self._check(replica, job, job_id, entry)
+            if entries.setdefault(job_id, (entry, job))[0].spec.digest != entry.spec.digest:
+                raise JobRefused(f"two of the jobs have the id {job_id}: {_OTHER_ID}")
+        return [Submission(job_id, self._hand_in(*entry)) for job_id, entry in entries.items()]
+
+    def _check(self, replica: Replica, job: Job, job_id: JobId, entry: SubmitJob) -> None:
+        taken = replica.digest_of(job_id)
+        if taken is None and job.upgrade is not None:
+            asks = job.upgrade.from_job in replica.jobs
+            found = self._examined(replica, job, entry, asks)
+            if found.problems:
+                raise JobRefused("\n".join(map(str, found.problems)))
+        if taken is not None and taken != entry.spec.digest:
+            raise JobRefused(f"job {job_id} exists already with other content: {_OTHER_ID}")
+
+    def examine(self, job: Job) -> Plan:
+        """What a job would carry over from the job that it upgrades."""
+        job = drop_unused_upgrade(job)
+        if problems := self._problems(job):
+            return Plan((), problems)
+        entry = self.prepare(JobId(str(uuid.uuid4())), job)
+        return self._examined(self._replicas.at(None), job, entry)
+
+    def hand_in(self, job_id: JobId, job: Job, owner: str) -> Position:
+        """Write the submission of a job whose id is made of its content."""
+        job = drop_unused_upgrade(job)
+        return self._hand_in(self.prepare(job_id, job, owner), job)
+
+    def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
+        """Store a job; the entry that would submit it."""
+        job = drop_unused_upgrade(job)
+        return self._entry(job_id, job, self._store(job), owner)
+
+    def _examined(self, replica: Replica, job: Job, entry: SubmitJob, asks: bool = True) -> Plan:
+        follow = self._replicas.follow
+        return preflight.examine(self._log, replica, job, entry, follow, asks=asks)
+
+    def _problems(self, job: Job) -> tuple[Problem, ...]:
+        return tuple(problem for check in self._checks for problem in check(job))
+
+    def _hand_in(self, entry: SubmitJob, job: Job) -> Position:
+        """Append the submission of a job that was stored. If it took so long that the job has been
+        collected, it is stored again."""
+        try:
+            return self._log.append(entry)
+        except ChunkGone:
+            self._store(job)
+            return self._log.append(entry)
+
+    def _store(self, job: Job) -> str:
+        return self._log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
+
+    def _entry(self, job_id: JobId, job: Job, digest: str, owner: str = "") -> SubmitJob:
+        scheduler = self._replicas.job_scheduler
+        return submission(job_id, job, digest, scheduler, owner)
+
+
+def _id_of(job: Job) -> JobId:
+    return JobId(path_name(str(job.metadata.get(JOB_ID, uuid.uuid4())), "the id of a job"))
