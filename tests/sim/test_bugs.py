@@ -19,9 +19,13 @@ EXPECTED = {
 """The invariants by which each may be found: another one would mean that it is not understood."""
 
 
+FIRST_SEEDS = {"B1": 300}
+"""Where to begin to look for one that shows in one of some hundred schedules only."""
+
+
 @pytest.mark.parametrize("bug", NAMES)
 def test_a_planted_bug_is_found(bug):
-    runs = outcomes(SEEDS, STEPS, bug, jobs=1)
+    runs = outcomes(SEEDS[FIRST_SEEDS.get(bug, 0) :], STEPS, bug, jobs=1)
     found = next(each for each in runs if each.problem is not None)
 
     assert found.problem.split(":")[0] in EXPECTED[bug]
