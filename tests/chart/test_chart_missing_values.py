@@ -15,7 +15,9 @@ import yaml
 from charts.missing_values import REMOVABLE
 from tests.support.generated.chart import CHART, NAMESPACE, RELEASE, Object, render
 
-RELEASED = sorted((Path(__file__).parents[1] / "support" / "values_released").glob("*.yaml"))
+RELEASED = sorted(
+    (Path(__file__).parents[1] / "support" / "generated" / "values_released").glob("*.yaml")
+)
 VALUES: Object = yaml.safe_load((CHART / "values.yaml").read_text())
 
 

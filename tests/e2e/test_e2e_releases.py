@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.kube import CommandError, Kube, until
 from tests.e2e.release import CHART, WORKERS, Release
 
-VALUES_RELEASED = Path(__file__).parents[1] / "support" / "values_released"
+VALUES_RELEASED = Path(__file__).parents[1] / "support" / "generated" / "values_released"
 LEFT_BY_KUBERNETES = {"configmap/kube-root-ca.crt", "serviceaccount/default"}
 
 

@@ -120,5 +120,7 @@ class Workers:
     def _exhaust(self, job: JobId) -> list[Command]:
         if not self._replica.run(job).draining and job not in self._ending:
             return []
+        if job not in self._replica.records:
+            return []  # its entry is on its way, and begins with this
         tasks = self._replica.spec(job).inputs
         return [ExhaustInput(job=job, task=task) for task in tasks]

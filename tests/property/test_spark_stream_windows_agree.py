@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -118,9 +119,10 @@ def in_micro_batches(
 
 
 def on_peers(
-    window: dict[str, Any], trigger: dict[str, Any], grouped: bool, read: Rows, disorder: int
-) -> Counter[str]:
-    """What windows of a peer fire, segment by segment."""
+    window: dict[str, Any], trigger: dict[str, Any], grouped: bool, reads: Iterable[Rows],
+    disorder: int,
+) -> Counter[str]:  # fmt: skip
+    """What windows of a peer fire: event time advances behind each read."""
     names = {"timeoutGap": "timeout_gap", "allowedLateness": "allowed_lateness",
              "fireAllExtents": "fire_all_extents", "postEvictor": "post_evictor"}  # fmt: skip
     its, fires = ({names.get(key, key): tuple(value) if isinstance(value, list) else value
@@ -129,17 +131,29 @@ def on_peers(
     windows.restore(0, [])
     found: list[Firing] = []
     newest = -1
-    for each in read:
-        keys = hashable_keys([each["key"]]) if grouped else None
-        added = windows.add([dict(each)], keys, 0)
-        assert not added.late
-        found += added.firings
-        newest = max(newest, each["at"])
+    for read in reads:
+        for each in read:
+            keys = hashable_keys([each["key"]]) if grouped else None
+            added = windows.add([dict(each)], keys, 0)
+            assert not added.late
+            found += added.firings
+            newest = max(newest, each["at"])
         found += [one for page in windows.advance(newest - disorder) for one in page]
     found += [one for page in windows.complete([0], 0) for one in page]
     return Counter(
         fired({}, one.window, one.trigger, one.state_event(), one.state)["fired"] for one in found
     )
+
+
+def reads_of(rows: Rows, a_batch: int, a_read: int) -> Iterator[Rows]:
+    """The reads of each micro-batch."""
+    for batch in batched(rows, a_batch):
+        yield from batched(batch, a_read)
+
+
+def batched(rows: Rows, most: int) -> Iterator[Rows]:
+    for first in range(0, len(rows), most):
+        yield rows[first : first + most]
 
 
 DIES = st.lists(
@@ -160,7 +174,7 @@ def test_each_group_fires_what_it_fires_on_peers(
         feed(folder / "feed", {"a": read}, len(read), ends=True)
         job = manifest(window, trigger, grouped, folder, a_read)
         found = in_micro_batches(job, folder, a_batch, buckets, dies, warm)
-    assert found == on_peers(window, trigger, grouped, read, DISORDER)
+    assert found == on_peers(window, trigger, grouped, reads_of(read, a_batch, a_read), DISORDER)
 
 
 @given(st.data(), segments(), segments(), st.booleans(), st.integers(1, 12), st.integers(1, 3),
@@ -177,4 +191,4 @@ def test_watermarks_of_several_partitions_pass_what_they_pass_on_peers(
         job = manifest(window, trigger, grouped, folder, 3)
         found = in_micro_batches(job, folder, a_batch, buckets, dies, 1 << 20)
     together = sorted([*one, *other], key=lambda each: each["at"])
-    assert found == on_peers(window, trigger, grouped, together, 0)
+    assert found == on_peers(window, trigger, grouped, batched(together, 1), 0)

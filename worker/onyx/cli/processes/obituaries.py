@@ -15,6 +15,7 @@ for that can as well write the entry in time.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
@@ -29,6 +30,8 @@ logger = logging.getLogger("onyx.supervisor")
 
 WAITING_MAX = 1_000
 """Reports; those beyond are left to the successors."""
+CLOSE_TIMEOUT_S = 5.0
+"""Longest wait for the last reports: what ends a supervisor is often the last death."""
 
 
 class Obituaries:
@@ -38,7 +41,8 @@ class Obituaries:
     def __init__(self, settings: Settings) -> None:
         """`settings`: where ZooKeeper is."""
         self._settings = settings
-        self._waiting: queue.Queue[ReportLoss | Death] = queue.Queue(WAITING_MAX)
+        self._waiting: queue.Queue[ReportLoss | Death | None] = queue.Queue(WAITING_MAX)
+        """None is the end."""
         self._thread: threading.Thread | None = None
 
     def publish(self, lost: Sequence[ReportLoss]) -> None:
@@ -48,6 +52,14 @@ class Obituaries:
     def announce(self, death: Death) -> None:
         """Let everybody know soon that a process has died; returns at once."""
         self._queue([death])
+
+    def close(self) -> None:
+        """Write what waits, as far as ZooKeeper takes it in time."""
+        if self._thread is None:
+            return
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+            self._thread.join(CLOSE_TIMEOUT_S)
 
     def _queue(self, reports: Sequence[ReportLoss | Death]) -> None:
         for each in reports:
@@ -60,14 +72,15 @@ class Obituaries:
             self._thread.start()
 
     def _run(self) -> None:
-        while True:
-            first = self._waiting.get()
+        while (first := self._waiting.get()) is not None:
             try:
-                self._write(first)
+                if self._write(first):
+                    return
             except OnyxError as error:
                 logger.info("how a process has died could not be reported: %s", error)
 
-    def _write(self, first: ReportLoss | Death) -> None:
+    def _write(self, first: ReportLoss | Death) -> bool:
+        """Write this one and all that wait; True at the end of all."""
         # Most supervisors never need the client of ZooKeeper, and are small without.
         from onyx.client.deaths import report_death
         from onyx.log.zookeeper.log import ZooKeeperClientLog
@@ -82,6 +95,10 @@ class Obituaries:
         try:
             write(first)
             while not self._waiting.empty():
-                write(self._waiting.get())
+                following = self._waiting.get()
+                if following is None:
+                    return True
+                write(following)
+            return False
         finally:
             log.close()

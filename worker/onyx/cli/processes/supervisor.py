@@ -161,6 +161,7 @@ class Supervisor:
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
+        self._obituaries.close()
         if self._pages is not None:
             self._pages.close()
         return self._left
