@@ -12,6 +12,7 @@ from itertools import compress
 from typing import Protocol, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from onyx.errors import UserError
@@ -113,6 +114,18 @@ def as_shown(segments: Segments) -> list[Segment]:
     """The segments as dicts where some may be no segments, as an input reads them
     (`Columns.row`)."""
     return shown_dicts(segments) if isinstance(segments, Columns) else segments
+
+
+def as_given(segments: Segments) -> pa.RecordBatch | list[Segment]:
+    """The segments as functions, hooks and plugins have them: a record batch, or a list of
+    dicts."""
+    return segments.record_batch if isinstance(segments, Columns) else segments
+
+
+def copies_of(segments: Segments) -> Segments:
+    """Segments that may be changed where others have them too: copies of dicts. Columns cannot be
+    changed."""
+    return segments if isinstance(segments, Columns) else [dict(each) for each in segments]
 
 
 def joined(parts: Sequence[Segments]) -> Segments:

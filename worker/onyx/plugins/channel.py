@@ -14,11 +14,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from onyx.errors import UserError
-from onyx.flow.batch import as_dicts
+from onyx.flow.batch import as_dicts, as_given
 from onyx.flow.columns import Columns, from_dicts, join
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
-from onyx.plugins.chunks import first_alike, unwrapped
+from onyx.plugins.chunks import first_alike
 from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
@@ -127,7 +127,7 @@ class Channel:
 
     def fetch_columns(self, position: int, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """The next of them of one kind, as they were put."""
-        return unwrapped(first_alike(self._kept_from(position, segments_max)))
+        return as_given(first_alike(self._kept_from(position, segments_max)))
 
     def _kept_from(self, position: int, segments_max: int) -> list[Run]:
         with self._changed:

@@ -37,11 +37,6 @@ def first_alike(runs: Iterable[Segments]) -> Segments:
     return joined(found) if found else []
 
 
-def unwrapped(segments: Segments) -> pa.RecordBatch | list[Segment]:
-    """The segments as `ColumnsReader.read_columns` gives them."""
-    return segments.record_batch if isinstance(segments, Columns) else segments
-
-
 def good_runs(
     columns: Columns, bad: Callable[[int, str, str], Segment], dicts: bool = False
 ) -> list[Segments]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from onyx.codec.refusals import refuse
 from onyx.flow.apply import apply_function
-from onyx.flow.batch import Batch, Segments, as_dicts, take
+from onyx.flow.batch import Batch, Segments, as_dicts, as_given, take
 from onyx.flow.columnar import apply_to_columns
 from onyx.flow.columns import Columns, Indices
 from onyx.flow.leaves import Leaves, of_some
@@ -38,7 +38,7 @@ def apply(program: Program, work: BatchWork, examined: bool) -> None:
     travels = program.fn is None and (examined or isinstance(batch.segments, Columns))
     work.leaves = leaves if travels else refuse(leaves)
     if program.observed:
-        program.event["results"] = shown(work.leaves.segments)
+        program.event["results"] = as_given(work.leaves.segments)
 
 
 def _leaves(program: Program, batch: Batch) -> Leaves:
@@ -68,8 +68,3 @@ def _of_columns(
     else:
         leaves = apply_to_columns(program.fn, program.event["params"], columns)
     return leaves if kept is None else of_some(leaves, kept, failures)
-
-
-def shown(segments: Segments) -> object:
-    """Segments as functions and hooks get them: a list of dicts or a pyarrow.RecordBatch."""
-    return segments.record_batch if isinstance(segments, Columns) else segments

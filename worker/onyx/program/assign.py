@@ -7,7 +7,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from onyx.flow.batch import Batch, Segments, as_dicts
+from onyx.flow.batch import Batch, Segments, as_dicts, copies_of
 from onyx.flow.columns import Columns
 from onyx.flow.key_codes import KeyCodes, KeyList
 from onyx.flow.key_getters import naming
@@ -124,11 +124,8 @@ def _add(
 def _own_segments(program: Program, leaves: Leaves) -> Segments:
     """Copies of dicts where children get the segments too: they may change them, and a state may
     keep them."""
-    segments = leaves.segments
     shared = program.sends_to and program.entry.type == "function"
-    if isinstance(segments, Columns) or not shared:
-        return segments
-    return [dict(segment) for segment in segments]
+    return copies_of(leaves.segments) if shared else leaves.segments
 
 
 def _prepared(its: Windowed, segments: Segments) -> Prepared:

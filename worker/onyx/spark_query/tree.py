@@ -16,13 +16,12 @@ from functools import partial
 import numpy as np
 
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import Batch, Segment, Segments, as_shown
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Batch, Segment, Segments, as_given, as_shown, copies_of
 from onyx.flow.group_checks import GroupChecks
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
-from onyx.program.apply import apply, shown
+from onyx.program.apply import apply
 from onyx.program.assign import assign, prepare
 from onyx.program.batch_work import BatchWork
 from onyx.program.folding import Folding
@@ -151,7 +150,7 @@ class Tree:
         if program.observed:
             if program.takes == "dicts":
                 batch.segments = as_shown(batch.segments)
-            program.event["batch"] = shown(batch.segments)
+            program.event["batch"] = as_given(batch.segments)
         work = BatchWork(batch, own=program.entry.spark_stage is not None)
         read = program.entry.type == "input" and program.task not in self.examined
         apply(program, work, examined=not read)
@@ -161,8 +160,8 @@ class Tree:
         shares: list[tuple[str, Outgoing]] = []
         for child in program.children:
             for share in routed.shares_of(child):
-                if routed.shared and shares and not isinstance(share.segments, Columns):
-                    share.segments = [dict(each) for each in share.segments]
+                if routed.shared and shares:
+                    share.segments = copies_of(share.segments)
                 shares.append((child, share))
         for child, share in shares:
             self._written[program.task] += len(share)

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.errors import Unavailable, UserError
+from onyx.flow.batch import as_given
 from onyx.flow.columns import Columns
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import Chunks, good_runs, unwrapped
+from onyx.plugins.chunks import Chunks, good_runs
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.protocol import Cursor
@@ -156,7 +157,7 @@ class ParquetReader:
         schema."""
         if not len(self._chunks) and segments_max > 0:
             self._fill(self._rows.rows_at_a_time(segments_max), dicts=False)
-        return unwrapped(self._chunks.take(segments_max))
+        return as_given(self._chunks.take(segments_max))
 
     def ready(self) -> int:
         """How many segments are decoded."""

@@ -13,10 +13,10 @@ from collections import deque
 import pyarrow as pa
 
 from onyx.errors import Unavailable
-from onyx.flow.batch import Segments
+from onyx.flow.batch import Segments, as_given
 from onyx.flow.mixed import Read, runs_of
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import Chunks, unwrapped
+from onyx.plugins.chunks import Chunks
 from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.protocol import Cursor
@@ -146,7 +146,7 @@ class FileReader:
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """The next of one kind, in the same way."""
-        return unwrapped(self._next(segments_max))
+        return as_given(self._next(segments_max))
 
     def ready(self) -> int:
         """How many segments are decoded."""

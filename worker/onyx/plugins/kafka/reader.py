@@ -20,9 +20,9 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import Segments
+from onyx.flow.batch import Segments, as_given
 from onyx.flow.segment import Segment
-from onyx.plugins.chunks import Chunks, unwrapped
+from onyx.plugins.chunks import Chunks
 from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient
 from onyx.plugins.kafka.message_columns import Decoded
 from onyx.plugins.options import task_error
@@ -98,7 +98,7 @@ class KafkaReader:
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """The next of one kind, in the same way."""
-        return unwrapped(self._next(segments_max))
+        return as_given(self._next(segments_max))
 
     def ready(self) -> int:
         """How many segments are decoded."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from onyx.flow.batch import Batch, as_shown
+from onyx.flow.batch import Batch, as_given, as_shown
 from onyx.ids import TaskName
-from onyx.program.apply import shown
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.recorder import ROOTS_MAX
@@ -112,7 +111,7 @@ def after_read_batch(program: Program, work: Work) -> Answer:
     if program.observed:
         if work.batch is not None and program.takes == "dicts":
             work.batch.segments = as_shown(work.batch.segments)
-        program.event["batch"] = shown(work.batch.segments) if work.batch is not None else []
+        program.event["batch"] = as_given(work.batch.segments) if work.batch is not None else []
         program.event["results"] = []
     if work.batch is not None:
         program.lifecycles.merge("after_read_batch", program.event)

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from onyx.flow.batch import U64, Batch, Indices, Segments
-from onyx.flow.columns import Columns
+from onyx.flow.batch import U64, Batch, Indices, copies_of
 from onyx.flow.group_hashes import Grouping
 from onyx.flow.grouping import slots_of_shards
 from onyx.flow.leaves import Leaves
@@ -146,7 +145,7 @@ def _put_all(
     for child in allocation.wiring.children:
         for outgoing in routed.shares_of(child.task):
             if routed.shared and shares:
-                outgoing.segments = _own(outgoing.segments)
+                outgoing.segments = copies_of(outgoing.segments)
             shares.append((child, outgoing))
     if batch.roots is None or batch.ids is None:
         for child, share in shares:
@@ -160,11 +159,6 @@ def _put_all(
         sent = Batch(share.segments, roots, ids, share.keys)
         put_to_child(outbox, groupings, child, sent, share.hashes)
     return made
-
-
-def _own(segments: Segments) -> Segments:
-    """What one of several children may change: dicts are copied, columns cannot be changed."""
-    return segments if isinstance(segments, Columns) else [dict(each) for each in segments]
 
 
 def _acked(allocation: Allocation, roots: U64, made: Hop, routed: Routed) -> tuple[U64, U64]:
