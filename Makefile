@@ -63,7 +63,7 @@ imports: setup ## Check that imports run downward only
 unit: setup ## Run all tests but the long campaigns
 	$(BIN)/python -m pytest $(PARALLEL)
 
-long: setup ## Run the long campaigns, that `make test` has in a shorter form (25 minutes)
+long: setup ## Run the long campaigns, that `make test` has in a shorter form (6 minutes)
 	$(BIN)/python -m pytest $(PARALLEL) -m long
 
 sim: setup ## Simulate clusters and windowed jobs: SEEDS=2000, or one by SEED=7 STEPS=300 WORLD=cluster (BUG=B1 plants a bug)

@@ -50,13 +50,8 @@ def open_connect(master: str, extra: Mapping[str, str]) -> Any:
         Unavailable: no server answers there, or none that is understood.
     """
     _require_port(master)
-    session = None
     try:
-        from pyspark.sql import SparkSession
-
-        session = SparkSession.builder.remote(with_token(master, os.environ)).create()
-        _be_less_patient(session)
-        version = _within(SESSION_TIMEOUT_S, lambda: str(session.version))
+        session, version = _begun(with_token(master, os.environ))
     except ImportError as error:
         raise UserError(
             f"a master {master} needs {error.name or error}: pip install "
@@ -78,6 +73,22 @@ def open_connect(master: str, extra: Mapping[str, str]) -> Any:
     for key, value in {**SETTINGS, **extra}.items():
         _set(session, key, value, f"Spark {version} at {master}")
     return session
+
+
+def _begun(url: str) -> tuple[Any, str]:
+    """A session, and the version of its server."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.builder.remote(url).create()
+    try:
+        _be_less_patient(session)
+        return session, _within(SESSION_TIMEOUT_S, lambda: str(session.version))
+    except BaseException:
+        # PySpark keeps the first session of a process as its default one, so what the next one
+        # builds would go to a server that refused this one. Nothing is there to be released.
+        session.release_session_on_close = False
+        session.stop()
+        raise
 
 
 def doubt(session: Any) -> str:
