@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +25,10 @@ from onyx.settings import ZooKeeperSettings
 # than they give, 12 of 30 s of CPU. Processes that tests start inherit this.
 for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
     os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Containers often forbid Python to keep what it has compiled. Then each process that is started
+# compiles all of Onyx anew, and each of pytest's workers all tests: 6 s of CPU.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 hypothesis.settings.register_profile("onyx", deadline=None)
 hypothesis.settings.load_profile("onyx")
 
@@ -45,6 +51,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _wants_long(config: pytest.Config) -> bool:
     return "long" in config.getoption("markexpr")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def older_objects_are_not_looked_at() -> Iterator[None]:
+    """A process that runs thousands of tests has a million objects, and many tests collect what
+    they leave behind, for a quarter of a second each time. So collections look at what a module
+    makes, and what it leaves is collected at its end, while it still answers for it."""
+    gc.freeze()
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,9 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +61,7 @@ class FakeApi:
         self._registry = Registry(clock)
         self.faults = Faults()
         for crd in crds:
-            self.create(yaml.safe_load(crd.read_text()))
+            self.create(deepcopy(_loaded(crd)))
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="fake-api", daemon=True)
         self._changed = threading.Condition()
@@ -221,3 +223,10 @@ class FakeApi:
         for each in connections:  # one that is closed waits until its client has read everything
             each.abort()
         await asyncio.sleep(CLOSING_S)
+
+
+@cache
+def _loaded(crd: Path) -> Object:
+    """Read once: it takes longer than most tests."""
+    loaded: Object = yaml.safe_load(crd.read_text())
+    return loaded
