@@ -124,7 +124,7 @@ def test_without_a_place_for_state_a_windowed_job_says_what_to_set(
 ) -> None:
     reported = described_failure(release.kube, Windowed(release, "no-place", 1_000), pool)
 
-    assert "state cannot be kept in .onyx/state" in reported
+    assert "state cannot be kept in /app/.onyx/state" in reported
     assert "ONYX_STATE_URL" in reported
 
 
