@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.windows.arrays.key_table import unpacked
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import Firing
-from onyx.windows.groups import hashable_keys
+from onyx.windows.groups import dump_keys, hashable_keys
+from onyx.windows.records import Record, SetArrays, SetStates
 from onyx.windows.running import Make
 from onyx.windows.task_windows import TaskWindows
 
@@ -22,16 +26,23 @@ def task_windows(
     functions: Mapping[str, Callable[..., Any]] | None = None,
     shard_of: Callable[[Any], int] = lambda group: 0,
     make_elsewhere: Make | None = None,
+    columns: bool = False,
 ) -> TaskWindows:
     """Windows w0, w1, ... with triggers t0, t1, ... each; a fixed one of 10 elements over `at`
-    that counts, unless said otherwise."""
+    that counts, unless said otherwise; of a task over columns or dicts."""
     shape = {"type": "fixed", "aggregation": "count", "window_key": "at"}
     job = Job(
         "job",
         (("read", "gather"),),
         (
             CatalogEntry("read", "input", 1, watermark_key="at" if assigned else None),
-            CatalogEntry("gather", "reduce", 1, group_by_key=group_by),
+            CatalogEntry(
+                "gather",
+                "reduce",
+                1,
+                group_by_key=group_by,
+                batch_format="arrow" if columns else "dicts",
+            ),
         ),
         windows=tuple(
             Window(f"w{n}", "gather", **_ranged({**shape, **each}))
@@ -78,3 +89,18 @@ def shown(firings: Iterable[Firing | list[Firing]]) -> list[str]:
 def held(windows: TaskWindows, window: str = "w0") -> list[str]:
     """What a window holds, in the same form."""
     return [f"{each.lower}-{each.upper}: {each.state}" for each in windows.query(window)]
+
+
+def plain(records: Iterable[Record]) -> list[Record]:
+    """Records of states with those that are in arrays as Python has them."""
+    return [_plain(each) if isinstance(each, SetArrays) else each for each in records]
+
+
+def _plain(record: SetArrays) -> SetStates:
+    groups = unpacked(record.keys, record.groups).keys
+    columns = [
+        np.frombuffer(data, kind).tolist()
+        for kind, data in zip(record.types, record.states, strict=True)
+    ]
+    states = columns[0] if len(columns) == 1 else list(map(list, zip(*columns, strict=True)))
+    return SetStates(record.window, record.extent, dump_keys(list(groups)), states)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onyx.flow.columns import Columns
 from onyx.flow.key_codes import KeyCodes
-from onyx.windows.aggregations.arrays import added, extremes
+from onyx.windows.aggregations.arrays import added, extremes, sums_of
 from onyx.windows.coded import GroupKeys, Groups, chosen, numbers_of
 from onyx.windows.groups import hashable_keys
 
@@ -33,10 +33,11 @@ def test_sums_are_those_of_python(data, kind):
     states = data.draw(
         st.lists(INTS | FLOATS | st.just(2**70), min_size=max(codes) + 1, max_size=max(codes) + 1)
     )
-    found = added(states, np.array(codes), np.array(values))
+    sums = sums_of(states, np.array(values))
+    found = None if sums is None else added(sums, np.array(codes), np.array(values))
     if found is not None:
         expected = one_by_one(states, codes, values, lambda state, value: state + value)
-        assert repr(found) == repr(expected).replace("-nan", "nan")
+        assert repr(found.tolist()) == repr(expected).replace("-nan", "nan")
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,8 @@ def test_sums_are_those_of_python(data, kind):
     [([2**63 - 1], [1]), ([0], [2**62, 2**62]), ([2**64], [1]), ([10**400], [0.5]), (["a"], [1])],
 )
 def test_what_arrays_cannot_add_is_left_to_python(states, values):
-    assert added(states, np.zeros(len(values), np.intp), np.array(values)) is None
+    sums = sums_of(states, np.array(values))
+    assert sums is None or added(sums, np.zeros(len(values), np.intp), np.array(values)) is None
 
 
 @pytest.mark.parametrize(("greatest", "choose"), [(True, max), (False, min)])
@@ -54,7 +56,7 @@ def test_of_equal_extremes_the_first_stays(greatest, choose, data, kind):
     codes = data.draw(st.lists(st.integers(0, 2), min_size=len(values), max_size=len(values)))
     codes = Groups.of_rows(codes).codes
     many = int(codes.max()) + 1
-    ones = extremes(many, codes, np.array(values), greatest)
+    ones = extremes(many, codes, np.array(values), greatest).tolist()
     for start in (0, 0.0, -0.0, math.nan, 3):
         expected = one_by_one([start] * many, codes.tolist(), values, choose)
         assert repr([choose(start, one) for one in ones]) == repr(expected)

@@ -29,7 +29,7 @@ from onyx.windows.compiled import CompiledWindows
 from onyx.windows.firing import Added, Number
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
-from onyx.windows.records import SetStates
+from onyx.windows.records import SetArrays, SetStates
 from onyx.windows.task_windows import TaskWindows
 
 SEGMENTS_MAX = 500_000
@@ -69,9 +69,9 @@ class Combining:
             bucket_of: gives the bucket of a shard.
         """
         shards = range(SHARDS) if self._grouped else [0]
-        found: dict[int, list[SetStates]] = {}
+        found: dict[int, list[SetStates | SetArrays]] = {}
         for shard, records in self.windows.snapshots(shards).items():
-            states = [each for each in records if isinstance(each, SetStates)]
+            states = [each for each in records if isinstance(each, SetStates | SetArrays)]
             if states:
                 found.setdefault(bucket_of(shard), []).extend(states)
         self.windows = _Ordered(self._compiled, self._watermark)

@@ -23,7 +23,7 @@ from onyx.spark_query.kept_states import Contents
 from onyx.spark_query.tree import Tree
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
-from onyx.windows.records import SetStates
+from onyx.windows.records import SetArrays, SetStates
 from onyx.windows.uniqueness import UniqueKeys
 
 
@@ -50,7 +50,7 @@ class Fold:
         self._tree.push(self._task, Batch(segments), self)
         self._send()
 
-    def merge(self, records: Sequence[SetStates]) -> None:
+    def merge(self, records: Sequence[SetStates | SetArrays]) -> None:
         """States that were folded before the shuffle have come."""
         self.windows.merge(records)
 

@@ -17,7 +17,7 @@ from onyx.codec.records import decode_records
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Segments
 from onyx.flow.columns import Columns
-from onyx.windows.records import SetStates
+from onyx.windows.records import SetArrays, SetStates
 
 DDL = (
     "stage int, task string, bucket int, seq bigint, origin string, kind string, mark bigint, "
@@ -92,9 +92,9 @@ def segments_of(row: Row) -> Segments:
     return decode(row.payload) if row.kind == "dicts" else []
 
 
-def states_of(row: Row) -> list[SetStates]:
+def states_of(row: Row) -> list[SetStates | SetArrays]:
     """The states of a row of windows that were folded before the shuffle."""
-    return [each for each in decode_records(row.payload) if isinstance(each, SetStates)]
+    return [each for each in decode_records(row.payload) if isinstance(each, SetStates | SetArrays)]
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:

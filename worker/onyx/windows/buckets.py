@@ -72,6 +72,10 @@ class Bucket(dict[Any, Any]):
             map(self._form.dump, states)
         )
 
+    def present(self, keys: Iterable[Any]) -> list[Any]:
+        """Those of some groups that are there."""
+        return [key for key in keys if key in self]
+
     def remove(self, keys: Iterable[Any]) -> None:
         """Groups that are there go."""
         for key in keys:

@@ -20,7 +20,7 @@ from onyx.flow.batch import Indices, Segment
 from onyx.flow.column_values import python_values
 from onyx.flow.columns import Columns
 from onyx.flow.key_codes import KeyCodes, Remembered, compact
-from onyx.windows.groups import Keys, hashable_key, is_plain
+from onyx.windows.groups import Keys, Shards, hashable_key, is_plain
 
 Array = NDArray[np.int64] | NDArray[np.float64]
 Values = Sequence[Any] | NDArray[Any]
@@ -58,6 +58,16 @@ class Groups:
         codes = [found.setdefault(key, len(found)) for key in keys]
         return Groups(np.array(codes, np.intp), list(found))
 
+    @staticmethod
+    def each(keys: list[Any]) -> Groups:
+        """Different groups, with a row each."""
+        return Groups(np.arange(len(keys)), keys)
+
+    @property
+    def many(self) -> int:
+        """How many different groups there are."""
+        return len(self.keys) if self.column is None else len(self.column)
+
     def __len__(self) -> int:
         return len(self.codes)
 
@@ -79,7 +89,7 @@ class Groups:
 
     def counts(self) -> list[int]:
         """For each group how many rows it has."""
-        found: list[int] = np.bincount(self.codes, minlength=len(self.keys)).tolist()
+        found: list[int] = np.bincount(self.codes, minlength=self.many).tolist()
         return found
 
 
@@ -148,6 +158,13 @@ def rows(values: Any) -> Any:
 def different(groups: Keyed) -> Keys:
     """Each group of a batch once, in order of its first segment."""
     return dict.fromkeys(groups.keys if isinstance(groups, Groups) else groups)
+
+
+def shards_of(groups: Keyed, shards: Shards) -> dict[int, None]:
+    """The shards that the groups of a batch are in, each once."""
+    if isinstance(groups, Groups) and groups.column is not None:
+        return dict.fromkeys(np.unique(shards.of_column(groups.column)).tolist())
+    return dict.fromkeys(map(shards.__getitem__, different(groups)))
 
 
 def numbers_of(column: pa.Array) -> Array | None:

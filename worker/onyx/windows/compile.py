@@ -42,6 +42,7 @@ def compile_windows(job: Job, task: str, resolve: Resolve) -> CompiledWindows | 
             [trigger for trigger in job.triggers if trigger.window_id == window.id],
             assigned,
             resolve,
+            columns=entry.batch_format == "arrow",
         )
         for window in windows
     )
@@ -50,9 +51,17 @@ def compile_windows(job: Job, task: str, resolve: Resolve) -> CompiledWindows | 
 
 
 def compile_window(
-    window: Window, triggers: Sequence[Trigger], assigned: bool, resolve: Resolve
+    window: Window,
+    triggers: Sequence[Trigger],
+    assigned: bool,
+    resolve: Resolve,
+    columns: bool = False,
 ) -> CompiledWindow:
-    """One window; `assigned` says whether inputs assign watermarks.
+    """One window.
+
+    Args:
+        assigned: whether inputs assign watermarks.
+        columns: whether the task takes columns.
 
     Raises:
         UserError: as `compile_windows`.
@@ -92,6 +101,7 @@ def compile_window(
         ready,
         lateness,
         needs and not assigned and kind.bounded,
+        columns,
     )
 
 

@@ -23,6 +23,8 @@ class CompiledWindow:
     """How far the watermark may be past an extent that still takes segments; None: any."""
     watermark_of_segments: bool
     """Whether a watermark is needed that nobody assigns: then the segments are the watermark."""
+    columns: bool = False
+    """Whether the task takes columns."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,6 +135,12 @@ class Shards(dict[Any, int]):
         self.known[shard] = None
         return shard
 
+    def learn(self, keys: Sequence[Any], shards: Sequence[int]) -> None:
+        """The shards of some groups, which are not to be computed."""
+        if len(self) + len(keys) > SHARDS_REMEMBERED_MAX:
+            self.clear()
+        self.update(zip(keys, shards, strict=True))
+
     def of_column(self, column: pa.Array) -> Shorts:
         """The shard of each of different groups, all ints or all text."""
         hashes = column_hashes(column) if self._shard_of is shard_of else None

@@ -47,6 +47,19 @@ class SetStates(WindowRecord, frozen=True, tag="set"):
     states: Sequence[Any]
 
 
+class SetArrays(WindowRecord, frozen=True, tag="arrays"):
+    """As `SetStates`, of groups and states that are in arrays (`windows/arrays`)."""
+
+    extent: int
+    keys: str
+    """How the groups are stored (`KeyTable.packed`)."""
+    groups: Sequence[Any]
+    types: Sequence[str]
+    """The types of the columns of states, as NumPy names them."""
+    states: Sequence[bytes]
+    """The columns of states (`Aggregation.array_form`)."""
+
+
 class AddUpdates(WindowRecord, frozen=True, tag="add"):
     """Updates are applied, in order, to the state of a group in an extent."""
 
@@ -192,7 +205,7 @@ class StagedOutput(Record, frozen=True, tag="staged"):
 
 
 AnyRecord = (
-    SetStates | AddUpdates | DeleteGroups | ClearExtent
+    SetStates | SetArrays | AddUpdates | DeleteGroups | ClearExtent
     | SetSessions | AddToSessions
     | Fired | FiredGroups | FiringProgress | SetTriggerStates | DeleteTriggerStates | TimerDue
     | WatermarkReached

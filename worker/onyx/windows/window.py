@@ -19,7 +19,7 @@ from onyx.flow.columns import Columns, to_dicts
 from onyx.model.job import Trigger as Declared
 from onyx.windows.answers import order
 from onyx.windows.buckets import Frozen, Holder, Pair
-from onyx.windows.coded import Keyed, chosen, different, rows
+from onyx.windows.coded import Keyed, chosen, rows, shards_of
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.counting import count, counting
 from onyx.windows.firing import EventType, Extent, Firing, Number, Pages
@@ -30,6 +30,7 @@ from onyx.windows.records import (
     FiringProgress,
     Record,
     Records,
+    SetArrays,
     SetStates,
     SetTriggerStates,
     TimerDue,
@@ -67,7 +68,10 @@ class Window(AllInRecords):
         window_id, of_segments = compiled.window.id, compiled.watermark_of_segments
         recorded = compiled.lateness is not None or of_segments
         self._watermarks = ShardWatermarks(window_id, of_segments, recorded, shards)
-        on_peer = OnPeer(compiled, shards, holder, self._watermarks, page_max)
+        self._each_segment = of_segments or any(each.by_segment for each in compiled.triggers)
+        """Whether triggers, or the watermarks of shards, look at each segment."""
+        whole = not self._each_segment
+        on_peer = OnPeer(compiled, shards, holder, self._watermarks, page_max, whole)
         self._extents: Extents[Any] = TYPES[compiled.window.type](on_peer)
         self._triggers = {
             each.name: each.on_peer(GroupStates(window_id, each.name, shards))
@@ -75,8 +79,6 @@ class Window(AllInRecords):
         }
         self._timers = Timers(window_id, self._triggers.values())
         self._progress = Progress(window_id)
-        self._each_segment = of_segments or any(each.by_segment for each in compiled.triggers)
-        """Whether triggers, or the watermarks of shards, look at each segment."""
         late = of_segments or compiled.lateness is not None
         self._counting = () if late else counting(self._triggers.values())
         """Triggers that only count segments, of which none is late."""
@@ -95,7 +97,7 @@ class Window(AllInRecords):
         late = self._extents.add(taken, keys)
         if self._timers:
             kept = np.delete(np.arange(len(keys)), late) if late else None
-            self._start_timers(different(chosen(keys, kept)), now_ms)
+            self._timers.start(shards_of(chosen(keys, kept), self._shards), now_ms)
         return [], late
 
     def _add_counted(
@@ -385,7 +387,7 @@ class Window(AllInRecords):
         """The watermark was here when the restored state was recorded: what it passed has fired."""
         self._watermarks.task = watermark
 
-    def merge(self, record: SetStates) -> None:
+    def merge(self, record: SetStates | SetArrays) -> None:
         """Add states that were folded elsewhere."""
         self._extents.settle()
         self._extents.merge(record)

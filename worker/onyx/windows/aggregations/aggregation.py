@@ -11,6 +11,7 @@ Aggregations are of two kinds, by what is recorded of a change:
 
 `fold` takes a whole batch for one extent; it does what `create` and `apply` do one by one, and so
 does `fold_groups` with the rows of columns.
+`array_form` says how the states of many groups are kept as columns (`windows/arrays`).
 `finish` makes a state of what an engine of columns has counted and merged (`model.kinds.Native`).
 Each aggregation is a class with these methods, and a row in `table` and in `model.kinds`.
 """
@@ -22,6 +23,7 @@ from typing import Any
 
 from onyx.flow.batch import Segment
 from onyx.flow.columns import Columns, to_dicts
+from onyx.windows.aggregations.array_forms import ArrayForm
 from onyx.windows.buckets import Form
 from onyx.windows.coded import Groups, Keyed, Values, rows
 
@@ -132,6 +134,10 @@ class Aggregation:
         """What the buckets of its states hold."""
         load = self.load
         return Form(self.init, self.dump, lambda key, data: load(data), self._is_plain)
+
+    def array_form(self) -> ArrayForm | None:
+        """How the states of many groups are kept in arrays; None: they are not."""
+        return None
 
     @property
     def _is_plain(self) -> bool:

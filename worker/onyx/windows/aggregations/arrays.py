@@ -11,15 +11,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices
-from onyx.windows.coded import Array
+
+Array = NDArray[Any]
+"""Of int64 or float64."""
 
 _INT64_MAX = 2**63 - 1
 _NUMBERS = frozenset({int, float})
 
 
-def added(states: Sequence[Any], codes: Indices, values: Array) -> list[Any] | None:
+def added(states: Array, codes: Indices, values: Array) -> Array | None:
     """The sums of groups after the values of some rows.
 
     Args:
@@ -29,22 +32,39 @@ def added(states: Sequence[Any], codes: Indices, values: Array) -> list[Any] | N
     Returns:
         None if arrays cannot do what Python does with these numbers.
     """
+    whole = states.dtype == np.int64
+    if whole and (
+        values.dtype != np.int64 or _bound(states) + _bound(values) * len(values) > _INT64_MAX
+    ):
+        return None
+    sums = states.copy()
+    with np.errstate(all="ignore"):
+        np.add.at(sums, codes, values)
+    return sums
+
+
+def both_added(one: Array, other: Array) -> Array | None:
+    """The sums of pairs of sums; None: as for `added`."""
+    if one.dtype != other.dtype:
+        return None
+    if one.dtype == np.int64 and _bound(one) + _bound(other) > _INT64_MAX:
+        return None
+    with np.errstate(all="ignore"):
+        found: Array = one + other
+    return found
+
+
+def sums_of(states: Sequence[Any], values: Array) -> Array | None:
+    """Sums as an array to which `added` adds such values; None if arrays cannot."""
     kinds = set(map(type, states))
     try:
         if values.dtype == np.int64 and kinds == {int}:
-            sums: Array = np.array(states, np.int64)
-            if _bound(sums) + _bound(values) * len(values) > _INT64_MAX:
-                return None
-        elif kinds == {float} or (values.dtype == np.float64 and kinds <= _NUMBERS):
-            sums, values = np.array(states, np.float64), values.astype(np.float64, copy=False)
-        else:
-            return None
+            return np.array(states, np.int64)
+        if kinds == {float} or (values.dtype == np.float64 and kinds <= _NUMBERS):
+            return np.array(states, np.float64)
     except OverflowError:
-        return None
-    with np.errstate(all="ignore"):
-        np.add.at(sums, codes, values)
-    found: list[Any] = sums.tolist()
-    return found
+        pass
+    return None
 
 
 def _bound(values: Array) -> int:
@@ -52,7 +72,7 @@ def _bound(values: Array) -> int:
     return max(abs(int(values.min())), abs(int(values.max()))) if len(values) else 0
 
 
-def extremes(many: int, codes: Indices, values: Array, greatest: bool) -> list[Any]:
+def extremes(many: int, codes: Indices, values: Array, greatest: bool) -> Array:
     """The first of the greatest, or least, values of each group; NaN only if it has nothing else.
 
     Args:
@@ -69,5 +89,5 @@ def extremes(many: int, codes: Indices, values: Array, greatest: bool) -> list[A
     (np.fmax if greatest else np.fmin).at(found, its_codes, its_values)
     equal = its_values == found[its_codes]
     firsts[its_codes[equal][::-1]] = at[equal][::-1]
-    chosen: list[Any] = values[firsts].tolist()
+    chosen: Array = values[firsts]
     return chosen

@@ -10,6 +10,7 @@ import numpy as np
 
 from onyx.flow.columns import Columns
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
+from onyx.windows.aggregations.array_forms import ArrayForm, CountForm
 from onyx.windows.coded import Groups, Values
 
 
@@ -45,6 +46,10 @@ class Count(Aggregation):
         states = {key: bucket[key] + many for key, many in counts.items()}
         bucket.update(states)
         return states
+
+    def array_form(self) -> ArrayForm:
+        """A column of counts."""
+        return CountForm()
 
     def finish(self, count: int, numbers: Sequence[Any]) -> int:
         """The count."""

@@ -12,7 +12,8 @@ from onyx.errors import UserError
 from onyx.flow.column_values import python_values
 from onyx.flow.columns import Columns
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
-from onyx.windows.aggregations.arrays import added, extremes
+from onyx.windows.aggregations.array_forms import ArrayForm, AverageForm, ExtremeForm, SumForm
+from onyx.windows.aggregations.arrays import added, extremes, sums_of
 from onyx.windows.coded import Groups, Values, numbers_of
 
 _NUMBERS = frozenset({int, float})
@@ -80,14 +81,15 @@ class Sum(Keyed):
 
     def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
         """Add arrays as a whole, if they can do it exactly."""
-        sums = None
-        if isinstance(values, np.ndarray):
-            states = [bucket[key] for key in groups.keys]
-            sums = added(states, groups.codes, values)
+        sums = _added([bucket[key] for key in groups.keys], groups, values)
         if sums is None:
             super().fold_groups(bucket, groups, values)
         else:
             bucket.update(zip(groups.keys, sums, strict=True))
+
+    def array_form(self) -> ArrayForm:
+        """A column of sums."""
+        return SumForm()
 
     def merge(self, one: Any, other: Any) -> Any:
         """Add both sums."""
@@ -117,10 +119,14 @@ class Extreme(Keyed):
     def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
         """Compare the state of a group with the one value that matters."""
         if isinstance(values, np.ndarray):
-            values = extremes(len(groups.keys), groups.codes, values, self._greatest)
-            self.fold(bucket, groups.keys, values)
+            best = extremes(len(groups.keys), groups.codes, values, self._greatest)
+            self.fold(bucket, groups.keys, best.tolist())
         else:
             super().fold_groups(bucket, groups, values)
+
+    def array_form(self) -> ArrayForm:
+        """A column of extremes."""
+        return ExtremeForm(self._initial, self._greatest)
 
     def merge(self, one: Any, other: Any) -> Any:
         """The smaller or larger of both."""
@@ -155,14 +161,16 @@ class Average(Keyed):
     def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
         """Count and add arrays as a whole, if they can do it exactly."""
         states = [bucket[key] for key in groups.keys]
-        sums = None
-        if isinstance(values, np.ndarray):
-            sums = added([total for _, total in states], groups.codes, values)
+        sums = _added([total for _, total in states], groups, values)
         if sums is None:
             super().fold_groups(bucket, groups, values)
             return
         numbers = [number + many for (number, _), many in zip(states, groups.counts(), strict=True)]
         bucket.update(zip(groups.keys, zip(numbers, sums, strict=True), strict=True))
+
+    def array_form(self) -> ArrayForm:
+        """A column of numbers of values and one of sums."""
+        return AverageForm()
 
     def finish(self, count: int, numbers: Sequence[Any]) -> tuple[int, Any]:
         """The count, and the sum of the sums."""
@@ -189,3 +197,12 @@ class Average(Keyed):
     def load(self, data: Sequence[Any]) -> tuple[int, Any]:
         """The tuple of that list."""
         return (data[0], data[1])
+
+
+def _added(states: Sequence[Any], groups: Groups, values: Values) -> list[Any] | None:
+    """The sums of groups after the values of rows; None if arrays cannot do it exactly."""
+    if not isinstance(values, np.ndarray):
+        return None
+    sums = sums_of(states, values)
+    found = None if sums is None else added(sums, groups.codes, values)
+    return None if found is None else found.tolist()

@@ -3,7 +3,8 @@
 Of a closed aggregation the groups are remembered, and their states recorded once, however often
 they have changed. Of an open one the updates are kept, until something else changes the state as
 well (a refinement): then the state itself is recorded. The records of an extent are in this order:
-that it is cleared, states and removals, updates.
+that it is cleared, states and removals, updates. What has changed of an extent in arrays its bucket
+knows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from operator import is_
 from typing import Any
 
 from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.arrays.bucket import ArrayBucket
 from onyx.windows.buckets import Bucket
 from onyx.windows.groups import Keys, Shards, dump_key, dump_keys
 from onyx.windows.records import (
@@ -40,6 +42,8 @@ class Changes:
         self._states: dict[int, dict[Any, Any]] = {}
         """Groups whose state, or absence, is recorded; with the state, if it is known already."""
         self._updates: dict[int, dict[Any, list[Any]]] = {}
+        self._in_arrays: dict[int, None] = {}
+        """Extents whose buckets know themselves what has changed."""
 
     def states(self, extent: int, keys: Mapping[Any, Any]) -> None:
         """States have been changed, or groups removed.
@@ -56,6 +60,10 @@ class Changes:
         if updates:
             for key in keys:
                 updates.pop(key, None)
+
+    def in_arrays(self, extent: int) -> None:
+        """States have been changed of an extent that is in arrays."""
+        self._in_arrays[extent] = None
 
     def fold(
         self, extent: int, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]
@@ -88,11 +96,15 @@ class Changes:
                 append(records, shard, ClearExtent(self._window, extent))
         for extent, keys in self._states.items():
             self._append_states(records, extent, keys, buckets.get(extent, {}))
+        for extent in self._in_arrays:
+            bucket = buckets.get(extent)
+            if isinstance(bucket, ArrayBucket):
+                bucket.append_changes(records, self._window, extent)
         window, shards = self._window, self._shards
         for extent, updates in self._updates.items():
             for key, each in updates.items():
                 append(records, shards[key], AddUpdates(window, extent, dump_key(key), each))
-        self._cleared, self._states, self._updates = {}, {}, {}
+        self._cleared, self._states, self._updates, self._in_arrays = {}, {}, {}, {}
 
     def drop(self, extent: int, keys: Iterable[Any], shards: Collection[int]) -> None:
         """Groups belong to another peer now: it records what changes."""

@@ -19,7 +19,7 @@ from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import Firing, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, Records, SetStates
+from onyx.windows.records import Record, Records, SetArrays, SetStates
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
@@ -43,6 +43,8 @@ class OnPeer:
     watermarks: ShardWatermarks
     page_max: int
     """Firings of one page."""
+    whole: bool = False
+    """Whether batches are folded as a whole: no trigger and no watermark looks at a segment."""
 
 
 class Extents(ABC, Generic[E]):
@@ -133,7 +135,7 @@ class Extents(ABC, Generic[E]):
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record of `take_changes`, `states` or `snapshot`."""
 
-    def merge(self, record: SetStates) -> None:
+    def merge(self, record: SetStates | SetArrays) -> None:
         """Add states that were folded elsewhere from other segments."""
         raise NotImplementedError("extents that depend on segments cannot be merged by record")
 

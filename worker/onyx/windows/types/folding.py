@@ -17,6 +17,7 @@ from onyx.windows.buckets import Bucket
 from onyx.windows.coded import Groups, Keyed, Values, different, rows
 from onyx.windows.groups import Keys
 from onyx.windows.types.changes import Changes
+from onyx.windows.types.extent_states import ExtentStates
 from onyx.windows.types.waiting import Waiting
 
 
@@ -28,15 +29,17 @@ class Folding:
         aggregation: Aggregation,
         in_memory: bool,
         bucket: Callable[[int], Bucket],
+        states: ExtentStates,
         changes: Changes,
         waiting: Waiting,
     ) -> None:
         """`bucket` gives the states of an extent, and begins it if need be."""
         self._aggregation = aggregation
         self._bucket = bucket
+        self._states = states
         self._changes = changes
         self._waiting = waiting
-        self.counts = isinstance(aggregation, Count) and in_memory
+        self.counts = isinstance(aggregation, Count) and in_memory and not states.in_arrays
         """Whether segments are only counted."""
         self._counted: defaultdict[int, Counter[Any]] = defaultdict(Counter)
         """Segments of each group that are not in its state yet, by extent."""
@@ -44,7 +47,7 @@ class Folding:
     def add(self, number: int, keys: Keyed, extracted: Values) -> None:
         """Apply segments to one extent."""
         if not self.counts:
-            self._fold(number, keys, extracted, different(keys))
+            self._fold(number, keys, extracted)
         elif isinstance(keys, Groups):
             self._counted[number].update(dict(zip(keys.keys, keys.counts(), strict=True)))
         else:
@@ -54,7 +57,7 @@ class Folding:
         """Adds for one segment, faster."""
         touched: Keys = {key: None}
         if not self._aggregation.closed:
-            self._fold(number, [key], [extracted], touched)
+            self._fold(number, [key], [extracted])
             return
         bucket, aggregation = self._bucket(number), self._aggregation
         state = bucket[key]
@@ -79,8 +82,13 @@ class Folding:
             self._changes.states(number, states)
         self._counted.clear()
 
-    def _fold(self, number: int, keys: Keyed, extracted: Values, touched: Keys) -> None:
-        bucket = self._bucket(number)
+    def _fold(self, number: int, keys: Keyed, extracted: Values) -> None:
+        self._bucket(number)
+        in_arrays = self._states.fold(number, keys, extracted)
+        if in_arrays is not None:
+            self._waiting.touch(number, in_arrays)
+            return
+        bucket, touched = self._states[number], different(keys)
         try:
             if not self._aggregation.closed:
                 self._changes.fold(number, bucket, *self._aggregation.steps(keys, extracted))

@@ -9,9 +9,10 @@ gives the same as one by one: states change in the order of the segments, and no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from onyx.windows.arrays.bucket import ArrayBucket
 from onyx.windows.assigning.assigner import Assigner, Part
 from onyx.windows.assigning.tiling import by_extent
 from onyx.windows.buckets import Bucket, Frozen, Pair, pages
@@ -28,11 +29,13 @@ from onyx.windows.records import (
     FiredGroups,
     Record,
     Records,
+    SetArrays,
     SetStates,
 )
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.changes import Changes
+from onyx.windows.types.extent_states import ExtentStates
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
 from onyx.windows.types.folding import Folding
 from onyx.windows.types.passing import Passing
@@ -46,17 +49,22 @@ class NumberedExtents(Extents[int]):
         super().__init__(on_peer)
         self._assigner = assigner
         self._holder = on_peer.holder
-        self._form = self._aggregation.form()
         if not assigner.bounded:
             self._lateness = None
-        self._buckets: dict[int, Bucket] = {}
+        self._changes = Changes(self._window, self._aggregation, self._shards)
+        self._buckets = ExtentStates(on_peer, self._changes)
         self._waiting = Waiting(on_peer, assigner.bounded, assigner.bounds, self._buckets)
         self._expiring: Dues[int] = Dues()
-        self._changes = Changes(self._window, self._aggregation, self._shards)
+        self._indexed = self._holder.in_memory and not self._buckets.in_arrays
         self._index = ShardIndex(self._shards, self._buckets)
-        """Not used of states that are not in memory."""
+        """Used of states in dicts that are in memory."""
         self._folding = Folding(
-            self._aggregation, self._holder.in_memory, self._bucket, self._changes, self._waiting
+            self._aggregation,
+            self._holder.in_memory,
+            self._bucket,
+            self._buckets,
+            self._changes,
+            self._waiting,
         )
 
     # Segments come.
@@ -107,7 +115,7 @@ class NumberedExtents(Extents[int]):
     def _bucket(self, number: int) -> Bucket:
         bucket = self._buckets.get(number)
         if bucket is None:
-            bucket = self._buckets[number] = self._holder.bucket(self._form, self._shards)
+            bucket = self._buckets.begin(number)
             if self._lateness is not None:
                 self._expiring.put(number, self.bounds(number)[1] + self._lateness + 1)
         return bucket
@@ -151,27 +159,18 @@ class NumberedExtents(Extents[int]):
         if state is GONE:
             self._remove([key], extent)
             return
-        self._buckets[extent][key] = state
-        self._changes.states(extent, {key: None})
+        self._buckets.put(extent, key, state)
         self._waiting.changed(extent)
 
     def _remove(self, keys: Collection[Any], number: int) -> None:
         """An extent loses groups that it has."""
-        bucket = self._buckets[number]
-        bucket.remove(keys)
-        self._changes.states(number, dict.fromkeys(keys))
-        if not bucket:
+        self._buckets.remove(number, keys)
+        if not self._buckets[number]:
             self._forget(number)
 
     def _clear(self, number: int) -> None:
         """An extent goes with all its groups."""
-        shards, bucket = self._shards, self._buckets[number]
-        if self._holder.in_memory:
-            gone = [key for key in self._changes.noted(number) if key not in bucket]
-            had = dict.fromkeys(map(shards.__getitem__, [*bucket, *gone]))
-        else:
-            had = dict(shards.known)
-        self._changes.cleared(number, had)
+        self._changes.cleared(number, self._buckets.shards_had(number))
         self._forget(number)
 
     def _forget(self, number: int) -> None:
@@ -192,7 +191,7 @@ class NumberedExtents(Extents[int]):
         page: list[Firing] = []
         for number in passing.passed(watermark):
             bucket, waiting = self._buckets[number], passing.waiting[number]
-            keys = None if waiting is None else [key for key in waiting if key in bucket]
+            keys = None if waiting is None else bucket.present(waiting)
             many = len(bucket) if keys is None else len(keys)
             if len(page) + many > self._page_max:
                 yield page
@@ -280,6 +279,9 @@ class NumberedExtents(Extents[int]):
 
         def records(shard: int) -> Iterator[Record]:
             for number, bucket in buckets:
+                if isinstance(bucket, ArrayBucket):
+                    yield from bucket.records(window, number, shard)
+                    continue
                 for keys, states in frozen.pages(bucket, shard):
                     yield SetStates(window, number, keys, states)
 
@@ -292,68 +294,57 @@ class NumberedExtents(Extents[int]):
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record of `take_changes`, `states` or `snapshot`."""
         match record:
-            case SetStates(extent=number, groups=groups, states=states):
-                bucket, keys = self._bucket(number), load_keys(groups)
-                bucket.update(zip(keys, map(self._aggregation.load, states), strict=True))
-                self._restored(shard, number, dict.fromkeys(keys))
+            case SetStates(extent=number) | SetArrays(extent=number):
+                self._bucket(number)
+                self._restored(shard, number, self._buckets.restore(record))
             case AddUpdates(extent=number, group=group, updates=updates):
                 bucket, key = self._bucket(number), load_key(group)
                 state = bucket[key]
                 for update in updates:
                     state = self._aggregation.apply(state, update)
                 bucket[key] = state
-                self._restored(shard, number, {key: None})
+                self._restored(shard, number, [key])
             case DeleteGroups(extent=number, groups=groups):
                 self._restore_without(shard, number, load_keys(groups))
             case ClearExtent(extent=number):
-                self._restore_without(shard, number, list(self._present(shard, number)))
+                self._restore_without(shard, number, None)
             case Fired() | FiredGroups():
                 self._waiting.restore(shard, record, self._present(shard, record.extent))
 
-    def merge(self, record: SetStates) -> None:
+    def merge(self, record: SetStates | SetArrays) -> None:
         """Add states that were folded elsewhere from other segments."""
         self._index.invalidate()
-        number, keys = record.extent, load_keys(record.groups)
-        bucket, merge = self._bucket(number), self._aggregation.merge
-        for key, state in zip(keys, map(self._aggregation.load, record.states), strict=True):
-            bucket[key] = merge(bucket[key], state) if key in bucket else state
-        touched = dict.fromkeys(keys)
-        bucket.used(touched)
-        self._changes.states(number, touched)
-        self._waiting.touch(number, touched)
+        self._bucket(record.extent)
+        self._waiting.touch(record.extent, self._buckets.merge(record))
 
-    def _restored(self, shard: int, number: int, keys: Mapping[Any, None]) -> None:
-        if self._holder.in_memory:
-            self._index.of(shard).setdefault(number, {}).update(keys)
+    def _restored(self, shard: int, number: int, keys: Iterable[Any]) -> None:
+        if self._indexed:
+            self._index.of(shard).setdefault(number, {}).update(dict.fromkeys(keys))
         self._waiting.touch(number, keys)
 
-    def _restore_without(self, shard: int, number: int, keys: Iterable[Any]) -> None:
-        """An extent of a shard has had groups that are gone."""
-        bucket = self._buckets.get(number)
-        if bucket is None:
+    def _restore_without(self, shard: int, number: int, keys: Iterable[Any] | None) -> None:
+        """An extent of a shard has had groups that are gone; None: all of the shard."""
+        if number not in self._buckets:
             return
-        for key in keys:
-            if self._holder.in_memory:
-                self._index.of(shard).get(number, {}).pop(key, None)
-            if key in bucket:
-                del bucket[key]
-        if not bucket:
+        if self._indexed:
+            indexed = self._index.of(shard).get(number, {})
+            keys = list(indexed) if keys is None else keys
+            for key in keys:
+                indexed.pop(key, None)
+        self._buckets.forget_groups(number, shard, keys)
+        if not self._buckets[number]:
             self._forget(number)
 
     def _present(self, shard: int, number: int) -> Iterable[Any]:
         """Groups of an extent that are in a shard."""
-        if self._holder.in_memory:
+        if self._indexed:
             return self._index.of(shard).get(number, ())
         return self._buckets[number].groups([shard]) if number in self._buckets else ()
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to another peer now, with what has changed in them."""
         self._index.invalidate()
-        for number, bucket in list(self._buckets.items()):
-            gone = [key for key in bucket if self._shards[key] in shards]
-            for key in gone:
-                del bucket[key]
-            self._changes.drop(number, gone, shards)
-            if not bucket:
-                self._forget(number)
+        self._buckets.drop(shards)
+        for number in [number for number, bucket in self._buckets.items() if not bucket]:
+            self._forget(number)
         self._waiting.drop(shards)

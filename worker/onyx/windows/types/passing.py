@@ -55,7 +55,7 @@ class Passing:
         self.half: dict[int, Half] = {}
         """Extents of which some shards have fired."""
 
-    def touch(self, extent: int, due: Number, keys: Mapping[Any, Any]) -> None:
+    def touch(self, extent: int, due: Number, keys: Iterable[Any]) -> None:
         """Groups of an extent have got segments."""
         if extent in self.waiting:
             held = self.waiting[extent]

@@ -48,7 +48,7 @@ class Waiting:
         """The extents that wait for a watermark of all shards, or of one."""
         return self._passing.get((trigger, shard))
 
-    def touch(self, number: int, keys: Mapping[Any, Any]) -> None:
+    def touch(self, number: int, keys: Iterable[Any]) -> None:
         """Groups of an extent have got segments."""
         if not self._triggers:
             return

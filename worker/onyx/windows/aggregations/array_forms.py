@@ -1,0 +1,198 @@
+"""The states of many groups in arrays: what `Aggregation` does with one state, for a state a group.
+
+Each function gets and gives columns of states, and does exactly what Python does with the values
+one by one, or says that arrays cannot: then whoever keeps the states keeps Python's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onyx.flow.batch import Indices
+from onyx.windows.aggregations.arrays import added, both_added, extremes
+from onyx.windows.coded import Values
+
+Column = NDArray[Any]
+States = tuple[Column, ...]
+"""Columns of which the state of a group is a row: ints or floats of 64 bits."""
+
+
+class ArrayForm(Protocol):
+    """The states of an aggregation in arrays."""
+
+    def first(self, many: int, values: Values) -> States | None:
+        """So many first states, of the types that states have after values like these; None: arrays
+        do not hold them."""
+        ...
+
+    def fold(self, states: States, codes: Indices, values: Values) -> States | None:
+        """The states of groups after the values of some rows.
+
+        Args:
+            codes: for each row its group; every group has a row.
+
+        Returns:
+            None if arrays cannot do what Python does with these values.
+        """
+        ...
+
+    def merge(self, one: States, other: States) -> States | None:
+        """The states of groups made of two each; None: as for `fold`."""
+        ...
+
+    def to_python(self, states: States) -> list[Any]:
+        """The states as the aggregation has them."""
+        ...
+
+    def from_python(self, states: Sequence[Any]) -> States | None:
+        """What `to_python` gave, as columns; None: arrays do not hold them."""
+        ...
+
+
+class CountForm:
+    """Of `count`."""
+
+    def first(self, many: int, values: Values) -> States:
+        """Zeros."""
+        return (np.zeros(many, np.int64),)
+
+    def fold(self, states: States, codes: Indices, values: Values) -> States:
+        """Count the rows of each group."""
+        return (states[0] + np.bincount(codes, minlength=len(states[0])),)
+
+    def merge(self, one: States, other: States) -> States:
+        """Add both counts."""
+        return (one[0] + other[0],)
+
+    def to_python(self, states: States) -> list[Any]:
+        """Ints."""
+        found: list[Any] = states[0].tolist()
+        return found
+
+    def from_python(self, states: Sequence[Any]) -> States | None:
+        """A column of ints."""
+        return _column(states)
+
+
+class SumForm:
+    """Of `sum`."""
+
+    def first(self, many: int, values: Values) -> States | None:
+        """Zeros of the type of the values."""
+        numbers = _numbers(values)
+        return None if numbers is None else (np.zeros(many, numbers.dtype),)
+
+    def fold(self, states: States, codes: Indices, values: Values) -> States | None:
+        """Add the values in the order of the rows."""
+        numbers = _numbers(values)
+        sums = None if numbers is None else added(states[0], codes, numbers)
+        return None if sums is None else (sums,)
+
+    def merge(self, one: States, other: States) -> States | None:
+        """Add both sums."""
+        sums = both_added(one[0], other[0])
+        return None if sums is None else (sums,)
+
+    def to_python(self, states: States) -> list[Any]:
+        """Numbers."""
+        found: list[Any] = states[0].tolist()
+        return found
+
+    def from_python(self, states: Sequence[Any]) -> States | None:
+        """A column of numbers of one type."""
+        return _column(states)
+
+
+class ExtremeForm:
+    """Of `min` and `max`."""
+
+    def __init__(self, initial: Any, greatest: bool) -> None:
+        self._initial = initial
+        self._greatest = greatest
+
+    def first(self, many: int, values: Values) -> States | None:
+        """The initial value, if it has the type of the values."""
+        numbers, initial = _numbers(values), _column([self._initial])
+        if numbers is None or initial is None or initial[0].dtype != numbers.dtype:
+            return None
+        return (np.repeat(initial[0], many),)
+
+    def fold(self, states: States, codes: Indices, values: Values) -> States | None:
+        """Compare the state of a group with the one value that matters."""
+        numbers = _numbers(values)
+        if numbers is None or numbers.dtype != states[0].dtype:
+            return None
+        return self._better(states[0], extremes(len(states[0]), codes, numbers, self._greatest))
+
+    def merge(self, one: States, other: States) -> States | None:
+        """The smaller or larger of both."""
+        return self._better(one[0], other[0]) if one[0].dtype == other[0].dtype else None
+
+    def _better(self, one: Column, other: Column) -> States:
+        """Of equal ones the first, as Python's `min` and `max`."""
+        return (np.where(other > one if self._greatest else other < one, other, one),)
+
+    def to_python(self, states: States) -> list[Any]:
+        """Numbers."""
+        found: list[Any] = states[0].tolist()
+        return found
+
+    def from_python(self, states: Sequence[Any]) -> States | None:
+        """A column of numbers of one type."""
+        return _column(states)
+
+
+class AverageForm:
+    """Of `average`: numbers of values, and their sums."""
+
+    def first(self, many: int, values: Values) -> States | None:
+        """No values."""
+        sums = _SUM.first(many, values)
+        return None if sums is None else (np.zeros(many, np.int64), *sums)
+
+    def fold(self, states: States, codes: Indices, values: Values) -> States | None:
+        """Count the rows, and add their values."""
+        sums = _SUM.fold(states[1:], codes, values)
+        return None if sums is None else (*_COUNT.fold(states[:1], codes, values), *sums)
+
+    def merge(self, one: States, other: States) -> States | None:
+        """Numbers and sums added."""
+        sums = _SUM.merge(one[1:], other[1:])
+        return None if sums is None else (one[0] + other[0], *sums)
+
+    def to_python(self, states: States) -> list[Any]:
+        """Pairs."""
+        return list(zip(states[0].tolist(), states[1].tolist(), strict=True))
+
+    def from_python(self, states: Sequence[Any]) -> States | None:
+        """Two columns."""
+        numbers, sums = (_column([each[index] for each in states]) for index in (0, 1))
+        return None if numbers is None or sums is None else (*numbers, *sums)
+
+
+_COUNT, _SUM = CountForm(), SumForm()
+_TYPES = {int: np.int64, float: np.float64}
+
+
+def _numbers(values: Values) -> Column | None:
+    """Values as an array of what Python's int or float holds; None if they are of other types, or
+    of both."""
+    if isinstance(values, np.ndarray):
+        return values
+    found = _column(values)
+    return None if found is None else found[0]
+
+
+def _column(values: Sequence[Any]) -> States | None:
+    types = set(map(type, values))
+    dtype = _TYPES.get(types.pop()) if len(types) == 1 else None
+    if dtype is None:
+        return None
+    try:
+        return (np.array(values, dtype),)
+    except OverflowError:
+        return None

@@ -1,0 +1,239 @@
+"""Which row a group has, and the group of a row.
+
+Ints and text, which most group keys are, lie in arrays (`key_values`), and a batch of different
+keys is looked up with some operations on arrays, by open addressing with linear steps (Knuth, The
+Art of Computer Programming, volume 3, section 6.4, algorithm L). Other keys are in a dict.
+
+A group keeps its row as long as there is the table: whoever removes groups marks their rows.
+
+Rejected: a dict for all keys, which takes 100 bytes and more a group and makes a Python value of
+each; Arrow's `index_in`, which makes a table of all groups anew for each batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from onyx.flow.batch import U64, Indices
+from onyx.flow.column_values import python_values
+from onyx.flow.key_hashes import column_hashes
+from onyx.windows.arrays.key_values import IntValues, TextValues
+from onyx.windows.coded import Groups
+from onyx.windows.groups import dump_keys, load_keys
+
+_SLOTS_MIN = 64
+_FULL = 0.5
+"""The share of slots that may be taken: beyond it a search takes many steps."""
+_NONE = -1
+
+
+class KeyTable(Protocol):
+    """The groups of the rows, each once."""
+
+    @property
+    def kind(self) -> str:
+        """How `packed` stores groups."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def add(self, groups: Groups) -> Indices | None:
+        """The row of each of these different groups; those that are new get the next rows. None:
+        the table cannot hold one of them, and nothing has changed."""
+        ...
+
+    def find(self, groups: Groups) -> Indices:
+        """The row of each of these groups; -1: it has none."""
+        ...
+
+    def row(self, key: Any) -> int:
+        """The row of a group; -1: it has none."""
+        ...
+
+    def keys(self, rows: Indices) -> list[Any]:
+        """The groups of rows, as Python has them."""
+        ...
+
+    def column(self, rows: Indices) -> pa.Array | None:
+        """The groups of rows as a column; None: they are not of one type."""
+        ...
+
+    def packed(self, rows: Indices) -> Sequence[Any]:
+        """The groups of rows, to be stored."""
+        ...
+
+
+def table_for(groups: Groups) -> KeyTable:
+    """An empty table, for groups like these."""
+    values = groups.keys if groups.column is None else groups.column
+    kinds: tuple[type[IntValues] | type[TextValues], ...] = (IntValues, TextValues)
+    for kind in kinds:
+        if kind.of(values) is not None:
+            return HashedKeys(kind())
+    return AnyKeys()
+
+
+def unpacked(kind: str, packed: Sequence[Any]) -> Groups:
+    """Different groups from what `KeyTable.packed` gave, with a row each."""
+    if kind == AnyKeys.kind:
+        return Groups.each(list(load_keys(packed)))
+    column = (IntValues if kind == IntValues.kind else TextValues).unpacked(packed)
+    return Groups(np.arange(len(column)), None, column)
+
+
+class HashedKeys:
+    """Keys of one type."""
+
+    def __init__(self, values: IntValues | TextValues) -> None:
+        self._values = values
+        self._many = 0
+        self._slots = np.full(_SLOTS_MIN, _NONE, np.int32)
+        """Where the search for a key begins follows from its hash; each has a row or none."""
+
+    @property
+    def kind(self) -> str:
+        """That of the keys."""
+        return self._values.kind
+
+    def __len__(self) -> int:
+        return self._many
+
+    def add(self, groups: Groups) -> Indices | None:
+        """The row of each group, a new one if need be."""
+        column = self._values.of(groups.keys if groups.column is None else groups.column)
+        if column is None:
+            return None
+        hashes = _hashes(column)
+        rows = self._find(column, hashes)
+        news = np.flatnonzero(rows == _NONE)
+        if len(news):
+            rows[news] = np.arange(self._many, self._many + len(news))
+            self._make_room(len(news))
+            whole = len(news) == len(column)
+            self._values.add(column if whole else column.take(pa.array(news)), hashes[news])
+            self._put(hashes[news], rows[news])
+            self._many += len(news)
+        return rows
+
+    def find(self, groups: Groups) -> Indices:
+        """The row of each group, or -1; groups of different types are looked for one by one."""
+        column = self._values.of(groups.keys if groups.column is None else groups.column)
+        if column is None:
+            return np.fromiter(map(self.row, groups.keys), np.intp, groups.many)
+        return self._find(column, _hashes(column))
+
+    def row(self, key: Any) -> int:
+        """The row of one group: slow, for those who look at single ones."""
+        column = self._values.of([key])
+        return _NONE if column is None else int(self._find(column, _hashes(column))[0])
+
+    def keys(self, rows: Indices) -> list[Any]:
+        """The groups of rows, as Python has them."""
+        return python_values(self.column(rows))
+
+    def column(self, rows: Indices) -> pa.Array:
+        """The groups of rows."""
+        return self._values.column(rows)
+
+    def packed(self, rows: Indices) -> Sequence[Any]:
+        """The groups of rows, in bytes."""
+        return self._values.packed(rows)
+
+    def _find(self, column: pa.Array, hashes: U64) -> Indices:
+        """For each key its row, or -1."""
+        where = (hashes & np.uint64(len(self._slots) - 1)).astype(np.intp)
+        rows = np.full(len(column), _NONE, np.intp)
+        left = np.arange(len(column))
+        while len(left):
+            self._search(column, hashes, left, where, rows)
+            found = np.flatnonzero(rows[left] != _NONE)
+            there = column if len(found) == len(column) else column.take(pa.array(left[found]))
+            left = left[found[self._values.different(rows[left[found]], there)]]
+            # The search goes on behind a row that was only alike.
+            rows[left], where[left] = _NONE, (where[left] + 1) & (len(self._slots) - 1)
+        return rows
+
+    def _search(
+        self, column: pa.Array, hashes: U64, left: Indices, where: Indices, rows: Indices
+    ) -> None:
+        """Find for the keys `left`, from `where` on, the first rows that are alike; `where` is
+        then that of the row."""
+        mask = len(self._slots) - 1
+        while len(left):
+            found = self._slots[where[left]]
+            there = found != _NONE
+            left, found = left[there], found[there]
+            same = self._values.alike(found, column, hashes, left)
+            rows[left[same]] = found[same]
+            left = left[~same]
+            where[left] = (where[left] + 1) & mask
+
+    def _make_room(self, more: int) -> None:
+        size = len(self._slots)
+        while self._many + more > _FULL * size:
+            size *= 2
+        if size > len(self._slots):
+            self._slots = np.full(size, _NONE, np.int32)
+            self._put(self._values.hashes(), np.arange(self._many))
+
+    def _put(self, hashes: U64, rows: Indices) -> None:
+        """Put rows whose keys are in no slot, and different from each other."""
+        mask = len(self._slots) - 1
+        where = (hashes & np.uint64(mask)).astype(np.intp)
+        while len(rows):
+            free = self._slots[where] == _NONE
+            self._slots[where[free]] = rows[free]
+            # Of several rows that want one slot the last has got it; the others go on.
+            left = self._slots[where] != rows
+            where, rows = (where[left] + 1) & mask, rows[left]
+
+
+class AnyKeys:
+    """Keys of any type, as `groups.hashable_key` makes them."""
+
+    kind = "any"
+
+    def __init__(self) -> None:
+        self._rows: dict[Any, int] = {}
+        self._keys: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def add(self, groups: Groups) -> Indices:
+        """The row of each group, a new one if need be."""
+        rows = self._rows
+        for key in groups.keys:
+            if key not in rows:
+                rows[key] = len(rows)
+                self._keys.append(key)
+        return np.fromiter(map(rows.__getitem__, groups.keys), np.intp, len(groups.keys))
+
+    def find(self, groups: Groups) -> Indices:
+        """The row of each group, or -1."""
+        return np.fromiter(map(self.row, groups.keys), np.intp, groups.many)
+
+    def row(self, key: Any) -> int:
+        """The row of a group; -1: it has none."""
+        return self._rows.get(key, _NONE)
+
+    def keys(self, rows: Indices) -> list[Any]:
+        """The groups of rows."""
+        return list(map(self._keys.__getitem__, rows.tolist()))
+
+    def column(self, rows: Indices) -> None:
+        """They may be of several types."""
+
+    def packed(self, rows: Indices) -> Sequence[Any]:
+        """The groups of rows as plain data."""
+        return dump_keys(self.keys(rows))
+
+
+def _hashes(column: pa.Array) -> U64:
+    found = column_hashes(column)
+    assert found is not None, "ints and text have hashes"
+    return found
