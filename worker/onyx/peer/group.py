@@ -59,7 +59,13 @@ from onyx.peer.events import (
 from onyx.peer.gathering import Gathering
 from onyx.replica import machine, reconcile
 from onyx.replica.command import Command
-from onyx.replica.commands import AddVirtualPeer, GroupLeaveCluster, LeaveCluster, PrepareJoinCluster, SignalReady
+from onyx.replica.commands import (
+    AddVirtualPeer,
+    GroupLeaveCluster,
+    LeaveCluster,
+    PrepareJoinCluster,
+    SignalReady,
+)
 from onyx.replica.effects import (
     BackOff,
     Effect,

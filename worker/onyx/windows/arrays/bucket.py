@@ -15,7 +15,7 @@ said; then the window takes the states over into a bucket of Python's (`plain`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -384,8 +384,9 @@ class ArrayBucket(Bucket):
                 gone = dump_keys(self._table.keys(rows[part]))
                 append(records, shard, DeleteGroups(window, extent, gone))
         rows, slices = _ordered(np.flatnonzero(changed & alive), self._shard_of_row.all)
-        for shard, part in slices.items():
-            append(records, shard, self._record(window, extent, rows[part]))
+        recorded = self._records(window, extent, rows, list(slices.values()))
+        for shard, record in zip(slices, recorded, strict=True):
+            append(records, shard, record)
         changed.fill(False)
         self._compact()
 
@@ -393,19 +394,20 @@ class ArrayBucket(Bucket):
         """The whole state of a shard."""
         rows = self._of(shard)
         if len(rows):
-            yield self._record(window, extent, rows)
+            yield from self._records(window, extent, rows, [slice(0, len(rows))])
 
-    def _record(self, window: str, extent: int, rows: Indices) -> SetArrays:
-        assert self._table is not None, "there are rows"
+    def _records(
+        self, window: str, extent: int, rows: Indices, parts: Sequence[slice]
+    ) -> Iterator[SetArrays]:
+        """A record for each part of some rows."""
+        if self._table is None:
+            return
+        kind, keys = self._table.kind, self._table.packed(rows, parts)
         columns = [each.all[rows] for each in self._columns]
-        return SetArrays(
-            window,
-            extent,
-            self._table.kind,
-            self._table.packed(rows),
-            [each.dtype.str for each in columns],
-            [each.tobytes() for each in columns],
-        )
+        types = [each.dtype.str for each in columns]
+        for part, groups in zip(parts, keys, strict=True):
+            states = [each[part].tobytes() for each in columns]
+            yield SetArrays(window, extent, kind, groups, types, states)
 
     def _compact(self) -> None:
         """Leave out rows that are not alive, when they are most, and all is recorded."""

@@ -62,8 +62,8 @@ class KeyTable(Protocol):
         """The groups of rows as a column; None: they are not of one type."""
         ...
 
-    def packed(self, rows: Indices) -> Sequence[Any]:
-        """The groups of rows, to be stored."""
+    def packed(self, rows: Indices, parts: Sequence[slice]) -> Sequence[Sequence[Any]]:
+        """The groups of each part of some rows, to be stored."""
         ...
 
 
@@ -78,7 +78,7 @@ def table_for(groups: Groups) -> KeyTable:
 
 
 def unpacked(kind: str, packed: Sequence[Any]) -> Groups:
-    """Different groups from what `KeyTable.packed` gave, with a row each."""
+    """Different groups from what `KeyTable.packed` gave of a part, with a row each."""
     if kind == AnyKeys.kind:
         return Groups.each(list(load_keys(packed)))
     column = (IntValues if kind == IntValues.kind else TextValues).unpacked(packed)
@@ -139,9 +139,9 @@ class HashedKeys:
         """The groups of rows."""
         return self._values.column(rows)
 
-    def packed(self, rows: Indices) -> Sequence[Any]:
-        """The groups of rows, in bytes."""
-        return self._values.packed(rows)
+    def packed(self, rows: Indices, parts: Sequence[slice]) -> Sequence[Sequence[Any]]:
+        """The groups of each part of some rows, in bytes."""
+        return self._values.packed(rows, parts)
 
     def _find(self, column: pa.Array, hashes: U64) -> Indices:
         """For each key its row, or -1."""
@@ -228,9 +228,10 @@ class AnyKeys:
     def column(self, rows: Indices) -> None:
         """They may be of several types."""
 
-    def packed(self, rows: Indices) -> Sequence[Any]:
-        """The groups of rows as plain data."""
-        return dump_keys(self.keys(rows))
+    def packed(self, rows: Indices, parts: Sequence[slice]) -> Sequence[Sequence[Any]]:
+        """The groups of each part of some rows, as plain data."""
+        keys = dump_keys(self.keys(rows))
+        return [keys[part] for part in parts]
 
 
 def _hashes(column: pa.Array) -> U64:

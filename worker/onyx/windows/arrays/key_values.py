@@ -68,9 +68,10 @@ class IntValues:
         """The keys of some rows."""
         return pa.array(self._values.all[rows])
 
-    def packed(self, rows: Indices) -> list[bytes]:
-        """Eight bytes each."""
-        return [self._values.all[rows].astype("<i8", copy=False).tobytes()]
+    def packed(self, rows: Indices, parts: Sequence[slice]) -> list[list[bytes]]:
+        """The keys of each part of some rows, to be stored: eight bytes each."""
+        values = self._values.all[rows].astype("<i8", copy=False)
+        return [[values[part].tobytes()] for part in parts]
 
     @staticmethod
     def unpacked(packed: Sequence[bytes]) -> pa.Array:
@@ -129,10 +130,15 @@ class TextValues:
         """The keys of some rows."""
         return _text(self._ends.all, self._data.all).take(pa.array(rows))
 
-    def packed(self, rows: Indices) -> list[bytes]:
-        """The lengths, four bytes each, and the text end to end."""
+    def packed(self, rows: Indices, parts: Sequence[slice]) -> list[list[bytes]]:
+        """The keys of each part of some rows, to be stored: the lengths, four bytes each, and the
+        text end to end."""
         ends, data = _parts(self.column(rows))
-        return [np.diff(ends).astype("<u4").tobytes(), data[ends[0] : ends[-1]].tobytes()]
+        lengths = np.diff(ends).astype("<u4")
+        return [
+            [lengths[part].tobytes(), data[ends[part.start] : ends[part.stop]].tobytes()]
+            for part in parts
+        ]
 
     @staticmethod
     def unpacked(packed: Sequence[bytes]) -> pa.Array:
