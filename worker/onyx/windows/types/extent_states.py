@@ -69,7 +69,7 @@ class ExtentStates(dict[int, Bucket]):
         """Give a group that an extent has another state."""
         bucket = self[number]
         if isinstance(bucket, ArrayBucket):
-            if bucket.set_python([key], [state]) is not None:
+            if bucket.put(key, state):
                 self._changes.in_arrays(number)
                 return
             bucket = self._make_plain(number, bucket)
@@ -104,7 +104,7 @@ class ExtentStates(dict[int, Bucket]):
         """Set states as recorded, which is no change; gives the groups."""
         return self._take_in(
             record,
-            lambda bucket, groups, states: bucket.set(groups, states, changed=False),
+            ArrayBucket.restore,
             lambda bucket, keys, states: bucket.update(zip(keys, states, strict=True)),
         )
 
