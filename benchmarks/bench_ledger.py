@@ -19,8 +19,8 @@ import numpy as np
 
 from onyx.flow.apply import apply_function
 from onyx.flow.conditions import compile_conditions
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.key_getters import ByKey
+from onyx.flow.groups.getters import ByKey
+from onyx.flow.groups.grouping import Grouping
 from onyx.flow.routing import route_batch
 from onyx.ledger.acker import Acker
 from onyx.ledger.hop import Share, hop

@@ -23,7 +23,7 @@ import psutil
 from benchmarks.bench_windows import compiled
 from benchmarks.figures import Figure, Measured, run
 
-from onyx.flow.grouping import SHARDS, shard_of
+from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.state.local.spilled import Spill
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.task_windows import TaskWindows

@@ -36,9 +36,9 @@ from benchmarks import harness, onyx_run
 from benchmarks.figures import Figure, Measured, parser, run
 from benchmarks.peers import CONTENDERS, spark_environment
 
-from onyx.flow.columns import Columns
-from onyx.flow.grouping import shard_of
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes
+from onyx.flow.groups.keys import shard_of
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.spool import Spool

@@ -15,7 +15,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.errors import SegmentError
 from onyx.flow.batch import Batch, as_dicts
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
 from onyx.transport.encoded import Encoded

@@ -17,7 +17,7 @@ from onyx.client.client import Client
 from onyx.client.query import Question, StateReader, WindowView
 from onyx.codec.extents import decode_key, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
-from onyx.flow.grouping import shard_of
+from onyx.flow.groups.keys import shard_of
 from onyx.ids import GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping

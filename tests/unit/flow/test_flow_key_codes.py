@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onyx.errors import UserError
-from onyx.flow import key_codes
-from onyx.flow.columns import Columns, from_dicts, to_dicts
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.grouping import key_hash
-from onyx.flow.key_codes import KeyCodes, Remembered, compact
-from onyx.flow.key_getters import key_getter
+from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
+from onyx.flow.groups import codes
+from onyx.flow.groups.codes import KeyCodes, Remembered, compact
+from onyx.flow.groups.getters import key_getter
+from onyx.flow.groups.grouping import Grouping
+from onyx.flow.groups.keys import key_hash
 from onyx.flow.segment_failure import Refusal, one_by_one
 from onyx.model.job import CatalogEntry
 
@@ -123,8 +123,8 @@ def test_a_function_gets_dicts():
 
 
 def test_what_is_made_of_a_key_is_remembered_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr(key_codes, "KEYS_MAX", 3)
-    monkeypatch.setattr(key_codes, "KINDS_MAX", 2)
+    monkeypatch.setattr(codes, "KEYS_MAX", 3)
+    monkeypatch.setattr(codes, "KINDS_MAX", 2)
     asked = []
     remembered = Remembered(lambda value: asked.append(value) or str(value))
     one, four = ({"k": pa.array(list(range(n)))} for n in (1, 4))

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.flow.batch import Batch, Segments, as_dicts, by_form
-from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.mixed import Mixed, Read, of_runs, part_of_read, pieces_of, runs_of, take_of_read
 
 

@@ -20,7 +20,7 @@ from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.codec.extents import decode_extents, encode_key
 from onyx.errors import Unavailable, UserError
-from onyx.flow.grouping import SHARDS, shard_of
+from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import AllocationVersion, JobId, TaskName
 from onyx.model.job import Job, Window
 from onyx.model.report import nearest

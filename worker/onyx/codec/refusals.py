@@ -25,7 +25,7 @@ from onyx.codec.limits import SEGMENT_BYTES_MAX, too_large
 from onyx.codec.refused_rows import refused_rows
 from onyx.errors import SegmentError
 from onyx.flow.batch import Segment, chosen_by
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.leaves import Leaves, describe_type
 from onyx.flow.segment_failure import SegmentFailure
 

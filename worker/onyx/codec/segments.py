@@ -22,7 +22,7 @@ from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.codec.refusals import refusal
 from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Segment
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""

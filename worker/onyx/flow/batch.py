@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from onyx.errors import UserError
-from onyx.flow.columns import Columns, join, shown_dicts, to_dicts
+from onyx.flow.columns.record_batch import Columns, join, shown_dicts, to_dicts
 from onyx.flow.segment import Segment as Segment
 
 Segments = list[Segment] | Columns

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.flow.batch import Mask
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.comparisons import ORDERS, Comparison, instant
 from onyx.flow.leaves import describe_type
 from onyx.flow.segment_failure import Refusal

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserError, UserFunctionError, contained
-from onyx.flow.columns import Columns, Indices, join, of_table, shown_dicts
+from onyx.flow.columns.record_batch import Columns, Indices, join, of_table, shown_dicts
 from onyx.flow.leaves import Leaves, describe_type
 
 ROW = "__row__"

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onyx.flow.batch import Indices, Mask, Segment, chosen_by
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.conditions import without_keys
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import NOTHING, Outgoing

@@ -20,7 +20,7 @@ import pyarrow.types as kinds
 from onyx.errors import UserFunctionError, contained
 from onyx.flow.batch import Indices, Mask, Segment, Segments
 from onyx.flow.column_comparisons import ColumnComparison, mask_of
-from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.comparisons import Answer, Comparison
 from onyx.flow.leaves import describe_type
 from onyx.flow.predicates import Call, Combination, Node, Test, segment_test

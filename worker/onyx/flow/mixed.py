@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onyx.flow.batch import Indices, Segments, joined, part_of, take
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 
 Piece = tuple[Indices, Segments]
 """Segments of one form, with their indices, which rise."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from onyx.flow.batch import Segments, as_dicts
-from onyx.flow.column_types import UTC_NAME
-from onyx.flow.column_values import MISMATCH, cast_values
-from onyx.flow.columns import Columns, Indices, from_dicts
+from onyx.flow.columns.record_batch import Columns, Indices, from_dicts
+from onyx.flow.columns.types import UTC_NAME
+from onyx.flow.columns.values import MISMATCH, cast_values
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.model.column_types import ColumnType, parse_type
 from onyx.model.job import CatalogEntry

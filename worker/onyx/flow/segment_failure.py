@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from onyx.errors import UserError, contained
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 
 SegmentFailure = tuple[int, Exception]
 """Index of the segment in the batch, and what was raised for it."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.flow.batch import as_dicts, as_given
-from onyx.flow.columns import Columns, from_dicts, join
+from onyx.flow.columns.record_batch import Columns, from_dicts, join
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.chunks import first_alike

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from onyx.codec.refused_rows import refused_rows, text_of
 from onyx.flow.batch import Segments, as_dicts, joined
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.plugins.segment_runs import SegmentRuns
 

@@ -24,8 +24,8 @@ import pyarrow.types as kinds
 
 from onyx.codec.kinds import levels
 from onyx.errors import UserError
-from onyx.flow.column_values import python_values
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
+from onyx.flow.columns.values import python_values
 from onyx.flow.segment import Segment
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext

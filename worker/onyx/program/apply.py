@@ -12,7 +12,7 @@ from onyx.codec.refusals import refuse
 from onyx.flow.apply import apply_function
 from onyx.flow.batch import Batch, Segments, as_dicts, as_given, take
 from onyx.flow.columnar import apply_to_columns
-from onyx.flow.columns import Columns, Indices
+from onyx.flow.columns.record_batch import Columns, Indices
 from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.schemas import as_columns
 from onyx.flow.segment_failure import SegmentFailure

@@ -8,9 +8,9 @@ from operator import itemgetter
 import numpy as np
 
 from onyx.flow.batch import Batch, Segments, as_dicts, copies_of
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes, KeyList
-from onyx.flow.key_getters import naming
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes, KeyList
+from onyx.flow.groups.getters import naming
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.segment_failure import one_by_one

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from onyx.flow.apply import resolve_params
 from onyx.flow.conditions import Conditions, children_of, compile_conditions, everything_to
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.key_getters import key_getter
+from onyx.flow.groups.getters import key_getter
+from onyx.flow.groups.grouping import Grouping
 from onyx.flow.predicates import Resolve
 from onyx.flow.schemas import arrow_schema
 from onyx.ids import JobId, PeerId, TaskName

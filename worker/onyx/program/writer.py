@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onyx.flow.batch import Segments, as_dicts
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.plugins.protocol import ColumnsOutput, Output
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from onyx.codec.records import encode_records
 from onyx.flow.batch import Batch, Segment
-from onyx.flow.columns import Columns
-from onyx.flow.grouping import SHARDS, shard_of
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ledger.applied import Mask
 from onyx.program.program import Program
 from onyx.program.trigger_calls import TriggerCalls

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.batch import Batch, Segment, Segments
-from onyx.flow.grouping import shard_of
+from onyx.flow.groups.keys import shard_of
 from onyx.ledger.applied import Mask
 from onyx.program.firing import carry_out
 from onyx.program.program import Program

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from onyx.flow.batch import Segments
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
 from onyx.storage.interface import Location
 from onyx.structs import prepared

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from onyx.errors import StateError
-from onyx.flow.grouping import SHARDS, shard_of
+from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.program.windows import Windowed
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.programs import Query

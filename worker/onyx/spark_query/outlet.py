@@ -9,8 +9,8 @@ from zlib import crc32
 import numpy as np
 
 from onyx.flow.batch import U64, Segments, take
-from onyx.flow.columns import Columns
-from onyx.flow.grouping import slots_of_shards
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.mixed import of_runs, pieces_of
 from onyx.spark.compiler.plan import Exchange, Plan
 from onyx.spark_query.rows import Ending, Row, segments_row

@@ -16,7 +16,7 @@ import pyarrow as pa
 from onyx.codec.records import decode_records
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Segments
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.windows.records import SetStates
 
 DDL = (

@@ -17,7 +17,7 @@ import numpy as np
 
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Batch, Segment, Segments, as_given, as_shown, copies_of
-from onyx.flow.group_checks import GroupChecks
+from onyx.flow.groups.checks import GroupChecks
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay

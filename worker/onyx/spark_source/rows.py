@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from onyx.errors import OnyxError, UserError
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from onyx.codec.segments import bytes_each
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import CatalogEntry
 from onyx.recorder import ROOTS_MAX
 

@@ -15,7 +15,7 @@ from typing import Any
 from onyx.errors import describe
 from onyx.flow.apply import resolve_params
 from onyx.flow.conditions import compile_conditions
-from onyx.flow.key_getters import key_getter
+from onyx.flow.groups.getters import key_getter
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of

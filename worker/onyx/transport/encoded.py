@@ -14,7 +14,7 @@ from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Batch, Segments
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices, Segment
-from onyx.flow.column_values import python_values
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes, Remembered, compact
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import python_values
+from onyx.flow.groups.codes import KeyCodes, Remembered, compact
 from onyx.windows.groups import Keys, hashable_key, is_plain
 
 Array = NDArray[np.int64] | NDArray[np.float64]

@@ -14,9 +14,9 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Indices, Segment
-from onyx.flow.column_values import python_values
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import python_values
+from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.segment_failure import Refusal
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import GroupKeys, Keyed, Values, chosen, rows

@@ -15,7 +15,7 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.coded import Keyed, keyed
 from onyx.windows.compiled import CompiledWindows

@@ -29,8 +29,8 @@ import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.flow.batch import Indices
-from onyx.flow.column_values import MISMATCH, cast_values
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import MISMATCH, cast_values
 from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment
 from onyx.plugins.files.csv_records import CONVERSIONS, CsvRecords, raw_rows, rows_of

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.flow.batch import Indices
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Piece, Read, mixed, pieces_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import with_columns

@@ -1,8 +1,8 @@
 """Reads one Parquet file, row group by row group.
 
 Any position can be read again, because the file lists the number of rows of each group. So the
-state of a cursor is only the version of the file. Types are those of columns (`flow/column_types`),
-for dicts too. A row that cannot travel to another task is a bad record.
+state of a cursor is only the version of the file. Types are those of columns
+(`flow/columns/types`), for dicts too. A row that cannot travel to another task is a bad record.
 
 Batches of columns are cut from larger ones without a copy. A batch is decoded on the thread of the
 task: another thread for each column saves no CPU, and a worker has as many tasks as cores.
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from onyx.errors import Unavailable, UserError
 from onyx.flow.batch import as_given
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import Chunks, good_runs
 from onyx.plugins.files.byte_sources import named_errors

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from onyx.codec.segments import bytes_each
 from onyx.errors import UserError
-from onyx.flow.column_values import MISMATCH, to_array
-from onyx.flow.columns import Columns, keys_of
+from onyx.flow.columns.record_batch import Columns, keys_of
+from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
 from onyx.plugins.options import task_error

@@ -39,7 +39,7 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import JSON
 
 from onyx.errors import UserError
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.model.report import nearest, show

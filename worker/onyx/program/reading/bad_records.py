@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from onyx.codec.refused_rows import refused_rows
 from onyx.flow.batch import Indices, Segment, Segments, take
-from onyx.flow.columns import Columns, misfit
+from onyx.flow.columns.record_batch import Columns, misfit
 from onyx.flow.mixed import Read, pieces_of
 from onyx.flow.segment_failure import BadRecord, SegmentFailure
 from onyx.plugins.protocol import Input

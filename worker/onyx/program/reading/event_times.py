@@ -26,7 +26,7 @@ from typing import Any
 
 from onyx.errors import UserError, UserFunctionError, describe
 from onyx.flow.batch import Segments
-from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.dead_letters import repr_of
 from onyx.flow.segment import Segment
 from onyx.flow.segment_failure import SegmentFailure

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onyx.codec.values import encode_values
-from onyx.flow.grouping import key_bytes
+from onyx.flow.groups.keys import key_bytes
 from onyx.model.kinds import Native, WindowKind
 from onyx.spark.windows.plan import (
     COORDINATE,

@@ -12,7 +12,7 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.model.kinds import WINDOWS, aggregation_name
 from onyx.spark.windows.buffer import Buffer
 from onyx.spark.windows.firings import Reader, Spark, Stage

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from onyx.flow.batch import U64, Batch, Indices, copies_of
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.grouping import slots_of_shards
+from onyx.flow.groups.grouping import Grouping
+from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop, split_values

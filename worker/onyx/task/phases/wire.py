@@ -7,8 +7,8 @@ can reach it early. Inputs go on only when all are ready, so nothing of it is se
 
 from __future__ import annotations
 
-from onyx.flow.group_checks import GroupChecks
-from onyx.flow.grouping import SHARDS
+from onyx.flow.groups.checks import GroupChecks
+from onyx.flow.groups.keys import SHARDS
 from onyx.ids import GroupId
 from onyx.state.recovery import Recovered
 from onyx.task.acking.owners import Owners

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onyx.flow.grouping import SHARDS, shard_of
+from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.program.windows import Windowed
 from onyx.replica.commands.register_partitions import RegisterPartitions

@@ -21,7 +21,7 @@ from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.windows.buckets import Form
 from onyx.windows.coded import Groups, Keyed, Values, rows
 

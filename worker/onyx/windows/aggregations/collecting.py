@@ -7,7 +7,7 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.coded import Values
 from onyx.windows.copies import copied

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.coded import Groups, Values
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from onyx.errors import UserError
-from onyx.flow.column_values import python_values
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import python_values
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.aggregations.arrays import added, extremes
 from onyx.windows.coded import Groups, Values, numbers_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.coded import Groups, Keyed

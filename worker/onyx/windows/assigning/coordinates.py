@@ -21,8 +21,8 @@ import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import numbers_of
 from onyx.windows.firing import Number

@@ -7,7 +7,7 @@ Why a class around a record batch: iterating over a record batch gives columns w
 dicts gives segments, so code that was made for dicts would go wrong in silence. And `to_dicts` is
 the only way from columns to dicts, so that a test can forbid it on a path of columns.
 
-Types are few (`column_types`). A null is None in a dict, and a key that a dict lacks is null.
+Types are few (`types`). A null is None in a dict, and a key that a dict lacks is null.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from onyx.errors import UserError
-from onyx.flow.column_types import usual_schema
-from onyx.flow.column_values import MISMATCH, is_within, python_values, to_array
+from onyx.flow.columns.types import usual_schema
+from onyx.flow.columns.values import MISMATCH, is_within, python_values, to_array
 
 Row = dict[str, Any]
 Indices = NDArray[np.intp]
@@ -37,7 +37,7 @@ _UNITS_US = {"s": 1_000_000, "ms": 1_000}
 
 
 class Columns:
-    """A record batch of usual types (`column_types`), without metadata."""
+    """A record batch of usual types (`types`), without metadata."""
 
     __slots__ = ("record_batch",)
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from onyx.flow.column_types import UTC_NAME
+from onyx.flow.columns.types import UTC_NAME
 
 MISMATCH = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 """What is raised for values that a type cannot hold."""

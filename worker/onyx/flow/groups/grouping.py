@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.batch import U64, Indices, Segment
-from onyx.flow.columns import Columns
-from onyx.flow.grouping import key_hash, slots_of_shards
-from onyx.flow.key_codes import KeyCodes, KeyList, Remembered
-from onyx.flow.key_getters import KeyGetter, naming
-from onyx.flow.key_hashes import column_hashes
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes, KeyList, Remembered
+from onyx.flow.groups.getters import KeyGetter, naming
+from onyx.flow.groups.hashes import column_hashes
+from onyx.flow.groups.keys import key_hash, slots_of_shards
 from onyx.model.job import CatalogEntry
 
 _PLAIN = frozenset({str, bool, bytes, type(None)})

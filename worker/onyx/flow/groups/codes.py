@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.flow.batch import FoundKeys, Indices
-from onyx.flow.column_values import python_values
-from onyx.flow.columns import Columns
-from onyx.flow.grouping import key_bytes
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import python_values
+from onyx.flow.groups.keys import key_bytes
 
 T = TypeVar("T")
 KEYS_MAX = 65_536

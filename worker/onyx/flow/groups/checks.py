@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from operator import itemgetter
 
 from onyx.flow.batch import as_dicts
-from onyx.flow.group_hashes import Grouping
+from onyx.flow.groups.grouping import Grouping
 from onyx.flow.routed import Outgoing
 from onyx.flow.segment_failure import SegmentFailure, one_by_one
 

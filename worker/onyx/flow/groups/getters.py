@@ -1,6 +1,6 @@
 """Reading the group key of segments, as the task that is grouped declares it.
 
-Over columns a key is found for each different one of a batch (`key_codes`). A `groupByFn` takes one
+Over columns a key is found for each different one of a batch (`codes`). A `groupByFn` takes one
 segment, so columns become dicts for it; functions over a record batch were rejected, because what
 they return would need rules for nulls and types that `groupByKey` already has.
 """
@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from onyx.errors import UserError, describe
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns, to_dicts
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.columns.record_batch import Columns, to_dicts
+from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.predicates import Resolve
 from onyx.flow.segment_failure import Refusal
 from onyx.model.job import CatalogEntry

@@ -1,8 +1,8 @@
 """Group keys: which are one group, and the peer that has all segments of a group.
 
-How keys are read from segments is in `key_getters`. Every process, version and machine agrees on
+How keys are read from segments is in `getters`. Every process, version and machine agrees on
 the hash of a key (`hash()` changes with each process). It is that of canonical bytes; ints and text
-have one that is found for whole columns at once (`key_hashes`). What counts as one group:
+have one that is found for whole columns at once (`hashes`). What counts as one group:
 
 * Numbers that Python calls equal are one group, whatever their types: `1`, `1.0` and
   `Decimal("1.00")`, `0.0` and `-0.0`. `0.1 + 0.2` and `0.3` are two, as they are in Python. NaN,
@@ -22,7 +22,7 @@ import numpy as np
 
 from onyx.errors import UserError
 from onyx.flow.batch import U64, Indices
-from onyx.flow.key_hashes import bytes_hash, int_hash, text_hash
+from onyx.flow.groups.hashes import bytes_hash, int_hash, text_hash
 
 SHARDS = 128
 """Key groups: parts of the groups of a task that stay together. A peer has whole shards, whose

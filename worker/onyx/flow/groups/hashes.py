@@ -2,7 +2,7 @@
 
 Both give the same, so a group has its shard whoever finds it. A column takes a few operations on
 arrays and remembers nothing, however many keys there are. Mixed by splitmix64, text in words of
-eight bytes. All other keys are hashed over their canonical bytes (`grouping`).
+eight bytes. All other keys are hashed over their canonical bytes (`keys`).
 """
 
 from __future__ import annotations
