@@ -23,10 +23,10 @@ import numpy as np
 from onyx.codec.kinds import KINDS, NESTING_MAX, TEXT, fits, levels, zone_is_wrong
 from onyx.codec.limits import SEGMENT_BYTES_MAX, too_large
 from onyx.codec.refused_rows import refused_rows
-from onyx.errors import SegmentError
+from onyx.errors import SegmentError, describe_type
 from onyx.flow.batch import Segment, chosen_by
-from onyx.flow.columns.record_batch import Columns
-from onyx.flow.leaves import Leaves, describe_type
+from onyx.flow.formats import format_of
+from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 
 _encoder = msgspec.msgpack.Encoder()
@@ -59,11 +59,7 @@ def refused(segments: Sequence[Segment]) -> list[SegmentFailure]:
 def refuse(leaves: Leaves) -> Leaves:
     """What a function made of a batch, without what it made of parents of which something cannot
     travel: these have failed."""
-    found = (
-        refused_rows(leaves.segments)
-        if isinstance(leaves.segments, Columns)
-        else refused(leaves.segments)
-    )
+    found = format_of(leaves.segments).choose(refused, refused_rows)(leaves.segments)
     if not found:
         return leaves
     parents = np.arange(len(leaves)) if leaves.parents is None else leaves.parents

@@ -14,15 +14,16 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from onyx.errors import UserError
-from onyx.flow.batch import as_dicts, as_given
-from onyx.flow.columns.record_batch import Columns, from_dicts, join
+from onyx.flow.batch import Segments, as_columns, as_dicts, as_given, part_of
+from onyx.flow.columns.record_batch import Columns, join
+from onyx.flow.formats import format_of
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.chunks import first_alike
 from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
-from onyx.plugins.segment_runs import Run, SegmentRuns, part_of
+from onyx.plugins.segment_runs import Run, SegmentRuns
 from onyx.plugins.small_options import ChannelOptions
 
 SEGMENTS_MAX = 100_000
@@ -43,7 +44,7 @@ class Channel:
         self._closed = False
         self._changed = threading.Condition()
 
-    def offer(self, segments: Sequence[Segment] | Columns) -> int:
+    def offer(self, segments: Segments) -> int:
         """Put as many as there is room for, without waiting; returns how many.
 
         Raises:
@@ -63,13 +64,13 @@ class Channel:
         Raises:
             UserError: there was no room for `timeout_s`, or the channel is closed.
         """
-        self._put(segments, timeout_s)
+        self._put(list(segments), timeout_s)
 
     def put_columns(self, columns: pa.RecordBatch, timeout_s: float = 10.0) -> None:
         """Puts what `put` does, for the rows of a record batch."""
         self._put(Columns.of(columns), timeout_s)
 
-    def _put(self, segments: Sequence[Segment] | Columns, timeout_s: float) -> None:
+    def _put(self, segments: Segments, timeout_s: float) -> None:
         done = 0
         while done < len(segments):
             done += self.offer(part_of(segments, done, len(segments)))
@@ -167,13 +168,20 @@ class Channel:
 
 def _copied(run: Run) -> Run:
     """Columns are immutable."""
-    return copy.deepcopy(run) if isinstance(run, list) else run
+    copied = format_of(run).choose(_copies, _itself)
+    return copied(run)
+
+
+def _copies(segments: list[Segment]) -> Run:
+    return copy.deepcopy(segments)
+
+
+def _itself(columns: Columns) -> Run:
+    return columns
 
 
 def _columns(run: Run) -> Columns:
-    if not isinstance(run, list):
-        return run
-    columns, _, failures = from_dicts(run)
+    columns, _, failures = as_columns(run)
     if failures:
         raise UserError(f"segment {failures[0][0]} of the channel: {failures[0][1]}")
     return columns

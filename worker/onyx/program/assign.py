@@ -7,13 +7,13 @@ from operator import itemgetter
 
 import numpy as np
 
-from onyx.flow.batch import Batch, Segments, as_dicts, copies_of
+from onyx.flow.batch import Batch, FoundKeys, Segment, Segments, as_dicts, copies_of
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import format_of
 from onyx.flow.groups.codes import KeyCodes, KeyList
-from onyx.flow.groups.getters import naming
+from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
-from onyx.flow.segment_failure import one_by_one
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
 from onyx.program.folding import Folding
@@ -21,7 +21,7 @@ from onyx.program.program import Program
 from onyx.program.windows import Windowed
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.telemetry.interface import TaskMetrics
-from onyx.windows.coded import Groups, Keyed, chosen, keyed
+from onyx.windows.coded import GroupKeys, Groups, Keyed, chosen, keyed
 from onyx.windows.groups import hashable_keys
 from onyx.windows.prepared import Prepared
 from onyx.windows.prepared import prepare as prepare_batch
@@ -35,12 +35,20 @@ def read_groups(program: Program, batch: Batch) -> Keyed | None:
     segments = batch.segments
     known = None if program.lifecycles.hooks else batch.keys  # hooks may have changed segments
     with naming(program.entry):
-        if isinstance(segments, Columns):
-            codes = known if isinstance(known, KeyCodes) else its.group_key.of_columns(segments)
-            return its.group_keys.of(codes)
-        if isinstance(known, KeyList):
-            return hashable_keys(known.raws)
-        return hashable_keys(its.group_key.of_all(segments))
+        read = format_of(segments).choose(_groups_of_dicts, _groups_of_columns)
+        return read(segments, its.group_key, its.group_keys, known)
+
+
+def _groups_of_dicts(
+    segments: list[Segment], key: KeyGetter, _: GroupKeys, known: FoundKeys | None
+) -> Keyed:
+    return hashable_keys(known.raws if isinstance(known, KeyList) else key.of_all(segments))
+
+
+def _groups_of_columns(
+    columns: Columns, key: KeyGetter, keys: GroupKeys, known: FoundKeys | None
+) -> Keyed:
+    return keys.of(known if isinstance(known, KeyCodes) else key.of_columns(columns))
 
 
 def prepare(program: Program, leaves: Leaves) -> Prepared | None:
@@ -54,7 +62,7 @@ def prepare(program: Program, leaves: Leaves) -> Prepared | None:
     except Exception:
         parents = range(len(segments)) if leaves.parents is None else leaves.parents.tolist()
         refused: dict[int, Exception] = {}
-        for index, error in one_by_one(partial(_prepared, its), segments):
+        for index, error in format_of(segments).bad(segments, partial(_prepared, its)):
             refused.setdefault(parents[index], error)
         leaves.refusals = sorted(refused.items(), key=itemgetter(0))
         return None

@@ -15,11 +15,11 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from onyx.flow.apply import resolve_params
+from onyx.flow.columns.schemas import arrow_schema
 from onyx.flow.conditions import Conditions, children_of, compile_conditions, everything_to
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.predicates import Resolve
-from onyx.flow.schemas import arrow_schema
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.workflow import children

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from onyx.flow.batch import Segments
-from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import format_of
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
 from onyx.storage.interface import Location
 from onyx.structs import prepared
@@ -78,10 +78,7 @@ class _Part:
 
     def add(self, segments: Segments) -> None:
         self._segments += len(segments)
-        if isinstance(segments, Columns):
-            self._body.add_columns(segments)
-        else:
-            self._body.add(segments)
+        format_of(segments).choose(self._body.add, self._body.add_columns)(segments)
 
     def end(self) -> None:
         self._body.finish()

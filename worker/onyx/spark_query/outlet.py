@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from onyx.flow.batch import U64, Segments, take
-from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import format_of
 from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.mixed import of_runs, pieces_of
 from onyx.spark.compiler.plan import Exchange, Plan
@@ -122,8 +122,7 @@ class Outlet:
     def _flush(self, task: str, bucket: int) -> None:
         self._counts.pop((task, bucket), None)
         parts = self._gathered.pop((task, bucket), [])
-        columns = [each for each in parts if isinstance(each, Columns)]
-        if 0 < len(columns) < len(parts):
+        if len(set(map(format_of, parts))) > 1:
             for each in parts:
                 self._segments(task, bucket, each)
         elif parts:

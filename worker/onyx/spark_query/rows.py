@@ -15,8 +15,9 @@ import pyarrow as pa
 
 from onyx.codec.records import decode_records
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import Segments
+from onyx.flow.batch import Segment, Segments
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import format_of
 from onyx.windows.records import SetStates
 
 DDL = (
@@ -79,9 +80,8 @@ def segments_row(
     stage: int, task: str, bucket: int, seq: int, origin: str, mark: int | None, segments: Segments
 ) -> Row:
     """A row that holds a batch."""
-    if isinstance(segments, Columns):
-        return Row(stage, task, bucket, seq, origin, "columns", mark, _columns(segments))
-    return Row(stage, task, bucket, seq, origin, "dicts", mark, encode(segments))
+    kind, payload = format_of(segments).choose(_dicts, _columns)(segments)
+    return Row(stage, task, bucket, seq, origin, kind, mark, payload)
 
 
 def segments_of(row: Row) -> Segments:
@@ -114,9 +114,13 @@ def rows_of(batch: pa.RecordBatch) -> list[Row]:
     return list(map(Row, *columns))
 
 
-def _columns(columns: Columns) -> bytes:
+def _dicts(segments: list[Segment]) -> tuple[Kind, bytes]:
+    return "dicts", encode(segments)
+
+
+def _columns(columns: Columns) -> tuple[Kind, bytes]:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, columns.record_batch.schema) as writer:
         writer.write_batch(columns.record_batch)
     payload: bytes = sink.getvalue().to_pybytes()
-    return payload
+    return "columns", payload

@@ -18,7 +18,7 @@ import pyarrow as pa
 from onyx.client.client import Client
 from onyx.client.query import Question, StateReader, WindowView
 from onyx.errors import UserError
-from onyx.flow.schemas import arrow_schema
+from onyx.flow.columns.schemas import arrow_schema
 from onyx.ids import JobId
 from onyx.log.zookeeper.log import ZooKeeperClientLog
 from onyx.model.job import CatalogEntry, Job

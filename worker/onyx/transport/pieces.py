@@ -10,6 +10,7 @@ from onyx.codec.columns import ROWS_MAX
 from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.flow.batch import U64, Batch, Segment, Segments
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import format_of
 from onyx.path_names import CHARACTERS_MAX
 from onyx.transport.encoded import Encoded, encoded
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
@@ -23,14 +24,11 @@ def encoded_pieces(batch: Batch, frame_bytes_max: int) -> Iterator[Encoded]:
     Raises:
         SegmentError: a segment cannot be encoded, or one alone is larger than a frame.
     """
-    limit = frame_bytes_max - FRAME_OVERHEAD_BYTES
-    if isinstance(batch.segments, Columns):
-        yield from _pieces_of_columns(batch, batch.segments, limit)
-    else:
-        yield from _pieces_of_dicts(batch, batch.segments, limit)
+    pieces = format_of(batch.segments).choose(_pieces_of_dicts, _pieces_of_columns)
+    return pieces(batch.segments, batch, frame_bytes_max - FRAME_OVERHEAD_BYTES)
 
 
-def _pieces_of_dicts(batch: Batch, segments: list[Segment], limit: int) -> Iterator[Encoded]:
+def _pieces_of_dicts(segments: list[Segment], batch: Batch, limit: int) -> Iterator[Encoded]:
     payload = codec.encode(segments, min(SEGMENT_BYTES_MAX, limit - _LINEAGE_BYTES))
     if len(batch) <= ROWS_MAX and len(payload) + _LINEAGE_BYTES * len(batch) <= limit:
         yield Encoded(
@@ -40,10 +38,10 @@ def _pieces_of_dicts(batch: Batch, segments: list[Segment], limit: int) -> Itera
     half = len(batch) // 2
     for first, last in ((0, half), (half, len(batch))):
         part = segments[first:last]
-        yield from _pieces_of_dicts(_with_lineage(batch, part, first, last), part, limit)
+        yield from _pieces_of_dicts(part, _with_lineage(batch, part, first, last), limit)
 
 
-def _pieces_of_columns(batch: Batch, columns: Columns, limit: int) -> Iterator[Encoded]:
+def _pieces_of_columns(columns: Columns, batch: Batch, limit: int) -> Iterator[Encoded]:
     """Cut by rows, without copies. A piece is encoded once, when it is known to fit."""
     left = [(0, len(columns))]
     while left:

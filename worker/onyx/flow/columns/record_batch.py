@@ -1,7 +1,7 @@
 """Segments as columns: an Arrow record batch of which row i is segment i.
 
-A batch holds its segments as a list of dicts or as `Columns`; who takes both asks
-`type(segments) is list`. `Columns` is immutable, so tasks of one process share it without copies.
+A batch holds its segments as a list of dicts or as `Columns`; what is done with either, its format
+knows (`flow.formats`). `Columns` is immutable, so tasks of one process share it without copies.
 
 Why a class around a record batch: iterating over a record batch gives columns where a list of
 dicts gives segments, so code that was made for dicts would go wrong in silence. And `to_dicts` is
@@ -19,14 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
-from numpy.typing import NDArray
 
 from onyx.errors import UserError
+from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.types import usual_schema
 from onyx.flow.columns.values import MISMATCH, is_within, python_values, to_array
 
 Row = dict[str, Any]
-Indices = NDArray[np.intp]
 _INT64_MAX = 2**63 - 1
 _DAYS_MAX = 2**31 - 1
 _DAY_MS = 86_400_000
@@ -76,7 +75,7 @@ class Columns:
         """The rows at these indices."""
         return Columns(self.record_batch.take(pa.array(chosen)))
 
-    def filter(self, mask: NDArray[np.bool_]) -> Columns:
+    def filter(self, mask: Mask) -> Columns:
         """The rows where the mask is true."""
         return Columns(self.record_batch.filter(pa.array(mask)))
 

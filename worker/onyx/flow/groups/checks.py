@@ -14,9 +14,10 @@ from collections.abc import Collection, Mapping
 from operator import itemgetter
 
 from onyx.flow.batch import as_dicts
+from onyx.flow.formats import DICTS
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.routed import Outgoing
-from onyx.flow.segment_failure import SegmentFailure, one_by_one
+from onyx.flow.segment_failure import SegmentFailure
 
 
 class GroupChecks:
@@ -56,5 +57,5 @@ class GroupChecks:
             else:
                 outgoing.keys = grouping.check(segments)
         except Exception:
-            return one_by_one(grouping.check, as_dicts(segments))
+            return DICTS.bad(as_dicts(segments), grouping.check)
         return []

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.batch import U64, Indices, Segment
+from onyx.flow.arrays import U64, Indices
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import Segments, format_of
 from onyx.flow.groups.codes import KeyCodes, KeyList, Remembered
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.groups.hashes import column_hashes
 from onyx.flow.groups.keys import key_hash, slots_of_shards
+from onyx.flow.segment import Segment
 from onyx.model.job import CatalogEntry
 
 _PLAIN = frozenset({str, bool, bytes, type(None)})
@@ -28,9 +30,9 @@ class Grouping:
         self._getter = getter
         self._entry = entry
         self._memos: dict[type, _Memo] = {str: _Memo(), int: _Memo(), float: _Memo()}
-        self._of_columns = Remembered(key_hash)
+        self._remembered = Remembered(key_hash)
 
-    def hashes_of(self, segments: Sequence[Segment] | Columns) -> U64:
+    def hashes_of(self, segments: Segments) -> U64:
         """One stable hash a segment.
 
         Raises:
@@ -38,14 +40,17 @@ class Grouping:
                 user's `groupByFn` raises.
         """
         with naming(self._entry):
-            if isinstance(segments, Columns):
-                return self._of_codes(self._getter.of_columns(segments))
-            return self._hashes(self._getter.of_all(segments))
+            hashes = format_of(segments).choose(self._of_dicts, self._of_columns)
+            return hashes(segments)
 
-    def _of_codes(self, keys: KeyCodes) -> U64:
+    def _of_dicts(self, segments: list[Segment]) -> U64:
+        return self._hashes(self._getter.of_all(segments))
+
+    def _of_columns(self, columns: Columns) -> U64:
+        keys = self._getter.of_columns(columns)
         hashes = None if keys.column is None else column_hashes(keys.column)
         if hashes is None:
-            hashes = np.fromiter(self._of_columns.of(keys), np.uint64, len(keys))
+            hashes = np.fromiter(self._remembered.of(keys), np.uint64, len(keys))
         found: U64 = hashes[keys.codes]
         return found
 
@@ -55,21 +60,26 @@ class Grouping:
         hashed = key_hash if memo is None else memo.__getitem__
         return np.fromiter(map(hashed, keys), np.uint64, len(keys))
 
-    def check(self, segments: Sequence[Segment] | Columns) -> KeyCodes | KeyList:
+    def check(self, segments: Segments) -> KeyCodes | KeyList:
         """Their keys, if all of them have a group; raises as `hashes_of` does, which takes longer
         where nobody needs the hashes."""
         with naming(self._entry):
-            if isinstance(segments, Columns):
-                found = self._getter.of_columns(segments)
-                if found.column is None and not _PLAIN.issuperset(map(type, found.raws)):
-                    self._of_columns.of(found)
-                return found
-            keys = self._getter.of_all(segments)
-            if not _PLAIN.issuperset(map(type, keys)):
-                self._hashes(keys)
-            return KeyList(keys)
+            check = format_of(segments).choose(self._check_dicts, self._check_columns)
+            return check(segments)
 
-    def slots_of(self, segments: Sequence[Segment] | Columns, n: int) -> Indices:
+    def _check_dicts(self, segments: list[Segment]) -> KeyCodes | KeyList:
+        keys = self._getter.of_all(segments)
+        if not _PLAIN.issuperset(map(type, keys)):
+            self._hashes(keys)
+        return KeyList(keys)
+
+    def _check_columns(self, columns: Columns) -> KeyCodes | KeyList:
+        found = self._getter.of_columns(columns)
+        if found.column is None and not _PLAIN.issuperset(map(type, found.raws)):
+            self._remembered.of(found)
+        return found
+
+    def slots_of(self, segments: Segments, n: int) -> Indices:
         """For each segment the one of `n` slots that has its group: that of its shard."""
         assert n > 0
         return slots_of_shards(self.hashes_of(segments), n)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from onyx.flow.batch import U64
+from onyx.flow.arrays import U64
 
 TEXT_BYTES_MAX = 64
 """Longer text is hashed by `bytes_hash`."""

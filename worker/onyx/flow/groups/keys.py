@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from onyx.errors import UserError
-from onyx.flow.batch import U64, Indices
+from onyx.flow.arrays import U64, Indices
 from onyx.flow.groups.hashes import bytes_hash, int_hash, text_hash
 
 SHARDS = 128

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -54,7 +53,7 @@ class _JsonLinesBody:
             else None
         )
 
-    def add(self, segments: Sequence[Segment]) -> None:
+    def add(self, segments: list[Segment]) -> None:
         (self._out or self._file).write(self._encode(segments))
 
     def add_columns(self, columns: Columns) -> None:
@@ -96,7 +95,7 @@ class _ParquetBody:
         self._tables: list[pa.Table] = []
         self._size_bytes = 0
 
-    def add(self, segments: Sequence[Segment]) -> None:
+    def add(self, segments: list[Segment]) -> None:
         self._waiting.extend(segments)
         self._waiting_bytes += bytes_each(segments) * len(segments)
         if len(self._waiting) >= COLUMNS_SEGMENTS or self._waiting_bytes >= COLUMNS_BYTES:

@@ -40,6 +40,7 @@ from sqlalchemy.types import JSON
 
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import format_of
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.model.report import nearest, show
@@ -49,7 +50,7 @@ from onyx.plugins.protocol import PluginContext
 from onyx.plugins.segment_runs import Run
 from onyx.plugins.sql.column_rows import ColumnRows
 from onyx.plugins.sql.engine import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S, explained
-from onyx.plugins.sql.rows import Rows, alike
+from onyx.plugins.sql.rows import Row, Rows, alike
 from onyx.plugins.sql.statements import ColumnStatements
 from onyx.plugins.sql.upsert import check_keys, upsert
 
@@ -132,7 +133,7 @@ class SqlStore:
 
     def _write(self, connection: Connection, run: Run) -> None:
         rows = self._rows
-        found = rows.of(run) if isinstance(run, list) else rows.of_columns(run)
+        found: ColumnRows | list[Row] = format_of(run).choose(rows.of, rows.of_columns)(run)
         if isinstance(found, ColumnRows):
             self._column_statements.write(connection, found)
             return

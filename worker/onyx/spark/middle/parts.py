@@ -70,7 +70,7 @@ class StagedFrames:
         self._parts: dict[str, tuple[StagedPart, ColumnsBody]] = {}
         self._published: set[str] = set()
 
-    def add(self, segments: Sequence[Segment]) -> None:
+    def add(self, segments: list[Segment]) -> None:
         """Add segments of the chosen frame."""
         self._body().add(segments)
 

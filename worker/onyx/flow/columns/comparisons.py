@@ -24,10 +24,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from onyx.flow.batch import Mask
+from onyx.errors import describe_type
+from onyx.flow.arrays import Mask
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.comparisons import ORDERS, Comparison, instant
-from onyx.flow.leaves import describe_type
 from onyx.flow.segment_failure import Refusal
 
 Holds = Callable[[pa.Array], Mask]

@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from onyx.flow.batch import Segments, as_dicts
-from onyx.flow.columns.record_batch import Columns, Indices, from_dicts
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.types import UTC_NAME
 from onyx.flow.columns.values import MISMATCH, cast_values
-from onyx.flow.segment_failure import SegmentFailure
 from onyx.model.column_types import ColumnType, parse_type
 from onyx.model.job import CatalogEntry
 
@@ -52,27 +50,12 @@ def _arrow(kind: ColumnType) -> pa.DataType:
     return _SIMPLE[kind.name]
 
 
-def as_columns(
-    segments: Segments, schema: pa.Schema | None
-) -> tuple[Columns, Indices | None, list[SegmentFailure]]:
-    """The segments as columns of a schema, if there is one.
-
-    Returns:
-        The columns, the indices of the segments that they hold (None: all), and for each other
-        segment its index and why it does not fit.
-    """
-    if isinstance(segments, Columns):
-        if schema is None or segments.record_batch.schema.equals(schema):
-            return segments, None, []
-        fitted = _fitted(segments, schema)
-        if fitted is not None:
-            return fitted, None, []
-    return from_dicts(as_dicts(segments), schema)
-
-
-def _fitted(columns: Columns, schema: pa.Schema) -> Columns | None:
-    """Columns cast to the schema, with nulls for those that they lack; None if that fails."""
+def fitted(columns: Columns, schema: pa.Schema | None) -> Columns | None:
+    """Columns cast to the schema, if there is one, with nulls for those that they lack; None if
+    that fails."""
     batch = columns.record_batch
+    if schema is None or batch.schema.equals(schema):
+        return columns
     if not set(batch.schema.names) <= set(schema.names):
         return None
     try:
