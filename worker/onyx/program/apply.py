@@ -14,8 +14,8 @@ from onyx.flow.batch import Batch, Segments, as_columns, as_dicts, as_given, tak
 from onyx.flow.columnar import apply_to_columns
 from onyx.flow.formats import Fitted, format_of
 from onyx.flow.leaves import Leaves, of_some
-from onyx.program.assign import read_groups
 from onyx.program.batch_work import BatchWork
+from onyx.program.prepare import read_groups
 from onyx.program.program import Program
 
 

@@ -18,7 +18,8 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
-from onyx.program.program import Program, event_of, with_functions
+from onyx.program.building import with_functions
+from onyx.program.program import Program, event_of
 from onyx.resolve import Resolver
 from onyx.seams import Clock, SystemClock
 from onyx.spark.compiler.compile import compile_job

@@ -22,10 +22,11 @@ from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.program.apply import apply
-from onyx.program.assign import assign, prepare
+from onyx.program.assign import assign
 from onyx.program.batch_work import BatchWork
 from onyx.program.folding import Folding
 from onyx.program.phases import Phase
+from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.route import route, route_emitted
 from onyx.spark.driver.request import TaskCounts

@@ -2,21 +2,14 @@
 
 Python compares numbers exactly, whatever their types, and Arrow casts them to one type first, which
 loses digits: 2**53 + 1 would equal 2.0**53. So the value of a comparison is moved into the type of
-the column: down to the nearest number that the type has. Between that number and the next one the
-column has no values, so any order to the value is an order to that number. The same holds for
-dates, which are the days of times.
+the column (`bounds`).
 
 How a type of column is compared is decided once for each type.
 """
 
 from __future__ import annotations
 
-import decimal
-import math
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +19,9 @@ import pyarrow.types as kinds
 
 from onyx.errors import describe_type
 from onyx.flow.arrays import Mask
+from onyx.flow.columns.bounds import Bound, bound_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.comparisons import ORDERS, Comparison, instant
+from onyx.flow.comparisons import ORDERS, Comparison
 from onyx.flow.segment_failure import Refusal
 
 Holds = Callable[[pa.Array], Mask]
@@ -36,8 +30,6 @@ _COMPUTE: Mapping[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
     ">": pc.greater, ">=": pc.greater_equal, "<": pc.less, "<=": pc.less_equal, "==": pc.equal,
 }  # fmt: skip
 _NUMPY: Mapping[str, Callable[[Any, Any], Any]] = {**ORDERS, "==": np.equal}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EXACT = decimal.Context(prec=100)
 
 
 class Answers(NamedTuple):
@@ -101,8 +93,8 @@ def _holds(comparison: Comparison, kind: pa.DataType) -> Holds | None:
     if kinds.is_null(kind):
         return _nowhere
     if operator == "in":
-        return _one_of([_bound(each, kind) for each in value], kind)
-    bound = _bound(value, kind)
+        return _one_of([bound_of(each, kind) for each in value], kind)
+    bound = bound_of(value, kind)
     if operator in ("==", "!="):
         return _compared("==", bound, kind) if bound is not None and bound.exact else _nowhere
     return None if bound is None else _ordered(operator, bound, kind)
@@ -112,16 +104,7 @@ def _nowhere(column: pa.Array) -> Mask:
     return np.zeros(len(column), dtype=np.bool_)
 
 
-class _Bound(NamedTuple):
-    """Where a value stands among those of a type."""
-
-    below: Any
-    """The largest that is not above it; None: all are above."""
-    exact: bool
-    """Whether that is the value itself."""
-
-
-def _ordered(operator: str, bound: _Bound, kind: pa.DataType) -> Holds:
+def _ordered(operator: str, bound: Bound, kind: pa.DataType) -> Holds:
     if bound.below is None:
         return _nowhere if operator in ("<", "<=") else _wherever_valid
     if not bound.exact:
@@ -133,7 +116,7 @@ def _wherever_valid(column: pa.Array) -> Mask:
     return mask_of(column.is_valid())
 
 
-def _compared(operator: str, bound: _Bound, kind: pa.DataType) -> Holds:
+def _compared(operator: str, bound: Bound, kind: pa.DataType) -> Holds:
     kind = _compared_as(kind)
     scalar, compute, fast = _scalar(bound.below, kind), _COMPUTE[operator], _NUMPY[operator]
     plain = kinds.is_integer(kind) or kinds.is_float64(kind)
@@ -149,7 +132,7 @@ def _compared(operator: str, bound: _Bound, kind: pa.DataType) -> Holds:
     return holds
 
 
-def _one_of(bounds: list[_Bound | None], kind: pa.DataType) -> Holds:
+def _one_of(bounds: list[Bound | None], kind: pa.DataType) -> Holds:
     kind = _compared_as(kind)
     values = [bound.below for bound in bounds if bound is not None and bound.exact]
     if not values:
@@ -176,56 +159,7 @@ def _compared_as(kind: pa.DataType) -> pa.DataType:
 
 
 def _scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value of `_Bound.below` as one of the column's type."""
+    """A value of `Bound.below` as one of the column's type."""
     if kinds.is_date32(kind):
         return pa.scalar(value, pa.int32()).cast(kind)
     return pa.scalar(value, kind)
-
-
-def _bound(value: Any, kind: pa.DataType) -> _Bound | None:
-    """Where the value of a comparison stands in a type; None: they cannot be compared."""
-    if type(value) is str:
-        if kinds.is_string(kind):
-            return _Bound(value, True)
-        time = instant(value)
-        if time is not None and kinds.is_timestamp(kind):
-            return _Bound(time, True)
-        if time is not None and kinds.is_date32(kind):
-            days = (time - _EPOCH) // timedelta(days=1)
-            return _Bound(days, time == _EPOCH + timedelta(days=days))
-        return None
-    if kinds.is_boolean(kind):
-        return _integer(value, -128, 127)
-    if kinds.is_integer(kind):
-        bits = kind.bit_width
-        if kinds.is_signed_integer(kind):
-            return _integer(value, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-        return _integer(value, 0, 2**bits - 1)
-    if kinds.is_floating(kind):
-        below = float(value)
-        below = below if below <= value else math.nextafter(below, -math.inf)
-        return _Bound(below, below == value)
-    return _decimal(value, kind) if kinds.is_decimal(kind) else None
-
-
-def _integer(value: float, least: int, most: int) -> _Bound:
-    below = math.floor(value)
-    if below < least:
-        return _Bound(None, False)
-    return _Bound(min(below, most), below == value and below <= most)
-
-
-def _decimal(value: float, kind: pa.DataType) -> _Bound:
-    unit = Fraction(10) ** -kind.scale
-    most = 10**kind.precision - 1
-    below = _integer_of(Fraction(value) / unit, most)
-    if below.below is None:
-        return below
-    return _Bound(_EXACT.scaleb(Decimal(below.below), -kind.scale), below.exact)
-
-
-def _integer_of(units: Fraction, most: int) -> _Bound:
-    below = math.floor(units)
-    if below < -most:
-        return _Bound(None, False)
-    return _Bound(min(below, most), below == units and below <= most)

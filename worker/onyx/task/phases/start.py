@@ -6,9 +6,10 @@ import dataclasses
 
 from onyx.model.job import Job
 from onyx.model.plugins import STAGE
+from onyx.program.building import with_functions
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
-from onyx.program.program import Program, event_of, with_functions
+from onyx.program.program import Program, event_of
 from onyx.program.reading.event_times import SourceTimes
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.batch_task import BatchTask
