@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from onyx.codec.records import encode_records
-from onyx.flow.batch import Batch, Segment
-from onyx.flow.columns.record_batch import Columns
+from onyx.flow.batch import Batch, Segment, Segments
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ledger.applied import Mask
 from onyx.program.program import Program
@@ -111,7 +110,7 @@ class _Ordered(TaskWindows):
 
     def add(
         self,
-        segments: Sequence[Segment] | Columns,
+        segments: Segments,
         groups: Keyed | None,
         now_ms: int,
         taken: Sequence[Taken] | None = None,
