@@ -24,8 +24,7 @@ from onyx.codec.kinds import KINDS, NESTING_MAX, TEXT, fits, levels, zone_is_wro
 from onyx.codec.limits import SEGMENT_BYTES_MAX, too_large
 from onyx.codec.refused_rows import refused_rows
 from onyx.errors import SegmentError, describe_type
-from onyx.flow.batch import Segment, chosen_by
-from onyx.flow.formats import format_of
+from onyx.flow.batch import Segment, chosen_by, format_of
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 

@@ -21,9 +21,8 @@ from onyx.codec.kinds import TEXT, fits, is_native, levels, packed, unpacked
 from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.codec.refusals import refusal
 from onyx.errors import SegmentError
-from onyx.flow.batch import U64, Segment, Segments
+from onyx.flow.batch import U64, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""

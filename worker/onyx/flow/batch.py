@@ -19,8 +19,9 @@ from onyx.errors import UserError
 from onyx.flow.arrays import U64 as U64
 from onyx.flow.arrays import Indices as Indices
 from onyx.flow.arrays import Mask as Mask
-from onyx.flow.formats import DICTS, Fitted, Format, format_of
+from onyx.flow.formats import DICTS, Fitted, Format
 from onyx.flow.formats import Segments as Segments
+from onyx.flow.formats import format_of as format_of
 from onyx.flow.segment import Segment as Segment
 
 

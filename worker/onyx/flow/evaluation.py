@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.batch import Indices, Mask, Segment, Segments
+from onyx.flow.batch import Indices, Mask, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns, from_dicts, shown_dicts
 from onyx.flow.conditions import Compiled
-from onyx.flow.formats import format_of
 from onyx.flow.leaves import Leaves
 from onyx.flow.masks import Asked, Question, ask_each
 from onyx.flow.segment_failure import SegmentFailure

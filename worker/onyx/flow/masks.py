@@ -18,11 +18,10 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserFunctionError, contained, describe_type
-from onyx.flow.batch import Indices, Mask, Segment, Segments, as_given
+from onyx.flow.batch import Indices, Mask, Segment, Segments, as_given, format_of
 from onyx.flow.columns.comparisons import ColumnComparison, mask_of
 from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.comparisons import Answer, Comparison
-from onyx.flow.formats import format_of
 from onyx.flow.predicates import Call, Combination, Node, Test, segment_test
 from onyx.flow.segment_failure import SegmentFailure
 

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onyx.flow.batch import Indices, Segments, joined, part_of, take
-from onyx.flow.formats import format_of
+from onyx.flow.batch import Indices, Segments, format_of, joined, part_of, take
 
 Piece = tuple[Indices, Segments]
 """Segments of one form, with their indices, which rise."""

@@ -14,9 +14,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segments, as_columns, as_dicts, as_given, part_of
+from onyx.flow.batch import Segments, as_columns, as_dicts, as_given, format_of, part_of
 from onyx.flow.columns.record_batch import Columns, join
-from onyx.flow.formats import format_of
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.chunks import first_alike

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 import pyarrow as pa
 
 from onyx.codec.refused_rows import refused_rows, text_of
-from onyx.flow.batch import Segments, as_dicts, joined
+from onyx.flow.batch import Segments, as_dicts, format_of, joined
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 from onyx.flow.segment import Segment
 from onyx.plugins.segment_runs import SegmentRuns
 

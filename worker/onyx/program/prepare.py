@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 from operator import itemgetter
 
-from onyx.flow.batch import Batch, FoundKeys, Segment, Segments, copies_of
+from onyx.flow.batch import Batch, FoundKeys, Segment, Segments, copies_of, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.leaves import Leaves

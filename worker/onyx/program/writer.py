@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from onyx.flow.batch import Segments
+from onyx.flow.batch import Segments, format_of
 from onyx.flow.columns.record_batch import Columns, to_dicts
-from onyx.flow.formats import format_of
 from onyx.plugins.protocol import ColumnsOutput, Output
 
 

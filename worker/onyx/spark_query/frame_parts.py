@@ -11,8 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from onyx.flow.batch import Segments
-from onyx.flow.formats import format_of
+from onyx.flow.batch import Segments, format_of
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
 from onyx.storage.interface import Location
 from onyx.structs import prepared

@@ -8,8 +8,7 @@ from zlib import crc32
 
 import numpy as np
 
-from onyx.flow.batch import U64, Segments, take
-from onyx.flow.formats import format_of
+from onyx.flow.batch import U64, Segments, format_of, take
 from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.mixed import of_runs, pieces_of
 from onyx.spark.compiler.plan import Exchange, Plan

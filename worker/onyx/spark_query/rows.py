@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from onyx.codec.records import decode_records
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import Segment, Segments
+from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 from onyx.windows.records import SetStates
 
 DDL = (

@@ -32,8 +32,7 @@ target for the time alone (a plugin with a round trip of 50 ms would get ever sm
 from __future__ import annotations
 
 from onyx.codec.segments import bytes_each
-from onyx.flow.batch import Segments
-from onyx.flow.formats import format_of
+from onyx.flow.batch import Segments, format_of
 from onyx.model.job import CatalogEntry
 from onyx.recorder import ROOTS_MAX
 

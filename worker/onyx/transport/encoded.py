@@ -13,9 +13,8 @@ import pyarrow as pa
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
-from onyx.flow.batch import U64, Batch, Segment, Segments
+from onyx.flow.batch import U64, Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 
 
 @dataclass(frozen=True, slots=True)

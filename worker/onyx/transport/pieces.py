@@ -8,9 +8,8 @@ from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.codec.columns import ROWS_MAX
 from onyx.codec.limits import SEGMENT_BYTES_MAX
-from onyx.flow.batch import U64, Batch, Segment, Segments
+from onyx.flow.batch import U64, Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 from onyx.path_names import CHARACTERS_MAX
 from onyx.transport.encoded import Encoded, encoded
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES

@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from onyx.flow.batch import Indices, Segment, Segments
+from onyx.flow.batch import Indices, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
-from onyx.flow.formats import format_of
 from onyx.flow.groups.codes import KeyCodes, Remembered, compact
 from onyx.windows.groups import Keys, hashable_key, is_plain
 

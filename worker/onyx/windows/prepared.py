@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.flow.batch import Indices, Segment, Segments
+from onyx.flow.batch import Indices, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
-from onyx.flow.formats import format_of
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.segment_failure import Refusal
 from onyx.windows.assigning.assigner import Axis

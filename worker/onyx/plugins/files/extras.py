@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from onyx.flow.batch import Indices, Segments
+from onyx.flow.batch import Indices, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 from onyx.flow.mixed import Read, mixed, pieces_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import with_columns

@@ -15,9 +15,8 @@ import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segments
+from onyx.flow.batch import Segments, format_of
 from onyx.flow.columns.record_batch import Columns, of_table
-from onyx.flow.formats import format_of
 from onyx.flow.mixed import Piece, mixed, pieces_of, runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import good_runs, with_columns

@@ -39,9 +39,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from onyx.errors import Unavailable
+from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
-from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.kafka.client import (
     REQUEST_TIMEOUT_S,

@@ -39,9 +39,8 @@ from sqlalchemy.schema import CreateTable
 from sqlalchemy.types import JSON
 
 from onyx.errors import UserError
+from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
-from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.model.report import nearest, show
 from onyx.path_names import PLAIN_NAMES, is_plain_name

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.codec.refused_rows import refused_rows
-from onyx.flow.batch import Indices, Segment, Segments, take
+from onyx.flow.batch import Indices, Segment, Segments, format_of, take
 from onyx.flow.columns.record_batch import Columns, misfit
-from onyx.flow.formats import format_of
 from onyx.flow.mixed import Read, pieces_of
 from onyx.flow.segment_failure import BadRecord, SegmentFailure
 from onyx.plugins.protocol import Input

@@ -16,10 +16,9 @@ from operator import itemgetter
 from typing import Any
 
 from onyx.errors import UserError, UserFunctionError, describe
-from onyx.flow.batch import Segment, Segments, as_columns
+from onyx.flow.batch import Segment, Segments, as_columns, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.dead_letters import repr_of
-from onyx.flow.formats import format_of
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.model.job import CatalogEntry
 from onyx.program.failure import code_line

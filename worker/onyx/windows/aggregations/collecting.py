@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.coded import Values
 from onyx.windows.copies import copied

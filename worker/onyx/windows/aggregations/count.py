@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.coded import Groups, Values
 

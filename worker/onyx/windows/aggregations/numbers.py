@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
-from onyx.flow.formats import format_of
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.aggregations.arrays import added, extremes
 from onyx.windows.coded import Groups, Values, numbers_of

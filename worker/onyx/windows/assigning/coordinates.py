@@ -19,9 +19,8 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment, Segments
+from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.formats import format_of
 from onyx.flow.groups.codes import KeyCodes
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import numbers_of
