@@ -33,11 +33,7 @@ from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
 from onyx.path_names import path_name
-from onyx.replica.commands.drain_job import DrainJob
-from onyx.replica.commands.kill_job import KillJob
-from onyx.replica.commands.resume_job import ResumeJob
-from onyx.replica.commands.submit_job import SubmitJob
-from onyx.replica.commands.suspend_job import SuspendJob
+from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SubmitJob, SuspendJob
 from onyx.replica.entry import Entry
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica

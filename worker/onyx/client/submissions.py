@@ -20,7 +20,7 @@ from onyx.model.job import Job
 from onyx.model.keys.kinds import JOB_ID
 from onyx.model.parsing.job import to_mapping
 from onyx.path_names import path_name
-from onyx.replica.commands.submit_job import SubmitJob
+from onyx.replica.commands import SubmitJob
 from onyx.replica.state import Replica
 from onyx.replica.submission import submission
 from onyx.submission import preflight

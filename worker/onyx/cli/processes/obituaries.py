@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from onyx.deaths import Death
 from onyx.errors import OnyxError
-from onyx.replica.commands.report_loss import ReportLoss
+from onyx.replica.commands import ReportLoss
 from onyx.settings import Settings
 
 logger = logging.getLogger("onyx.supervisor")
