@@ -14,6 +14,9 @@ from onyx.telemetry.logs import locate, location
 
 THREADS = 4
 T = TypeVar("T")
+Pending = Future[None]
+Run = Callable[[Callable[[], None]], Pending]
+"""Runs something that may block, on a thread of its own."""
 
 
 def aside(work: Callable[[], T]) -> Future[T]:

@@ -11,6 +11,7 @@ from onyx.peer.collecting import Collecting
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
 from onyx.peer.outcome_reports import OutcomeReports
+from onyx.peer.stall_reports import StallReports
 from onyx.peer.stall_watch import StallWatch
 from onyx.peer.workforce import Workforce
 from onyx.replica.state import Replica
@@ -27,7 +28,8 @@ class Watches:
         self._next_look_s = 0.0
         context, log, background = life.context, life.log, life.background.run
         after_s = context.settings.telemetry.job_stalled_after_s
-        self._stalls = StallWatch(log, context.metrics, context.clock, background, after_s)
+        reports = StallReports(log, background)
+        self._stalls = StallWatch(reports, context.metrics, context.clock, after_s)
         counts = None if context.recorder is None else context.recorder.counts
         self._outcomes = OutcomeReports(log, context.clock, background, counts)
         self._code = CodeWatch(log, context.code, context.tags, background)
