@@ -35,6 +35,7 @@ from onyx.model.job import Job
 from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_manifest, parse_mapping
 from onyx.model.workflow import Edge, edges_of
+from onyx.peer.context import new_context
 from onyx.peer.membership import PeerGroup
 from onyx.recorder import Recorder
 from onyx.replica.entry import Entry
@@ -149,9 +150,8 @@ def open_peer_group(
     resolver = Resolver(settings.modules)
     code = code_hash(settings.modules)
     announced = {**(site or {}), **({CODE: code} if code else {})}
-    group = PeerGroup(
-        settings, open_log, open_transport, resolver, metrics, announced, recorder=recorder
-    )
+    context = new_context(settings, resolver, metrics, announced, recorder=recorder)
+    group = PeerGroup(context, open_log, open_transport)
     group.start()
     return group
 

@@ -32,6 +32,8 @@ from onyx.log.interface import Session
 from onyx.replica.command import Command
 from onyx.settings import LogSettings
 
+SEQUENCE_MAX = 2**63 - 1
+"""The longest sequence number of a writer, for the size of an entry before it has one."""
 BATCH_ENTRIES_MAX = 100
 """Entries of one transaction; beyond this throughput no longer grows."""
 BATCH_BYTES_MAX = 524_288
@@ -168,6 +170,15 @@ class AppendQueue:
         self.fenced = True
         self._unacknowledged.clear()
         self._under_way = 0
+
+
+def check_command(command: Command, group: GroupId, entry_bytes_max: int) -> None:
+    """Refuse a command that `enqueue` would refuse, whatever its sequence number will be.
+
+    Raises:
+        UserError: it is too large or cannot be encoded.
+    """
+    check_size(command, encode_entry(command, group, SEQUENCE_MAX), entry_bytes_max)
 
 
 def check_size(command: Command, payload: bytes, entry_bytes_max: int) -> None:

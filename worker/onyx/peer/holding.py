@@ -13,40 +13,22 @@ moments, and what was on its way then nobody had.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from onyx.flow.batch import U64
-from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT
-from onyx.model.job import Job
-from onyx.model.workflow import begins_trees
+from onyx.peer.hold_times import HoldTimes
+from onyx.peer.running_ackers import Ackers
 from onyx.peer.task_runner import TaskRunner
 from onyx.seams import Clock
-from onyx.task.acking.acker import AckerTask
-from onyx.task.acking.owners import Owners
 from onyx.task.batch_task import BatchTask
-from onyx.task.channels.wiring import Wiring
+from onyx.task.channels.wiring import Site
 from onyx.task.holding import held_roots, to_tell
 from onyx.transport.interface import Transport
-
-REPORTS_A_TIMEOUT = 4
-"""So that several may be lost, or come late."""
-LOOK_INTERVAL_S = 0.25
-LOOK_INTERVAL_MIN_S = 0.02
-
-AckerKey = tuple[JobId, AllocationVersion, PeerId]
-
-
-@dataclass(slots=True)
-class _Told:
-    """When a job is told about next, and how often it is."""
-
-    period_s: float
-    next_s: float
 
 
 class Running(Protocol):
@@ -58,7 +40,7 @@ class Running(Protocol):
         ...
 
     @property
-    def ackers(self) -> Mapping[AckerKey, AckerTask]:
+    def ackers(self) -> Ackers:
         """The ackers that run now."""
         ...
 
@@ -76,10 +58,9 @@ class Holding:
     ) -> None:
         """`crashed` is called if there is a bug."""
         self._transport = transport
-        self._clock = clock
         self._running = running
         self._crashed = crashed
-        self._jobs: dict[JobId, _Told] = {}
+        self._times = HoldTimes(clock)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"onyx-holding-{name}", daemon=True)
 
@@ -94,68 +75,36 @@ class Holding:
     def tell(self) -> None:
         """Report what is due."""
         tasks = [runner.task for runner in self._running.runners]
-        due = self._due({each.job_id: each.job for each in tasks if each.job is not None})
+        due = self._times.due({each.job_id: each.job for each in tasks if each.job is not None})
         for task in tasks:
             if task.job_id in due and isinstance(task, BatchTask) and task.wired:
-                self._tell_of(task)
-        for (job, version, _), acker in tuple(self._running.ackers.items()):
+                wiring, owners = task.allocation.wiring, task.allocation.owners
+                roots = _distinct(held_roots(task))
+                if owners is not None and len(roots):
+                    self._send(task.job_id, wiring.version, to_tell(owners, wiring, roots))
+        for (job, version, _), acker in self._running.ackers.items():
             if job in due:
                 owners, columns = acker.waiting_roots()
-                self._send(job, version, owners, None, columns)
+                roots = _distinct(columns)
+                if owners is not None and len(roots):
+                    self._send(job, version, to_tell(owners, None, roots))
 
     def _run(self) -> None:
         try:
-            while not self._stopping.wait(self._interval_s()):
+            while not self._stopping.wait(self._times.interval_s()):
                 self.tell()
         except BaseException as error:
             self._crashed(error)
             raise
 
-    def _interval_s(self) -> float:
-        shortest_s = min((each.period_s for each in self._jobs.values()), default=LOOK_INTERVAL_S)
-        return max(LOOK_INTERVAL_MIN_S, min(LOOK_INTERVAL_S, shortest_s))
-
-    def _due(self, jobs: Mapping[JobId, Job]) -> set[JobId]:
-        """Jobs of which is to be told now; those that have no task here are forgotten."""
-        now_s = self._clock.monotonic_s()
-        for job in self._jobs.keys() - jobs.keys():
-            del self._jobs[job]
-        due = set()
-        for job, manifest in jobs.items():
-            told = self._jobs.get(job)
-            if told is None:
-                period_s = period_of(manifest)
-                told = self._jobs[job] = _Told(period_s, now_s + period_s)
-            elif now_s >= told.next_s:
-                told.next_s = now_s + told.period_s
-                due.add(job)
-        return due
-
-    def _tell_of(self, task: BatchTask) -> None:
-        allocation = task.allocation
-        wiring, owners = allocation.wiring, allocation.owners
-        self._send(task.job_id, wiring.version, owners, wiring, held_roots(task))
-
     def _send(
-        self,
-        job: JobId,
-        version: AllocationVersion,
-        owners: Owners | None,
-        wiring: Wiring | None,
-        columns: list[U64],
+        self, job: JobId, version: AllocationVersion, told: Iterable[tuple[Site, U64]]
     ) -> None:
-        if owners is None or not columns:
-            return
-        roots = np.unique(np.concatenate(columns))
-        roots = roots[roots < END_PARTITION << PARTITION_SHIFT]
-        if not len(roots):
-            return
-        for site, part in to_tell(owners, wiring, roots):
-            self._transport.send_held(site.group, job, version, site.peer, part)
+        for site, roots in told:
+            self._transport.send_held(site.group, job, version, site.peer, roots)
 
 
-def period_of(job: Job) -> float:
-    """Between two reports about a job, in seconds."""
-    began = [entry for entry in job.catalog if begins_trees(job, entry.name)]
-    shortest_ms = min((entry.pending_timeout for entry in began), default=60_000)
-    return shortest_ms / 1_000 / REPORTS_A_TIMEOUT
+def _distinct(columns: Sequence[U64]) -> U64:
+    """Roots of trees that an input began, increasing, each once: not that of the END tree."""
+    roots = np.unique(np.concatenate(columns)) if columns else np.empty(0, np.uint64)
+    return roots[roots < END_PARTITION << PARTITION_SHIFT]

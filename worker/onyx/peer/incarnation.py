@@ -43,15 +43,27 @@ BACKGROUND_PATIENCE_S = 2.0
 class Incarnation:
     """One life of a group, from its session to its end. Create, `run` once, drop."""
 
-    def __init__(self, context: Context, log: GroupLog, transport: Transport) -> None:
-        """`log` and `transport` are of this incarnation alone, which closes both."""
+    def __init__(
+        self,
+        context: Context,
+        log: GroupLog,
+        transport: Transport,
+        replace_peer: Callable[[PeerId], None],
+    ) -> None:
+        """
+        Args:
+            context: the process.
+            log: of this incarnation alone, which closes it.
+            transport: as the log.
+            replace_peer: gives up a virtual peer and offers a new one in its place.
+        """
         self.group = log.group
         self._context = context
         self._log = log
         self._transport = transport
         self._offered = 0
         self._state: group.GroupState | None = None
-        self._life = new_life(context, log, transport)
+        self._life = new_life(context, log, transport, replace_peer)
         self._feed = LogFeed(self._life)
         self._work = Workforce(self._life, self._replica)
         self._watches = Watches(self._life, self._work)

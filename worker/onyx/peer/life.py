@@ -6,9 +6,10 @@ given as well. None of this outlives the incarnation, but the process.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from onyx.ids import GroupId
+from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.background import Background
 from onyx.peer.context import Context
@@ -33,6 +34,8 @@ class Life:
     background: Background
     """Runs what may block."""
     telemetry: GroupTelemetry
+    replace_peer: Callable[[PeerId], None]
+    """Gives up a virtual peer and offers a new one in its place."""
 
     @property
     def group(self) -> GroupId:
@@ -40,7 +43,12 @@ class Life:
         return self.log.group
 
 
-def new_life(context: Context, log: GroupLog, transport: Transport) -> Life:
+def new_life(
+    context: Context,
+    log: GroupLog,
+    transport: Transport,
+    replace_peer: Callable[[PeerId], None],
+) -> Life:
     """A life that begins; `log` and `transport` are of this incarnation alone."""
     return Life(
         context,
@@ -49,5 +57,6 @@ def new_life(context: Context, log: GroupLog, transport: Transport) -> Life:
         EventQueue(),
         Lease(context.clock, log),
         Background(log.group),
-        GroupTelemetry(log.group, context.metrics),
+        GroupTelemetry(log.group, context.metrics, context.recorder),
+        replace_peer,
     )

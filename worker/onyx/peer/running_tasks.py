@@ -1,18 +1,15 @@
-"""The tasks and ackers that one incarnation runs: effects of the replica become their messages.
+"""The tasks that one incarnation runs: effects of the replica become messages to them.
 
-Used by the group's thread; acks and completions come on the transport's threads and are only passed
-on. A peer's next task starts when its last one has ended.
+Used by the group's thread. A peer's next task starts when its last one has ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
-from functools import partial
+from collections.abc import Sequence
 
-from onyx.errors import Unavailable
-from onyx.flow.batch import U64
-from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.ids import GroupId, JobId, PeerId
+from onyx.model.job import Job
+from onyx.peer.running_ackers import Ackers, RunningAckers
 from onyx.peer.task_runner import TaskRunner
 from onyx.peer.task_threads import TaskThreads
 from onyx.replica.effects import (
@@ -24,23 +21,13 @@ from onyx.replica.effects import (
     StopTask,
 )
 from onyx.replica.state import Replica
-from onyx.task.acking.acker import AckerTask, idle_timeout_s
-from onyx.task.acking.owners import Owners
-from onyx.task.channels.wiring import sources_of
-from onyx.task.holding import holds_for
 from onyx.task.kinds import kind_of, new_task
-from onyx.task.messages import Completions, Query, Ready, Rewire, Seal, Stop
+from onyx.task.messages import Ready, Rewire, Seal, Stop
 from onyx.task.services import Services
-from onyx.transport.state_queries import StateAnswer, StateQuery
-
-ACKER_ORDER = 1_000_000
-"""Behind every task: by then all acks of the round are there."""
-
-AckerKey = tuple[JobId, AllocationVersion, PeerId]
 
 
 class RunningTasks:
-    """The tasks and ackers that run in this incarnation. Implements the transport's `Handlers`."""
+    """The tasks that run in this incarnation, and with them the ackers."""
 
     def __init__(self, group: GroupId, services: Services, threads: TaskThreads) -> None:
         self._group = group
@@ -49,7 +36,7 @@ class RunningTasks:
         self._running: dict[PeerId, TaskRunner] = {}
         self._next: dict[PeerId, StartTask] = {}
         """The newest task of each peer whose last one is still ending: at most one counts."""
-        self._ackers: dict[AckerKey, AckerTask] = {}
+        self.acking = RunningAckers(group, services, threads, self._job_of)
         self._stopping = False
 
     def apply(self, effects: Sequence[Effect]) -> None:
@@ -58,7 +45,7 @@ class RunningTasks:
             return
         replica = self._services.replica()
         self._connect(replica)
-        self._start_ackers(replica)
+        self.acking.follow(replica)
         for effect in effects:
             match effect:
                 case StartTask(peer):
@@ -71,7 +58,8 @@ class RunningTasks:
                 case SealTask(peer):
                     self._post(peer, Seal())
                 case JobReady(job, version):
-                    self._ready(replica, job, version)
+                    self.acking.ready(replica, job, version)
+                    self._post_to_all(job, Ready(version))
 
     def wake(self) -> None:
         """Let every task look again whether it can advance."""
@@ -83,46 +71,14 @@ class RunningTasks:
         return tuple(self._running.values())
 
     @property
-    def ackers(self) -> Mapping[AckerKey, AckerTask]:
+    def ackers(self) -> Ackers:
         """The ackers that run now."""
-        return dict(self._ackers)
+        return self.acking.running
 
-    def on_acks(
-        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
-    ) -> None:
-        """Acks for an acker of this group: columns of roots and of the values to XOR into them.
-        Acks for an acker that is not here are dropped: replay covers them."""
-        found = self._ackers.get((job, version, acker))
-        if found is not None:
-            found.post(roots, values)
-
-    def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
-    ) -> None:
-        """Trees that are complete (`retries_max` 0), or that a flow condition asks to be read
-        again, at most so many times."""
-        runner = self._running.get(target)
-        if runner is not None and runner.task.job_id == job:
-            runner.task.post(Completions(version, roots, retries_max))
-
-    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
-        """Somebody works on these trees, for the input that began them or their acker."""
-        acker = self._ackers.get((job, version, target))
-        if acker is not None:
-            acker.holds.add(roots)
-        runner = self._running.get(target)
-        if runner is not None and runner.task.job_id == job:
-            holds_for(runner.task, version, roots)
-
-    def on_query(self, query: StateQuery) -> Future[StateAnswer]:
-        """A client asks for the state of a window."""
-        answer: Future[StateAnswer] = Future()
-        runner = self._running.get(query.peer)
-        if runner is None or runner.task.job_id != query.job:
-            answer.set_exception(Unavailable(f"peer {query.peer} does not work on the job now"))
-        else:
-            runner.task.post(Query(query, answer))
-        return answer
+    def runner(self, peer: PeerId, job: JobId) -> TaskRunner | None:
+        """The runner of a peer that works on a job now; from any thread."""
+        found = self._running.get(peer)
+        return found if found is not None and found.task.job_id == job else None
 
     def stop(self) -> None:
         """The incarnation ends: stop every task, and start none any more."""
@@ -130,8 +86,7 @@ class RunningTasks:
         self._next.clear()
         for runner in tuple(self._running.values()):
             runner.task.post(Stop("peer-left"))
-        for acker in self._ackers.values():
-            acker.stopped = True
+        self.acking.stop()
 
     def _start_next(self, peer: PeerId) -> None:
         if self._stopping or peer not in self._next or peer in self._running:
@@ -159,49 +114,20 @@ class RunningTasks:
         if self._next.pop(peer, None) is None:
             self._post(peer, Stop(reason))
 
-    def _post(self, peer: PeerId, message: Rewire | Seal | Stop | Ready) -> None:
+    def _post(self, peer: PeerId, message: Rewire | Seal | Stop) -> None:
         runner = self._running.get(peer)
         if runner is not None:
             runner.task.post(message)
 
-    def _ready(self, replica: Replica, job: JobId, version: AllocationVersion) -> None:
-        owners = Owners(replica, job, sources_of(replica, job))
-        for (each, at, _), acker in self._ackers.items():
-            if each == job and at == version:
-                acker.ready(owners)
+    def _post_to_all(self, job: JobId, message: Ready) -> None:
         for runner in tuple(self._running.values()):
             if runner.task.job_id == job:
-                runner.task.post(Ready(version))
+                runner.task.post(message)
 
-    def _start_ackers(self, replica: Replica) -> None:
-        """An acker for each of our peers that is one; those of older versions end."""
-        mine = replica.groups_index.get(self._group, ())
-        wanted = {
-            (job, AllocationVersion(replica.run(job).allocation_version), peer)
-            for job in replica.jobs
-            for peer in replica.run(job).ackers
-            if peer in mine
-        }
-        for key in [key for key in self._ackers if key not in wanted]:
-            self._ackers.pop(key).stopped = True
-        for job, version, peer in sorted(wanted.difference(self._ackers)):
-            acker = AckerTask(
-                self._services.transport,
-                self._services.clock,
-                job,
-                version,
-                self._threads.wake_shared,
-                partial(self._idle_timeout_s, peer, job),
-            )
-            self._ackers[job, version, peer] = acker
-            self._threads.run_shared(acker, lambda: None, ACKER_ORDER)
-
-    def _idle_timeout_s(self, peer: PeerId, job: JobId) -> float | None:
-        """An acker is a peer of its job, so the task that it runs as well knows the job."""
-        runner = self._running.get(peer)
-        if runner is None or runner.task.job_id != job or runner.task.job is None:
-            return None
-        return idle_timeout_s(runner.task.job)
+    def _job_of(self, peer: PeerId, job: JobId) -> Job | None:
+        """The job as the task of a peer knows it, if it does already."""
+        runner = self.runner(peer, job)
+        return None if runner is None else runner.task.job
 
     def _connect(self, replica: Replica) -> None:
         """Links to the groups with which this one shares a job."""

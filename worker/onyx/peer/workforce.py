@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from onyx.peer.deliveries import Deliveries
 from onyx.peer.events import Answer
 from onyx.peer.holding import Holding
 from onyx.peer.job_checker import JobChecker
@@ -38,7 +39,7 @@ class Workforce:
 
     def start(self) -> None:
         """Take what the transport brings, and run the tasks that are given from now on."""
-        self._life.transport.start(self._life.group, self.tasks)
+        self._life.transport.start(self._life.group, Deliveries(self.tasks))
         self._life.transport.on_room(self._threads.wake)
         self._threads.start()
         self._holding.start()
