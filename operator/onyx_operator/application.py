@@ -21,7 +21,7 @@ from typing import Any
 from kubernetes import client as kubernetes_client
 
 from onyx.log.interface import ClientLog
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.settings import Settings
 from onyx.telemetry.http_server import TelemetryServer
 from onyx_operator.admission.certificates import Certificates

@@ -29,8 +29,9 @@ from onyx.history.collection import Collected
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position
 from onyx.log.interface import Origin
 from onyx.log.server.environment import Env, shutdown_env, start_env
-from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
-from onyx.log.zookeeper.session import zookeeper_certificates
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.dialler import zookeeper_certificates
+from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.model.job import Job
 from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_manifest, parse_mapping

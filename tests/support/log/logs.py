@@ -10,7 +10,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from onyx.ids import GroupId
-from onyx.log.zookeeper.log import ZooKeeperGroupLog
+from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.log.zookeeper.tls_handler import TlsHandler
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 

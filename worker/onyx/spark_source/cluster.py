@@ -20,7 +20,7 @@ from onyx.client.query import Question, StateReader, WindowView
 from onyx.errors import UserError
 from onyx.flow.schemas import arrow_schema
 from onyx.ids import JobId
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import listed, nearest
 from onyx.settings import Settings, from_environment

@@ -15,7 +15,7 @@ from onyx.cli.status_table import print_statuses
 from onyx.client.statuses import digest_of, status_at, statuses
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 
 
 def jobs(

@@ -41,7 +41,7 @@ from onyx.errors import (
     describe,
 )
 from onyx.ids import JobId, TaskName
-from onyx.log.server.process import end_with_parent
+from onyx.log.server.parent import end_with_parent
 from onyx.outcomes import TaskTotals
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
