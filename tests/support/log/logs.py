@@ -63,7 +63,7 @@ def settings_for(
 
 def expire_session(log: ZooKeeperGroupLog, address: str) -> None:
     """End the session of a log on the server, as its expiry would."""
-    files = log._session._certificates
+    files = log._session._dialler._certificates
     client = KazooClient(
         address,
         client_id=log._session._client.client_id,

@@ -64,8 +64,8 @@ class ZooKeeperSession:
         self.address = settings.address
         self.session_timeout_s = settings.session_timeout_s
         """The time-out as negotiated with the server."""
-        dialler = Dialler(settings, certificates)
-        self.access = dialler.access
+        self._dialler = Dialler(settings, certificates)
+        self.access = self._dialler.access
         self._timeout_s = settings.connect_timeout_s
         self._survives_expiry = survives_expiry
         self._listeners: list[Callable[[Session], None]] = []
@@ -77,16 +77,15 @@ class ZooKeeperSession:
         self._expired = False
         """The state of a group; set on kazoo's thread, before it opens another session: what that
         one answers says nothing about this incarnation."""
-        self._tell_wait = dialler.tell_wait
         self.loop = Loop(name)
         try:
-            self._client = dialler.connected(self._tell, self._granted)
+            self._client = self._dialler.connected(self._tell, self._granted)
         except BaseException:
             self.loop.stop()
             raise
         client = self._client
         self._silence = Silence(self.address, time.monotonic(), lambda: socket_of(client))
-        self._comparison = Comparison(client, dialler.new, settings)
+        self._comparison = Comparison(client, self._dialler.new, settings)
         self.loop.every(self.session_timeout_s / HEARTBEATS_PER_SESSION, self._beat)
         self.loop.every(self.session_timeout_s / LOOKS_PER_SESSION, self._listen)
         self.loop.every(self.session_timeout_s, self._compare_if_refused)
@@ -179,7 +178,7 @@ class ZooKeeperSession:
                 if time.monotonic() > deadline_s:
                     raise self.silent() from error
             if not self._live.wait(TELL_AFTER_S):
-                self._tell_wait()
+                self._dialler.tell_wait()
                 self._live.wait(self._timeout_s)
             self._pause()
 
