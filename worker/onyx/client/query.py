@@ -29,7 +29,7 @@ from onyx.seams import Clock, SystemClock
 from onyx.settings import Settings
 from onyx.task.channels.wiring import Site, has_one_owner, sites_of
 from onyx.tls.files import GROUPS, CertificateFiles
-from onyx.transport.grpc_state_queries import ask
+from onyx.transport.grpc_asking import ask
 from onyx.transport.state_queries import EXTENTS_MAX, StateAnswer, StateQuery
 from onyx.windows.answers import Answer, merge
 from onyx.windows.firing import ALL, Extent

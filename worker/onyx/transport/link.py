@@ -19,13 +19,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from onyx.flow.batch import Batch
-from onyx.ids import GroupId
-from onyx.seams import Clock, Randomness
-from onyx.settings import TransportSettings
 from onyx.transport.counters import Counters
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (
@@ -43,56 +39,16 @@ from onyx.transport.frames.packets import (
     Packet,
     Schema,
 )
-from onyx.transport.inbox import BoundedInbox, Inboxes, hurries, weight
-from onyx.transport.interface import Channel, Control, Handlers
+from onyx.transport.inbox import BoundedInbox, hurries, weight
+from onyx.transport.interface import Channel, Control
 from onyx.transport.pacing import Pace, Urgency
 from onyx.transport.pieces import encoded_pieces
 from onyx.transport.receiving import Receiving
 from onyx.transport.sending import Sending
+from onyx.transport.stream import Ends, Stream, Surroundings
 
 ACKNOWLEDGE_SHARE = 4
 """Packets are acknowledged at least every 1/4 of what the sender may hold, else by heartbeat."""
-
-
-class Stream:
-    """One gRPC call that carries a link for a while."""
-
-    def __init__(self, cancel: Callable[[], object]) -> None:
-        self.closed = threading.Event()
-        self.reason = ""
-        """Why this side closed it, if the other end was at fault."""
-        self._cancel = cancel
-
-    def close(self) -> None:
-        """End the call, from any thread."""
-        if not self.closed.is_set():
-            self.closed.set()
-            self._cancel()
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """Who speaks with whom."""
-
-    tenancy: str
-    here: GroupId
-    there: GroupId
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all links of a process share."""
-
-    settings: TransportSettings
-    inboxes: Inboxes
-    handlers: Handlers
-    room: Callable[[], None]
-    clock: Clock
-    randomness: Randomness
-
-    def nonce(self) -> int:
-        """A number that no other session has; never 0."""
-        return self.randomness.getrandbits(63) + 1
 
 
 class Link:
