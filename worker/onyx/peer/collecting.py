@@ -11,7 +11,8 @@ from concurrent.futures import Future
 
 from onyx.errors import OnyxError
 from onyx.history.archive import open_archive
-from onyx.history.collection import Collected, Collector
+from onyx.history.collection import Collected
+from onyx.history.collector import Collector
 from onyx.history.replicas import Replicas
 from onyx.ids import GroupId
 from onyx.peer.task_services import TaskServices
