@@ -8,7 +8,7 @@ from concurrent.futures import Future
 
 from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 
-from onyx.client.statuses import totals
+from onyx.client.reports import totals
 from onyx.ids import GroupId, TaskName
 from onyx.log import job_documents
 from onyx.outcomes import TaskTotals

@@ -13,7 +13,7 @@ import pytest
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 
-from onyx.client.query import WindowView
+from onyx.client.window_view import WindowView
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.plugins.files.options import OutputOptions

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from onyx.client.query import Question, StateReader, WindowView
+from onyx.client.query import state_reader
+from onyx.client.window_view import Question, WindowView
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.model.report import listed, nearest
@@ -53,7 +54,7 @@ def state(options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
     key = ALL if options.key is None else _key(options.key)
     question = Question(JobId(options.job), options.window, key, options.extents_max)
     with connect(options) as client:
-        view = StateReader.over_grpc(client, settings(options)).read(question)
+        view = state_reader(client, settings(options)).read(question)
     if view.more:
         raise UserError(
             f"window {options.window} of job {options.job} has more than the "

@@ -15,7 +15,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
-from onyx.client.query import EXTENTS_DEFAULT, WindowView, window_state
+from onyx.client.query import window_state
+from onyx.client.window_view import EXTENTS_DEFAULT, WindowView
 from onyx.ids import JobId
 from onyx.transport.state_queries import EXTENTS_MAX
 from onyx.windows.firing import ALL, Extent, Number
