@@ -32,6 +32,7 @@ logger = logging.getLogger("onyx.peer")
 
 RESTART_BACK_OFF_S = 0.2
 RESTART_BACK_OFF_MAX_S = 5.0
+_JOIN_POLL_S = 0.01
 
 LogFactory = Callable[[GroupId, int | None], GroupLog]
 """Opens the log for an incarnation; with the identity of the one that the last incarnation knew."""
@@ -106,6 +107,27 @@ class PeerGroup:
         """Whether the group is a member now."""
         state = self._state
         return state is not None and state.joined
+
+    def await_joined(self, timeout_s: float) -> None:
+        """Wait until the group is a member.
+
+        Raises:
+            OnyxError: why the group gave up.
+            Unavailable: it could not join in time, and has been stopped.
+        """
+        waited = threading.Event()
+        for _ in range(int(timeout_s / _JOIN_POLL_S)):
+            if self.joined:
+                return
+            if self.failure is not None:
+                raise self.failure
+            waited.wait(_JOIN_POLL_S)
+        self.stop()
+        settings = self._context.settings
+        raise Unavailable(
+            f"this peer group could not join tenancy {settings.tenancy_id!r} at "
+            f"{settings.zookeeper.address} within {timeout_s:.0f} s"
+        )
 
     def obstacle(self) -> str:
         """Why the group does not take part with all its peers (readiness); empty when it does."""
