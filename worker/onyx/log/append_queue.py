@@ -107,6 +107,7 @@ class AppendQueue:
             (self._encode(command, self._sequence + number, parent), command.chunks)
             for number, command in enumerate(commands, start=1)
         ]
+        # Only now, when all of them could be encoded: a command that is refused takes no number.
         self._sequence += len(payloads)
         self._unacknowledged.extend(payloads)
         return self._send()
@@ -115,11 +116,14 @@ class AppendQueue:
         """The transaction of this attempt was answered, or its connection broke."""
         if self.fenced:
             return None
+        # Before the attempt is compared: that the pulse is gone is true whichever attempt says so.
         if reply is Reply.PULSE_GONE:
             self._drop_everything()
         if attempt != self._attempt or self._under_way == 0:
             return None
         if reply is Reply.UNKNOWN:
+            # Not sent again here: kazoo keeps requests for its next connection, which may be one of
+            # another session. `on_session` sends it when this session is back.
             self._connected = False
             return None
         for _ in range(self._under_way):
@@ -138,6 +142,8 @@ class AppendQueue:
         if self._connected:
             return None
         self._connected = True
+        # What was under way is sent again from its first entry, with a new attempt: it is still at
+        # the front of the queue, and a reply to the old attempt no longer counts.
         self._under_way = 0
         return self._send()
 

@@ -203,6 +203,8 @@ class PeerGroup:
         log = self._open_log(group, self._log_identity)
         incarnation = Incarnation(self._context, log, self._open_transport(), self._replace_peer)
         with self._lock:
+            # Together under the lock: `stop` either finds the incarnation and lets it leave, or was
+            # called before, and then this one never joins.
             stopping = self._stopping.is_set()
             self._incarnation = None if stopping else incarnation
             peers = tuple(self._peers.values())
@@ -214,6 +216,7 @@ class PeerGroup:
         finally:
             with self._lock:
                 self._incarnation = None
+                # Also when it ended with an error: the next one refuses a log made anew.
                 self._log_identity = log.identity
                 self._peers = {first: self._new_peer() for first in self._peers}
         if isinstance(end, Left):

@@ -27,7 +27,7 @@ class StateStores:
         """
         if not durable:
             return self._memory
-        # Opening lists and creates: under the lock, or two tasks that start together open it twice.
+        # Opened under the lock: two tasks that start together would open it twice.
         with self._lock:
             if self._durable is None:
                 location = state_location(self._settings)

@@ -90,6 +90,8 @@ class Link:
             out = self._sending.admit(channel, weight(item))
         if out is None:
             return False
+        # Encoded without the lock, which takes long: one thread sends on a channel at a time, so
+        # nothing of this channel can be queued in between. `queue` looks again whether it is open.
         if isinstance(item, Control):
             urgency = Urgency.FLUSH if hurries(item) else Urgency.ITEM
             with self._lock:
@@ -132,6 +134,8 @@ class Link:
         Raises:
             FrameError: the hello is impossible.
         """
+        # `_delivering` too, so that the reader of the former stream is between two frames: it
+        # handles packets without `_lock`, and their numbering must not change meanwhile.
         with self._delivering, self._lock:
             if self._sending.closed:
                 raise FrameError(f"the link with group {hello.group} is closed")
@@ -154,6 +158,7 @@ class Link:
             self.counters.reconnects += 1
         forgotten = self._id_there not in (0, hello.link)
         self._id_there = hello.link
+        # A count of another session of ours says nothing of the packets of this one.
         received = hello.received if hello.heard_session == sending.packets.session else 0
         if forgotten or received < sending.packets.acknowledged:
             sending.restart(self._around.nonce())
@@ -226,6 +231,7 @@ class Link:
             yield encoder.frame(first, received, packets)
 
     def _over(self, stream: Stream) -> bool:
+        # None may stand before `attach`: the writer has begun, and the other hello is under way.
         replaced = self._stream not in (stream, None)
         return replaced or stream.closed.is_set() or self._sending.closed
 
@@ -280,6 +286,8 @@ class Link:
                 if number != self._receiving.received + 1:
                     due = self._receiving.received + 1
                     raise FrameError(f"packet {number} came where {due} was due")
+                # In this order: a packet counts as received only when it has been handled. If
+                # handling it raises, the other side sends it again.
                 self._handle(packet)
                 self._receiving.received = number
 

@@ -75,8 +75,7 @@ class ZooKeeperSession:
         self._failure: Exception | None = None
         self._confirmed_s = time.monotonic()
         self._expired = False
-        """The state of a group; set on kazoo's thread, before it opens another session: what that
-        one answers says nothing about this incarnation."""
+        """The session of a group is over; set on kazoo's thread."""
         self.loop = Loop(name)
         try:
             self._client = self._dialler.connected(self._tell, self._granted)
@@ -126,9 +125,11 @@ class ZooKeeperSession:
 
     def send(self, start: Start, done: Callable[[Any], None]) -> None:
         """Start a request; `done` gets its result or its exception, on the loop. Never blocks."""
+        # Taken before the request is handed over: the session is confirmed from when it was sent.
         sent_s = time.monotonic()
 
         def finished(result: Any) -> None:
+            # A refusal is an answer too: the server that gave it knows the session.
             if result.exception is None or not isinstance(result.exception, REPLY_LOST):
                 self._confirm(sent_s)
             value = result.exception if result.exception is not None else result.value
@@ -215,6 +216,8 @@ class ZooKeeperSession:
         else:
             self._live.clear()
             lost = state == KazooState.LOST
+            # Here and not on the loop: kazoo's thread goes on to open another session, and answers
+            # of that one must not confirm this incarnation meanwhile.
             self._expired = self._expired or (lost and not self._survives_expiry)
             self.loop.call(lambda: self._changed(Session.LOST if lost else Session.SUSPENDED))
 
@@ -222,6 +225,7 @@ class ZooKeeperSession:
         if self._lost or self._closing:
             return
         if session is Session.LOST and (self._failure or not self._survives_expiry):
+            # In this order: who waits in `perform` wakes up, and must find the session lost.
             self._lost = True
             self._live.set()
             threading.Thread(target=self._stop_client, name="onyx-log-stop", daemon=True).start()
@@ -238,6 +242,7 @@ class ZooKeeperSession:
             self._silence.look(Look(now_s, self._confirmed_s, self.session_timeout_s, connected))
 
     def _confirm(self, sent_s: float) -> None:
+        # Never backward: answers come in any order of the moments at which requests were sent.
         if not self._expired:
             self._confirmed_s = max(self._confirmed_s, sent_s)
 
