@@ -14,7 +14,7 @@ from onyx.codes import began_with
 from onyx.history.beside import sweep_documents
 from onyx.ids import GroupId, JobId
 from onyx.log import job_documents
-from onyx.peer.code_watch import POOLS_MAX, CodeWatch, note
+from onyx.peer.watch.code_watch import POOLS_MAX, CodeWatch, note
 from onyx.replica.commands import AddVirtualPeer
 from onyx.replica.state import Replica
 

@@ -12,7 +12,7 @@ from onyx.client.reports import totals
 from onyx.ids import GroupId, TaskName
 from onyx.log import job_documents
 from onyx.outcomes import TaskTotals
-from onyx.peer.outcome_reports import WRITE_INTERVAL_S, OutcomeReports
+from onyx.peer.watch.outcome_reports import WRITE_INTERVAL_S, OutcomeReports
 from onyx.telemetry.catalog import DEAD_LETTERS
 from onyx.telemetry.interface import NULL_TASK
 from onyx.telemetry.kept_counts import SIZE, KeptCounts

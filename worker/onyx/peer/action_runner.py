@@ -23,7 +23,7 @@ from onyx.peer.actions import (
 )
 from onyx.peer.events import BackOffElapsed, PauseDue, PulseGone
 from onyx.peer.life import Life
-from onyx.peer.workforce import Workforce
+from onyx.peer.work.workforce import Workforce
 from onyx.replica.effects import (
     AnswerCheck,
     Effect,

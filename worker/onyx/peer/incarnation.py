@@ -29,8 +29,8 @@ from onyx.peer.context import Context
 from onyx.peer.events import AddPeers, EntryRead, Event, Leave, RemovePeer, Report
 from onyx.peer.life import new_life
 from onyx.peer.log_feed import LogFeed
-from onyx.peer.watches import LOOK_INTERVAL_S, Watches
-from onyx.peer.workforce import Workforce
+from onyx.peer.watch.watches import LOOK_INTERVAL_S, Watches
+from onyx.peer.work.workforce import Workforce
 from onyx.replica.state import Replica
 from onyx.transport.interface import Transport
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.locations import without_secrets
-from onyx.peer.stall_facts import Mark, allowed_s, facts_of, held_by, mark_of, source_of
-from onyx.peer.stall_reports import StallReports
-from onyx.peer.task_runner import TaskRunner, busiest, stack_of
+from onyx.peer.watch.stall_facts import Mark, allowed_s, facts_of, held_by, mark_of, source_of
+from onyx.peer.watch.stall_reports import StallReports
+from onyx.peer.work.task_runner import TaskRunner, busiest, stack_of
 from onyx.program.exceptions import shown
 from onyx.program.phases import Phase
 from onyx.replica.state import Replica

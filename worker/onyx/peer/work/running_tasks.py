@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import Job
-from onyx.peer.running_ackers import Ackers, RunningAckers
-from onyx.peer.task_runner import TaskRunner
-from onyx.peer.task_threads import TaskThreads
+from onyx.peer.work.running_ackers import Ackers, RunningAckers
+from onyx.peer.work.task_runner import TaskRunner
+from onyx.peer.work.task_threads import TaskThreads
 from onyx.replica.effects import (
     Effect,
     JobReady,

@@ -10,7 +10,7 @@ from functools import partial
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.model.job import Job
-from onyx.peer.task_threads import TaskThreads
+from onyx.peer.work.task_threads import TaskThreads
 from onyx.replica.state import Replica
 from onyx.task.acking.acker import AckerTask, idle_timeout_s
 from onyx.task.acking.owners import Owners

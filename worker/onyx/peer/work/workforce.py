@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onyx.peer.deliveries import Deliveries
 from onyx.peer.events import Answer
-from onyx.peer.holding import Holding
-from onyx.peer.job_checker import JobChecker
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
-from onyx.peer.running_tasks import RunningTasks
-from onyx.peer.task_services import TaskServices
-from onyx.peer.task_threads import TaskThreads
+from onyx.peer.work.deliveries import Deliveries
+from onyx.peer.work.holding import Holding
+from onyx.peer.work.job_checker import JobChecker
+from onyx.peer.work.running_tasks import RunningTasks
+from onyx.peer.work.task_services import TaskServices
+from onyx.peer.work.task_threads import TaskThreads
 from onyx.replica.state import Replica
 
 

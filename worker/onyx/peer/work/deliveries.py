@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from onyx.errors import Unavailable
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, JobId, PeerId
-from onyx.peer.running_tasks import RunningTasks
+from onyx.peer.work.running_tasks import RunningTasks
 from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Query
 from onyx.transport.state_queries import StateAnswer, StateQuery

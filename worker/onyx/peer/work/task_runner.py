@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from onyx.ids import TaskName
-from onyx.peer.task_threads import Loop, TaskThreads
+from onyx.peer.work.task_threads import Loop, TaskThreads
 from onyx.program.exceptions import frames_of
 from onyx.program.phases import Phase
 from onyx.stalls import Frame

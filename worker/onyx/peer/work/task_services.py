@@ -11,9 +11,9 @@ from typing import Any
 from onyx.ids import PeerId
 from onyx.log.append_queue import check_command
 from onyx.peer.events import Propose
-from onyx.peer.exception_reports import ExceptionReports
 from onyx.peer.life import Life
-from onyx.peer.state_stores import StateStores
+from onyx.peer.work.exception_reports import ExceptionReports
+from onyx.peer.work.state_stores import StateStores
 from onyx.plugins.registry import build_input, build_output
 from onyx.replica.command import Command
 from onyx.replica.state import Replica

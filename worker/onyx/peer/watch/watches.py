@@ -6,14 +6,14 @@ that jobs run with, garbage in the log. On the thread of the group.
 
 from __future__ import annotations
 
-from onyx.peer.code_watch import CodeWatch
-from onyx.peer.collecting import Collecting
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
-from onyx.peer.outcome_reports import OutcomeReports
-from onyx.peer.stall_reports import StallReports
-from onyx.peer.stall_watch import StallWatch
-from onyx.peer.workforce import Workforce
+from onyx.peer.watch.code_watch import CodeWatch
+from onyx.peer.watch.collecting import Collecting
+from onyx.peer.watch.outcome_reports import OutcomeReports
+from onyx.peer.watch.stall_reports import StallReports
+from onyx.peer.watch.stall_watch import StallWatch
+from onyx.peer.work.workforce import Workforce
 from onyx.replica.state import Replica
 
 LOOK_INTERVAL_S = 1.0

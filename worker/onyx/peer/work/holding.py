@@ -21,9 +21,9 @@ import numpy as np
 from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT
-from onyx.peer.hold_times import HoldTimes
-from onyx.peer.running_ackers import Ackers
-from onyx.peer.task_runner import TaskRunner
+from onyx.peer.work.hold_times import HoldTimes
+from onyx.peer.work.running_ackers import Ackers
+from onyx.peer.work.task_runner import TaskRunner
 from onyx.seams import Clock
 from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site
