@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from onyx.code_hash import code_hash
 from onyx.codes import CODE
@@ -25,7 +24,7 @@ JOIN_TIMEOUT_S = 60.0
 def start_peer_group(
     settings: Settings,
     metrics: GroupMetrics = NULL_GROUP,
-    site: Mapping[str, Any] | None = None,
+    site: Mapping[str, object] | None = None,
     recorder: Recorder | None = None,
 ) -> PeerGroup:
     """Make this process a member of the cluster; returns when it has joined.
@@ -42,7 +41,7 @@ def start_peer_group(
 def open_peer_group(
     settings: Settings,
     metrics: GroupMetrics = NULL_GROUP,
-    site: Mapping[str, Any] | None = None,
+    site: Mapping[str, object] | None = None,
     recorder: Recorder | None = None,
 ) -> PeerGroup:
     """Start a peer group and do not wait: it tries to join for as long as it takes.

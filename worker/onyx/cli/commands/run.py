@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import signal
 from pathlib import Path
-from types import FrameType
 from typing import Annotated
 
 import typer
@@ -96,7 +95,7 @@ def _checked(file: Path, job: Job, modules: list[str] | None, log_level: str) ->
     return found
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
+def _interrupt(*_: object) -> None:
     """SIGTERM ends everything as Ctrl-C does, in an orderly way."""
     raise KeyboardInterrupt
 
