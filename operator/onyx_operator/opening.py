@@ -9,6 +9,7 @@ from kubernetes import client as kubernetes_client
 
 from onyx.log.interface import ClientLog
 from onyx.settings import Settings
+from onyx.submission.plugin_options import wrong_options
 from onyx.telemetry.http_server import TelemetryServer
 from onyx_operator.context import Operator
 from onyx_operator.informers.informer import Informer
@@ -17,6 +18,9 @@ from onyx_operator.liveness import Liveness
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
 from onyx_operator.tenancies import Tenancies
+
+CHECKS = (wrong_options,)
+"""What is checked of a job besides what its manifest says."""
 
 
 def open_operator(
@@ -40,6 +44,7 @@ def open_operator(
         known,
         Tenancies(settings.engine, lambda: [body for _, body in known.store.items()]),
         connect,
+        CHECKS,
     )
     pages = TelemetryServer(
         settings.server.host,

@@ -41,7 +41,10 @@ class Specs:
         read_from = (metadata["uid"], body.get("spec"), referenced)
         known = self._specs.get(key)
         if known is None or known[0] != read_from:
-            known = self._specs[key] = (read_from, read_spec(body, referenced))
+            known = self._specs[key] = (
+                read_from,
+                read_spec(body, referenced, self._operator.checks),
+            )
         return replace(
             known[1],
             generation=metadata.get("generation", 0),
