@@ -42,9 +42,6 @@ class Client(JobReader):
         super().__init__(log, Replicas(log, job_scheduler, archive))
         self._submissions = Submissions(log, self._replicas, checks)
 
-    def __enter__(self) -> Client:
-        return self
-
     def submit(self, job: Job) -> Submission:
         """Submit a job, and upgrade an old one if `spec.upgrade` names it. See `submit_all`."""
         return self.submit_all([job])[0]

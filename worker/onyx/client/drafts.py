@@ -34,7 +34,8 @@ class Drafts:
         Raises:
             UserError: the job has too many tasks for an entry of the log.
         """
-        return submission(job_id, job, self.store(job), self._job_scheduler, owner)
+        digest = self.store(job)
+        return submission(job_id, job, digest, self._job_scheduler, owner)
 
     def store(self, job: Job) -> str:
         """Store the manifest of a job; its digest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self
 
 from onyx.client import reports, waiting
 from onyx.client.deaths import read_deaths
@@ -27,6 +27,9 @@ class JobReader:
     def __init__(self, log: ClientLog, replicas: Replicas) -> None:
         self.log = log
         self._replicas = replicas
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
