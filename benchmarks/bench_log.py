@@ -18,7 +18,8 @@ from benchmarks.figures import Figure, Measured, parser, publish
 
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.replica.commands import AddVirtualPeer
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 

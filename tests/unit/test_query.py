@@ -14,7 +14,8 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.log.runs import altered
 
 from onyx.client.client import Client
-from onyx.client.query import Question, StateReader, WindowView
+from onyx.client.state_reader import StateReader
+from onyx.client.window_view import Question, WindowView
 from onyx.codec.extents import decode_key, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.groups.keys import shard_of

@@ -6,10 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onyx.ids import JobId
-from onyx.replica.commands.drain_job import DrainJob
-from onyx.replica.commands.kill_job import KillJob
-from onyx.replica.commands.resume_job import ResumeJob
-from onyx.replica.commands.suspend_job import SuspendJob
+from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SuspendJob
 from onyx_operator.jobs.record import Record
 
 

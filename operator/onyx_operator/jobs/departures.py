@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from onyx.errors import Unavailable
 from onyx.ids import JobId
-from onyx.replica.commands.kill_job import KillJob
+from onyx.replica.commands import KillJob
 from onyx.settings import Settings
 from onyx_operator.connection import connection
 from onyx_operator.context import Operator

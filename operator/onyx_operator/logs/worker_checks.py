@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.replica.command import Command
-from onyx.replica.commands.submit_job import SubmitJob
+from onyx.replica.commands import SubmitJob
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.submission.worker_checks import ANSWER_TIMEOUT_S, NOBODY, WorkerCheck, lacks_peers

@@ -11,7 +11,7 @@ from tests.support.jobs.bench import Bench, chain
 
 from onyx import recorder
 from onyx.flow.batch import Segment
-from onyx.peer.stall_facts import facts_of
+from onyx.peer.watch.stall_facts import facts_of
 from onyx.plugins.generator import GeneratorInput
 from onyx.recorder import RESERVED_S, Recorder
 from onyx.replica.commands import KillJob, ReportLoss

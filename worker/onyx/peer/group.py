@@ -59,11 +59,13 @@ from onyx.peer.events import (
 from onyx.peer.gathering import Gathering
 from onyx.replica import machine, reconcile
 from onyx.replica.command import Command
-from onyx.replica.commands.add_virtual_peer import AddVirtualPeer
-from onyx.replica.commands.group_leave_cluster import GroupLeaveCluster
-from onyx.replica.commands.join_cluster import PrepareJoinCluster
-from onyx.replica.commands.leave_cluster import LeaveCluster
-from onyx.replica.commands.signal_ready import SignalReady
+from onyx.replica.commands import (
+    AddVirtualPeer,
+    GroupLeaveCluster,
+    LeaveCluster,
+    PrepareJoinCluster,
+    SignalReady,
+)
 from onyx.replica.effects import (
     BackOff,
     Effect,

@@ -10,8 +10,7 @@ from onyx.ids import GroupId
 from onyx.peer.events import AddPeers
 from onyx.replica import ring
 from onyx.replica.command import Command
-from onyx.replica.commands.add_virtual_peer import AddVirtualPeer
-from onyx.replica.commands.group_leave_cluster import GroupLeaveCluster
+from onyx.replica.commands import AddVirtualPeer, GroupLeaveCluster
 from onyx.replica.commands.join_cluster import (
     AbortJoinCluster,
     AcceptJoinCluster,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from onyx.recorder import Recorder
-from onyx.replica.commands.report_loss import ReportLoss
+from onyx.replica.commands import ReportLoss
 from onyx.replica.entry import Entry
 
 _DECODER = msgspec.json.Decoder(list[ReportLoss])

@@ -13,7 +13,7 @@ from dataclasses import replace
 from onyx.errors import Problem, Unavailable
 from onyx.log.interface import ClientLog, Origin
 from onyx.model.job import Job
-from onyx.replica.commands.submit_job import SubmitJob
+from onyx.replica.commands import SubmitJob
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.submission import upgrades, worker_checks

@@ -15,9 +15,7 @@ import uuid
 
 from onyx.ids import GroupId, JobId
 from onyx.replica import machine
-from onyx.replica.commands.check_job import CheckJob
-from onyx.replica.commands.submit_job import SubmitJob
-from onyx.replica.commands.vouch_job import VouchJob
+from onyx.replica.commands import CheckJob, SubmitJob, VouchJob
 from onyx.replica.entry import Entry
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import NOTHING, Replica

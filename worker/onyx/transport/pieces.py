@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
@@ -12,7 +13,8 @@ from onyx.flow.batch import U64, Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.path_names import CHARACTERS_MAX
 from onyx.transport.encoded import Encoded, encoded
-from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
+from onyx.transport.frames import encoder
+from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES, Acks, Completions, Held
 
 _LINEAGE_BYTES = 2 * codec.COLUMN_VALUE_BYTES
 
@@ -64,9 +66,33 @@ def _with_lineage(batch: Batch, segments: Segments, first: int, last: int) -> Ba
     return Batch(segments, roots, ids)
 
 
-def column_slices(column: U64, frame_bytes_max: int) -> Iterator[slice]:
+def _column_slices(column: U64, frame_bytes_max: int) -> Iterator[slice]:
     """Slices of two columns of this length (acks) that fit in a frame with their identifiers."""
     overhead = FRAME_OVERHEAD_BYTES + 2 * CHARACTERS_MAX
     step = max(1, (frame_bytes_max - overhead) // _LINEAGE_BYTES)
     for start in range(0, len(column), step):
         yield slice(start, start + step)
+
+
+def acks_packets(acks: Acks, frame_bytes_max: int) -> list[bytes]:
+    """Acks as packets, each at most one frame."""
+    return [
+        encoder.acks_packet(replace(acks, roots=acks.roots[part], values=acks.values[part]))
+        for part in _column_slices(acks.roots, frame_bytes_max)
+    ]
+
+
+def completions_packets(completions: Completions, frame_bytes_max: int) -> list[bytes]:
+    """Completions as packets, each at most one frame."""
+    return [
+        encoder.completions_packet(replace(completions, roots=completions.roots[part]))
+        for part in _column_slices(completions.roots, frame_bytes_max)
+    ]
+
+
+def held_packets(held: Held, frame_bytes_max: int) -> list[bytes]:
+    """Reports of what is worked on as packets, each at most one frame."""
+    return [
+        encoder.held_packet(replace(held, roots=held.roots[part]))
+        for part in _column_slices(held.roots, frame_bytes_max)
+    ]

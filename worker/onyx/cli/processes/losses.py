@@ -18,7 +18,7 @@ import msgspec
 from onyx.ids import JobId, TaskName
 from onyx.peer.loss_reports import pending
 from onyx.recorder import LOSSES_BYTES_MAX, Inside, Recorder, runs
-from onyx.replica.commands.report_loss import ReportLoss
+from onyx.replica.commands import ReportLoss
 
 RUNS_MAX = 64
 """Runs of positions, of one batch: those that are close are joined."""

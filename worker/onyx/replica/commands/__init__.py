@@ -1,4 +1,9 @@
-"""The table of log commands. A command is one module, and one row here."""
+"""The table of log commands. A command, or a pair that belongs together, is one module; each has a
+row here.
+
+Whoever knows one command loads them all, because an entry may have any: so others import commands
+from here.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from collections.abc import Mapping
 
 from onyx.replica.command import Command
 from onyx.replica.commands.add_virtual_peer import AddVirtualPeer
-from onyx.replica.commands.check_job import CheckJob
+from onyx.replica.commands.check_job import CheckJob, VouchJob
 from onyx.replica.commands.drain_job import DrainJob
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.replica.commands.gc import Gc
@@ -22,12 +27,35 @@ from onyx.replica.commands.leave_cluster import LeaveCluster
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.commands.report_loss import ReportLoss
 from onyx.replica.commands.restart_task import RestartTask
-from onyx.replica.commands.resume_job import ResumeJob
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.replica.commands.signal_ready import SignalReady
 from onyx.replica.commands.submit_job import SubmitJob
-from onyx.replica.commands.suspend_job import SuspendJob
-from onyx.replica.commands.vouch_job import VouchJob
+from onyx.replica.commands.suspend_job import ResumeJob, SuspendJob
+
+__all__ = [
+    "COMMANDS",
+    "AbortJoinCluster",
+    "AcceptJoinCluster",
+    "AddVirtualPeer",
+    "CheckJob",
+    "DrainJob",
+    "ExhaustInput",
+    "Gc",
+    "GroupLeaveCluster",
+    "KillJob",
+    "LeaveCluster",
+    "NotifyJoinCluster",
+    "PrepareJoinCluster",
+    "RegisterPartitions",
+    "ReportLoss",
+    "RestartTask",
+    "ResumeJob",
+    "SealOutput",
+    "SignalReady",
+    "SubmitJob",
+    "SuspendJob",
+    "VouchJob",
+]
 
 COMMANDS: Mapping[str, type[Command]] = {
     command.NAME: command

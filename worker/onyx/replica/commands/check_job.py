@@ -1,4 +1,4 @@
-"""A question to every worker: can it run a job that is about to be submitted?
+"""A question to every worker, and its answers: can it run a job that is about to be submitted?
 
 Every member that reads it answers once (`vouch-job`): it looks up what the job names, and starts
 nothing. The replica does not change, so a check that nobody waits for any more leaves no trace, and
@@ -15,12 +15,16 @@ from typing import Annotated
 from msgspec import Meta
 
 from onyx.ids import GroupId, Position
-from onyx.replica.command import Command
+from onyx.replica.command import Command, Group
 from onyx.replica.effects import AnswerCheck, Effect
 from onyx.replica.spec import Digest
 from onyx.replica.state import Replica
 
 Check = Annotated[str, Meta(min_length=1, max_length=64)]
+
+PROBLEMS_MAX = 20
+PROBLEM_CHARACTERS_MAX = 600
+"""Together an entry stays far below the size that the log takes."""
 
 
 class CheckJob(Command, frozen=True):
@@ -45,3 +49,19 @@ class CheckJob(Command, frozen=True):
     ) -> tuple[Effect, ...]:
         """Every member answers."""
         return (AnswerCheck(self.id, self.digest),) if me in new.groups else ()
+
+
+class VouchJob(Command, frozen=True):
+    """The answer of one member to a `check-job`."""
+
+    id: Check
+    group: Group
+    problems: Annotated[
+        tuple[Annotated[str, Meta(max_length=PROBLEM_CHARACTERS_MAX)], ...],
+        Meta(max_length=PROBLEMS_MAX),
+    ] = ()
+    """Why it cannot; empty if it can."""
+
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change: only readers of the log use the answer."""
+        return replica

@@ -1,8 +1,9 @@
-"""A job gives its peers to others and stays in the cluster.
+"""A job gives its peers to others and stays in the cluster, until it asks for peers again.
 
 What it has done stays: partitions, frontiers (beside the log), exhausted inputs, sealed outputs. It
 keeps its number in the order of submission. A job that has ended, or that nobody knows, cannot be
-suspended; a repeat changes nothing.
+suspended; a repeat changes nothing. The inputs of a job that is resumed replay from their
+frontiers. If it drains (`drain-job`), it completes its in-flight segments and reads nothing new.
 """
 
 from __future__ import annotations
@@ -25,3 +26,15 @@ class SuspendJob(Command, frozen=True):
         if self.job not in replica.jobs or replica.run(self.job).suspended:
             return replica
         return replica.with_run(self.job, replace(replica.run(self.job), suspended=True))
+
+
+class ResumeJob(Command, frozen=True):
+    """Let a suspended job have peers again."""
+
+    job: Job
+
+    def apply(self, replica: Replica, position: Position) -> Replica:
+        """No change for a job that is not suspended."""
+        if not replica.run(self.job).suspended:
+            return replica
+        return replica.with_run(self.job, replace(replica.run(self.job), suspended=False))

@@ -1,37 +1,28 @@
 """Watches the tasks of a group and reports those that do not advance, with the reason.
 
 Runs on the group's own thread, once a second: the thread of a task may be inside a function that
-never returns. While all tasks advance, nothing is reported. A report is one small document for each
-job, beside the log. It is written when it changes, and removed when the task advances again;
-readers ignore the reports of groups that have left. So everybody who can read ZooKeeper sees why a
-job does not advance, also when no worker answers.
+never returns. While all tasks advance, nothing is reported. Reports are documents beside the log
+(`stall_reports`); readers ignore those of groups that have left. So everybody who can read
+ZooKeeper sees why a job does not advance, also when no worker answers.
 """
 
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import msgspec
-
-from onyx.errors import OnyxError
-from onyx.ids import GroupId, JobId, PeerId, TaskName
-from onyx.log import job_documents
-from onyx.log.interface import GroupLog
+from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.locations import without_secrets
-from onyx.peer.stall_facts import Mark, facts_of, held_by, mark_of, source_of
-from onyx.peer.task_runner import TaskRunner
-from onyx.program.exceptions import frames_of, shown
+from onyx.peer.watch.stall_facts import Mark, allowed_s, facts_of, held_by, mark_of, source_of
+from onyx.peer.watch.stall_reports import StallReports
+from onyx.peer.work.task_runner import TaskRunner, busiest, stack_of
+from onyx.program.exceptions import shown
 from onyx.program.phases import Phase
 from onyx.replica.state import Replica
 from onyx.seams import Clock
-from onyx.stalls import SLOW, Frame, Reason, Stall
-from onyx.task.batch_task import BatchTask
-from onyx.task.diagnosis import BUSY_S, allowed_s, diagnose, is_alone
+from onyx.stalls import SLOW, Reason, Stall
+from onyx.task.diagnosis import diagnose, is_alone
 from onyx.task.task import Task
 from onyx.telemetry.catalog import JOB_STALLED
 from onyx.telemetry.interface import GroupMetrics
@@ -39,14 +30,8 @@ from onyx.telemetry.interface import GroupMetrics
 logger = logging.getLogger("onyx.peer")
 
 LOOK_INTERVAL_S = 1.0
-WRITE_INTERVAL_S = 5.0
-"""A report that changes is written anew at most so often."""
-STALLS_MAX = 32
-"""In one report; the causes first."""
 WHY_CHARACTERS_MAX = 800
 LOG_INTERVAL_S = 60.0
-
-Background = Callable[[Callable[[], None]], Future[None]]
 
 
 @dataclass(slots=True)
@@ -65,22 +50,17 @@ class StallWatch:
 
     def __init__(
         self,
-        log: GroupLog,
+        reports: StallReports,
         metrics: GroupMetrics,
         clock: Clock,
-        background: Background,
         stalled_after_s: float,
     ) -> None:
-        self._log = log
+        self._reports = reports
         self._metrics = metrics
         self._clock = clock
-        self._background = background
         self._after_s = stalled_after_s
         self._next_s = 0.0
         self._tasks: dict[tuple[PeerId, JobId, TaskName], _Watched] = {}
-        self._written: dict[JobId, tuple[list[Stall], float]] = {}
-        """What was written last, and when."""
-        self._writing: Future[None] | None = None
 
     def look(self, runners: Collection[TaskRunner], replica: Replica, permitted: bool) -> None:
         """Look at all tasks, if it is time."""
@@ -90,7 +70,7 @@ class StallWatch:
         self._next_s = now_s + LOOK_INTERVAL_S
         stalls: list[tuple[str, Stall, float]] = []
         keys = set()
-        taken_by = _thread_taken_by(runners, now_s)
+        taken_by = busiest(runners, now_s)
         signalled = {each.task.peer for each in runners if each.task.phase is Phase.AWAIT_READY}
         for runner in runners:
             task = runner.task
@@ -106,7 +86,7 @@ class StallWatch:
         for key in self._tasks.keys() - keys:
             del self._tasks[key]
         self._metrics.replace(JOB_STALLED, _longest(stalls))
-        self._report([each for _, each, _ in stalls], now_s, permitted)
+        self._reports.report([each for _, each, _ in stalls], now_s, permitted)
 
     def close(self) -> None:
         """The incarnation has ended; its reports count for nothing any more."""
@@ -133,7 +113,7 @@ class StallWatch:
         if now_s - watched.moved_s < self._after_s:
             return None
         reason, why = found
-        in_time = now_s - watched.moved_s < self._after_s + _allowed_s(task, reason)
+        in_time = now_s - watched.moved_s < self._after_s + allowed_s(task, reason)
         if not in_time:
             self._log_stall(task, watched, reason, why, now_s)
         wall_ms = self._clock.wall_ms()
@@ -152,7 +132,7 @@ class StallWatch:
             is_input=source is not None,
             overdue_ms=facts.pending_timeout_ms if facts.overdue else 0,
             in_time=in_time,
-            stack=_stack(runner) if reason in SLOW and facts.step_s else (),
+            stack=stack_of(runner) if reason in SLOW and facts.step_s else (),
         )
 
     def _log_stall(
@@ -171,53 +151,6 @@ class StallWatch:
             without_secrets(why),
         )
 
-    def _report(self, stalls: list[Stall], now_s: float, permitted: bool) -> None:
-        if not permitted or (self._writing is not None and not self._writing.done()):
-            return
-        by_job: dict[JobId, list[Stall]] = {job: [] for job in self._written}
-        for each in stalls:
-            by_job.setdefault(each.job, []).append(each)
-        changed = {}
-        for job, found in by_job.items():
-            found.sort(key=lambda each: (each.reason in _MESSENGERS, each.since_ms))
-            del found[STALLS_MAX:]
-            before, written_s = self._written.get(job, ([], 0.0))
-            due = not before or not found or now_s >= written_s + WRITE_INTERVAL_S
-            if due and found != before:
-                changed[job] = found
-        if changed:
-            self._write(changed, now_s)
-
-    def _write(self, changed: dict[JobId, list[Stall]], now_s: float) -> None:
-        for job, found in changed.items():
-            if found:
-                self._written[job] = (found, now_s)
-            else:
-                self._written.pop(job, None)
-
-        def work() -> None:
-            for job, found in changed.items():
-                try:
-                    publish(self._log, self._log.group, job, found)
-                except OnyxError as error:
-                    logger.info("what keeps job %s could not be reported: %s", job, error)
-
-        self._writing = self._background(work)
-
-
-_MESSENGERS = frozenset({Reason.PEERS, Reason.THREAD, Reason.DOWNSTREAM, Reason.COMPLETIONS})
-
-
-def publish(log: GroupLog, group: GroupId, job: JobId, stalls: list[Stall]) -> None:
-    """Put the report of a group about a job in the place of the last one."""
-    path = job_documents.stall(job, group)
-    if not stalls:
-        log.delete_documents(path)
-        return
-    before = log.get_document(path)
-    data = msgspec.json.encode(stalls)
-    log.put_document(path, data, None if before is None else before.version)
-
 
 def _longest(stalls: Sequence[tuple[str, Stall, float]]) -> dict[tuple[str, ...], float]:
     """Seconds by job, task and reason, of those that last longer than their reason allows."""
@@ -227,27 +160,6 @@ def _longest(stalls: Sequence[tuple[str, Stall, float]]) -> dict[tuple[str, ...]
             labels = name, each.task, each.reason
             longest[labels] = max(age_s, longest.get(labels, 0.0))
     return longest
-
-
-def _allowed_s(task: Task, reason: Reason) -> float:
-    if not isinstance(task, BatchTask) or not task.loaded:
-        return 0.0
-    program = task.runtime.program
-    return allowed_s(reason, program.entry, program.job)
-
-
-def _thread_taken_by(runners: Collection[TaskRunner], now_s: float) -> TaskName | None:
-    """The task that keeps the shared thread for too long."""
-    for runner in runners:
-        since_s = runner.task.status.step_since_s
-        if runner.shared and since_s is not None and now_s - since_s >= BUSY_S:
-            return runner.task.name
-    return None
-
-
-def _stack(runner: TaskRunner) -> tuple[Frame, ...]:
-    frame: Any = sys._current_frames().get(runner.thread or 0)
-    return tuple(Frame(**each) for each in frames_of(frame))
 
 
 def _rounded(wall_ms: int) -> int:

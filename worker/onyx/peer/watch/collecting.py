@@ -11,10 +11,11 @@ from concurrent.futures import Future
 
 from onyx.errors import OnyxError
 from onyx.history.archive import open_archive
-from onyx.history.collection import Collected, Collector
+from onyx.history.collection import Collected
+from onyx.history.collector import Collector
 from onyx.history.replicas import Replicas
 from onyx.ids import GroupId
-from onyx.peer.task_services import TaskServices
+from onyx.peer.work.task_services import TaskServices
 from onyx.replica.state import Replica
 from onyx.spark.left_files import remove_left
 

@@ -7,11 +7,17 @@ to the shared thread if they can; functions start shared and move out if the cat
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection
+from typing import Any
 
-from onyx.peer.task_threads import Loop, TaskThreads
+from onyx.ids import TaskName
+from onyx.peer.work.task_threads import Loop, TaskThreads
+from onyx.program.exceptions import frames_of
 from onyx.program.phases import Phase
+from onyx.stalls import Frame
 from onyx.task import machine
+from onyx.task.diagnosis import BUSY_S
 from onyx.task.table import DONE, Kind, Progress
 from onyx.task.task import Task
 from onyx.telemetry.logs import locate, location
@@ -96,3 +102,18 @@ class TaskRunner:
     def _separate(self) -> None:
         name = f"{self.task.name}-{self.task.peer}"
         self._loop = self._threads.run_alone(name, self, self._done)
+
+
+def stack_of(runner: TaskRunner) -> tuple[Frame, ...]:
+    """Where the thread of a task is now."""
+    frame: Any = sys._current_frames().get(runner.thread or 0)
+    return tuple(Frame(**each) for each in frames_of(frame))
+
+
+def busiest(runners: Collection[TaskRunner], now_s: float) -> TaskName | None:
+    """The task that keeps the shared thread for too long."""
+    for runner in runners:
+        since_s = runner.task.status.step_since_s
+        if runner.shared and since_s is not None and now_s - since_s >= BUSY_S:
+            return runner.task.name
+    return None

@@ -10,8 +10,7 @@ reports of their own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future
+from collections.abc import Mapping
 
 import msgspec
 
@@ -20,6 +19,7 @@ from onyx.ids import JobId, TaskName
 from onyx.log import job_documents
 from onyx.log.interface import GroupLog
 from onyx.outcomes import TaskTotals
+from onyx.peer.background import Pending, Run
 from onyx.seams import Clock
 from onyx.telemetry.kept_counts import KeptCounts, Key
 
@@ -29,7 +29,6 @@ LOOK_INTERVAL_S = 1.0
 WRITE_INTERVAL_S = 10.0
 """A report that changes is written anew at most so often; the first one at once."""
 
-Background = Callable[[Callable[[], None]], Future[None]]
 _Report = dict[TaskName, TaskTotals]
 
 
@@ -42,7 +41,7 @@ class OutcomeReports:
     """
 
     def __init__(
-        self, log: GroupLog, clock: Clock, background: Background, counts: KeptCounts | None
+        self, log: GroupLog, clock: Clock, background: Run, counts: KeptCounts | None
     ) -> None:
         self._log = log
         self._clock = clock
@@ -51,7 +50,7 @@ class OutcomeReports:
         self._before: dict[Key, TaskTotals] = {}
         """The totals of the incarnations before this one."""
         self._written: dict[JobId, tuple[_Report, float]] = {}
-        self._writing: Future[None] | None = None
+        self._writing: Pending | None = None
         self._next_s = 0.0
         if counts is not None:
             self._before = counts.totals(counts.known)

@@ -17,8 +17,7 @@ import msgspec
 from onyx.errors import Unavailable, describe
 from onyx.ids import GroupId
 from onyx.model.parsing.job import parse_mapping
-from onyx.replica.command import Command
-from onyx.replica.commands.vouch_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
+from onyx.replica.commands.check_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
 from onyx.replica.effects import AnswerCheck
 from onyx.submission.plugin_options import wrong_options
 from onyx.task.services import Services
@@ -33,7 +32,7 @@ class JobChecker:
     """The checks of one incarnation."""
 
     def __init__(
-        self, services: Services, group: GroupId, answer: Callable[[Command], None]
+        self, services: Services, group: GroupId, answer: Callable[[VouchJob], None]
     ) -> None:
         """`answer` is called on the checker's thread."""
         self._services = services

@@ -15,7 +15,8 @@ from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.plugins import runs_spark
 from onyx.replica.state import Replica
 from onyx.seams import Clock
-from onyx.stalls import instant
+from onyx.stalls import Reason, instant
+from onyx.task import diagnosis
 from onyx.task.batch_task import BatchTask
 from onyx.task.diagnosis import EARLY, Facts
 from onyx.task.driver.task import DriverTask
@@ -121,6 +122,14 @@ def held_by(task: Task) -> int:
     batch = task.work.batch
     waiting = task.allocation.inbox.waiting_segments() if task.wired else 0
     return waiting + _undurable(sink) + (len(batch) if batch is not None else 0)
+
+
+def allowed_s(task: Task, reason: Reason) -> float:
+    """How long what the task does may take before it counts as stalled for this reason."""
+    if not isinstance(task, BatchTask) or not task.loaded:
+        return 0.0
+    program = task.runtime.program
+    return diagnosis.allowed_s(reason, program.entry, program.job)
 
 
 def source_of(task: Task) -> Source | None:

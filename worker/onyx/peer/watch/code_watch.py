@@ -8,8 +8,7 @@ the hash would need a command of its own, and nobody decides anything by it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Iterable
 
 import msgspec
 
@@ -18,14 +17,13 @@ from onyx.errors import Fenced, OnyxError
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import GroupLog, LogReader
+from onyx.peer.background import Pending, Run
 from onyx.replica.state import Replica
 
 logger = logging.getLogger("onyx.peer")
 POOLS_MAX = 64
 """Pools of workers that are noted of one job."""
 _WRITES_MAX = 5
-
-Background = Callable[[Callable[[], None]], Future[None]]
 
 
 class CodeWatch:
@@ -37,9 +35,7 @@ class CodeWatch:
         background: runs what reads and writes.
     """
 
-    def __init__(
-        self, log: GroupLog, code: str, tags: Iterable[str], background: Background
-    ) -> None:
+    def __init__(self, log: GroupLog, code: str, tags: Iterable[str], background: Run) -> None:
         self._log = log
         self._code = code
         self._pool = pool(tags)
@@ -47,7 +43,7 @@ class CodeWatch:
         self._known: frozenset[JobId] = frozenset()
         """Jobs of this group that have been compared."""
         self._seen: tuple[object, object] = None, None
-        self._comparing: Future[None] | None = None
+        self._comparing: Pending | None = None
 
     def look(self, replica: Replica, permitted: bool) -> None:
         """Note or compare the code of jobs that are new here."""
