@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.jobs.bench import Bench
 
-from onyx.flow.columns.record_batch import record_batch
+from onyx.flow.columns import record_batch
 
 ROWS = [
     {"n": n, "key": f"k{n % 3}", "price": n / 4, "at": 1_000 * n, "tags": ["a", "b"][: n % 3]}

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.windows.short import shown, task_windows
 
-from onyx.flow.columns.record_batch import from_dicts, record_batch
+from onyx.flow.columns import record_batch
+from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
 from onyx.windows.coded import GroupKeys
 from onyx.windows.groups import hashable_keys
