@@ -97,6 +97,10 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     source: FrameSource | None = None
     """Instead of `frames`, what the DataFrame comes from. With a format `stage` only names it."""
 
+    def written_to(self, target: str, objects: ObjectTarget | None = None) -> StageRequest:
+        """The request, for a result there."""
+        return msgspec.structs.replace(self, target=target, objects=objects)
+
 
 @dataclass(frozen=True, slots=True)
 class Watch:

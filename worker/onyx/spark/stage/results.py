@@ -11,9 +11,10 @@ from onyx.plugins.parts.stores import writer_of
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.child.request import StageRequest, StageRunner
 from onyx.spark.stage import versions
-from onyx.spark.stage.directory_stage import StageParts, Workspace, run_stage
+from onyx.spark.stage.directory_stage import Workspace, run_stage
 from onyx.spark.stage.frames import folder_of, result_of
 from onyx.spark.stage.object_stage import ObjectWorkspace, run_object_stage
+from onyx.spark.stage.result_folder import StageParts
 from onyx.storage.interface import Location
 from onyx.storage.s3 import Prefix
 from onyx.storage.staging.interface import PartStore
