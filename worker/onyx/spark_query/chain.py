@@ -1,5 +1,5 @@
 """The chain of frames that is a query: one action for all stages, and what its rows report. Spark
-stages of the user in the middle cut it into several (`spark_query.middle`).
+stages of the user in the middle cut it into several (`spark_query.middle.stages`).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import msgspec
 
 from onyx.spark.driver.request import OutputResult, QueryRequest, TaskCounts
 from onyx.spark.session.masters import is_connect
-from onyx.spark_query.kept_rows import keep_rows
-from onyx.spark_query.middle import MiddleStages
+from onyx.spark_query.counting import total
+from onyx.spark_query.middle.kept_rows import keep_rows
+from onyx.spark_query.middle.stages import MiddleStages
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import DDL, ORDER, REPORTED, Row
-from onyx.spark_query.stage import run_stage
-from onyx.spark_query.tree import total
+from onyx.spark_query.run_stage import run_stage
 
 TASKS_MAX = 256
 """Tasks of Spark in stage 0; more partitions than that share them."""
@@ -68,7 +68,7 @@ def chain(frame: Any, config: str, buckets: int, stages: int, reached: str = "")
     """Have Spark run all stages over a frame of what stage 0 is asked; what they report.
 
     Args:
-        reached: of a micro-batch, what was committed before (`stage.run_stage`).
+        reached: of a micro-batch, what was committed before (`run_stage`).
 
     Raises:
         TaskFailed: as text within an exception of Spark.

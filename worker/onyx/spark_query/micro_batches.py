@@ -87,7 +87,7 @@ class News:
         for each in reached.positions:
             if each.exhausted:
                 continue
-            plugin = self._query.kept_input(each.task)
+            plugin = self._query.plugins.kept_input(each.task)
             reader = plugin.open(each.name, Cursor(each.cursor, each.state))
             self._readers.append(reader)
             for _ in range(each.position - each.cursor):

@@ -44,14 +44,14 @@ Kind = Literal[
     "dicts", "columns", "states", "end", "pause", "idle",
     "token", "spool", "counts", "position", "held", "part", "result",
 ]  # fmt: skip
-"""`states`: records of windows that were folded before the shuffle (`spark_query.combine`).
+"""`states`: records of windows that were folded before the shuffle (`spark_query.folding.combine`).
 `end`: nothing more comes from the origin. `pause`: nothing more in this micro-batch. `idle`: the
 same, and nobody waits for its watermark meanwhile.
 `position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a bucket
 knows behind it (`request.BucketState`). Both name their origin, and its *reading*: a random number
 that is in the ending too, of all that its rows were made from (`spark_query.readings`).
 `part`: a file for a Spark stage in the middle. `result`: one that it has made
-(`spark_query.middle`)."""
+(`spark_query.middle.stages`)."""
 Ending = Literal["end", "pause", "idle"]
 ENDINGS = ("end", "pause", "idle")
 

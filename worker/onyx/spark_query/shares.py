@@ -14,7 +14,7 @@ from onyx.program.phases import Phase
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.arrivals import Arrivals, before, origins
 from onyx.spark_query.fold import Fold
-from onyx.spark_query.kept_states import Contents, KeptStates
+from onyx.spark_query.folding.kept_states import Contents, KeptStates
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.programs import Query
 from onyx.spark_query.readings import Report, heard, new_reading

@@ -17,8 +17,8 @@ from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import Output, StagingOutput, Token
 from onyx.program.writer import Writer
 from onyx.spark.driver.spools import SpoolWriter
-from onyx.spark_query.frame_parts import FrameParts
-from onyx.spark_query.middle_files import parts_of
+from onyx.spark_query.middle.files import parts_of
+from onyx.spark_query.middle.frame_parts import FrameParts
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import REPORTED, Kind, Row
 
@@ -55,7 +55,7 @@ class Sinks:
         if not len(segments):
             return
         if task not in self._frames:
-            form = ParquetFormat(self._query.context(task))
+            form = ParquetFormat(self._query.plugins.context(task))
             self._frames[task] = FrameParts(parts_of(self._query, task), self._writer, form)
         self._frames[task].write(upstream, segments)
 
@@ -75,7 +75,7 @@ class Sinks:
         return rows
 
     def _opened(self, task: str) -> tuple[Output, Writer]:
-        plugin = self._query.output(task, self._writer)
+        plugin = self._query.plugins.output(task, self._writer)
         if isinstance(plugin, StagingOutput):
             plugin.stage(lambda token, segments: self._tokens.append((task, token)))
         return plugin, Writer(plugin)

@@ -1,68 +1,25 @@
-"""One stage of a query, as Spark runs it on one partition: a function from rows to rows.
-
-Only the name of `run_stage` and its arguments, texts and numbers, pass through Spark's pickling.
-"""
+"""One stage of a query, as Spark runs it on one partition: what it does with the rows it gets."""
 
 from __future__ import annotations
 
-import dataclasses
-import glob
 import itertools
 from collections.abc import Iterable, Iterator
 
 import msgspec
-import pyarrow as pa
 
 from onyx.flow.batch import Batch
-from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
-from onyx.plugins.protocol import Input
 from onyx.program.phases import Phase
 from onyx.spark_query.arrivals import downstream
 from onyx.spark_query.failure import Disordered, TaskFailed
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.outlet import Outlet
-from onyx.spark_query.programs import Query, query_of
+from onyx.spark_query.programs import Query
 from onyx.spark_query.readings import new_reading, of_ending
-from onyx.spark_query.rows import REPORTED, Ending, Row, batch_of, rows_of
+from onyx.spark_query.rows import REPORTED, Ending, Row
 from onyx.spark_query.shares import Share
 from onyx.spark_query.sinks import Sinks
-from onyx.spark_query.sources import Partition
+from onyx.spark_query.sources import Inputs, Partition, partition_of_file
 from onyx.spark_query.tree import Tree
-
-_numbers = itertools.count()
-"""Numbers of writers outside of Spark."""
-
-
-def run_stage(
-    config: str, number: int, reached: str, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Run a stage over a partition.
-
-    Args:
-        config: a `StageConfig` in JSON.
-        reached: of a micro-batch a `Reached` in JSON, what was committed before; else empty.
-        batches: numbers of partitions of inputs for stage 0, rows for the others.
-
-    Raises:
-        TaskFailed: a task of the job has failed.
-        Disordered: the query must run without folding before shuffles.
-    """
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    writer = f"x{next(_numbers)}" if context is None else str(context.taskAttemptId())
-    before = msgspec.json.decode(reached, type=Reached) if reached else None
-    stage = Stage(query_of(config), number, writer, before)
-    if number == 0:
-        numbers = (int(each) for batch in batches for each in batch.column(0).to_pylist())
-        made = stage.read(numbers) if before is None else stage.follow(numbers, before)
-    else:
-        made = stage.fold(row for batch in batches for row in rows_of(batch))
-    for rows in made:
-        if rows:
-            yield batch_of(rows)
-    yield batch_of(stage.finish())
 
 
 class Stage:
@@ -76,7 +33,7 @@ class Stage:
         self._reached = reached
         self._sinks = Sinks(query, writer)
         self._tree = Tree(query, self._sinks)
-        self._inputs: dict[str, Input] = {}
+        self._inputs = Inputs(query, self._tree.examined)
 
     def read(self, numbers: Iterable[int]) -> Iterator[list[Row]]:
         """Read these partitions of the inputs."""
@@ -85,7 +42,7 @@ class Stage:
             outlet = self._begin(f"{task}:{number}")
             below = downstream(self._query, task)
             try:
-                partition = Partition(self._query, self._input(task), task, name)
+                partition = Partition(self._query, self._inputs.once(task), task, name)
                 for batches in partition.batches():
                     self._push(task, batches)
                     outlet.advanced(partition.mark, below)
@@ -103,9 +60,7 @@ class Stage:
             outlet = self._begin(f"{start.task}:{number}")
             below = downstream(self._query, start.task)
             try:
-                plugin = self._query.kept_input(start.task)
-                if getattr(plugin, "examined", False):
-                    self._tree.examined.add(start.task)
+                plugin = self._inputs.kept(start.task)
                 partition = Partition(self._query, plugin, start.task, start.name)
                 partition.resume(start)
                 outlet.mark = partition.mark
@@ -139,17 +94,14 @@ class Stage:
     def _pass_on(self, task: str, bucket: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
         """The rows of a Spark stage, file by file. They have no event time."""
         outlet = self._begin(f"{task}:{bucket}")
-        context = dataclasses.replace(self._query.context(task), batch_format="arrow")
         try:
             for row in rows:
                 path = bytes(row.payload).decode()
-                files = FilesInput(context, InputOptions(path=glob.escape(path)))
-                partition = Partition(self._query, files, task, path, columns=True)
-                for batches in partition.batches():
-                    self._push(task, batches)
-                    outlet.advanced(None, frozenset())
-                    yield outlet.take_rows()
-                files.close()
+                with partition_of_file(self._query, task, path) as partition:
+                    for batches in partition.batches():
+                        self._push(task, batches)
+                        outlet.advanced(None, frozenset())
+                        yield outlet.take_rows()
         except Exception as error:
             raise self._blamed(task, Phase.READ_BATCH, error) from error
         self._tree.end()
@@ -162,9 +114,8 @@ class Stage:
             rows = self._sinks.finish()
         except Exception as error:
             raise self._blamed(self._sinks.busy, Phase.SEND, error) from error
-        for plugin in self._inputs.values():
-            plugin.close()
-        counts = msgspec.json.encode(self._tree.counts())
+        self._inputs.close()
+        counts = msgspec.json.encode(self._tree.counting.counts())
         return [*rows, Row(REPORTED, "", 0, 0, "", "counts", None, counts)]
 
     def _fold(self, task: str, bucket: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -194,10 +145,3 @@ class Stage:
     def _begin(self, origin: str) -> Outlet:
         self._tree.outlet = Outlet(self._query.plan, origin, self._query.config.buckets)
         return self._tree.outlet
-
-    def _input(self, task: str) -> Input:
-        if task not in self._inputs:
-            plugin = self._inputs[task] = self._query.input(task)
-            if getattr(plugin, "examined", False):
-                self._tree.examined.add(task)
-        return self._inputs[task]

@@ -36,12 +36,12 @@ from onyx.spark_query.chain import (
     total_of,
     touch,
 )
+from onyx.spark_query.counting import total
 from onyx.spark_query.failure import is_disordered
 from onyx.spark_query.micro_batches import News, Reached, due_ms
 from onyx.spark_query.programs import Query, StageConfig
 from onyx.spark_query.readings import ReadAgain, states_of_buckets
 from onyx.spark_query.rows import Row
-from onyx.spark_query.tree import total
 
 PERIOD_S = 0.5
 """Between the beginnings of two micro-batches at least, and between two looks at the inputs."""

@@ -15,24 +15,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from onyx.errors import FailsAgain, UserFunctionError
 from onyx.plugins.options import read_options
 from onyx.spark.child.request import EXACT_TIMES, StageRequest
-from onyx.spark.child.run_stage import Turn, run
 from onyx.spark.compiler.plan import Middle
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import filled, request_of
-from onyx.spark.session.kept import sessions_beside
 from onyx.spark.session.masters import OF_SESSIONS
 from onyx.spark.target import target_in
-from onyx.spark_query.frame_parts import FramePart
-from onyx.spark_query.middle_files import folder_in, parts_of, remove_run
+from onyx.spark_query.middle.files import folder_in, parts_of, remove_run
+from onyx.spark_query.middle.frame_parts import FramePart
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
 from onyx.storage.interface import Location
@@ -63,7 +59,7 @@ class MiddleStages:
         """
         query = self._query
         for middle in query.plan.middles:
-            request_of(query.context(middle.task), self._options(middle))
+            request_of(query.plugins.context(middle.task), self._options(middle))
             # This run may have begun before, and found that windows cannot be combined.
             remove_run(query, middle.task)
             parts_of(query, middle.task).make()
@@ -110,7 +106,7 @@ class MiddleStages:
     def _run(self, middle: Middle, parts: Sequence[FramePart]) -> list[str]:
         """The files of the result."""
         query, options = self._query, self._options(middle)
-        asked = request_of(query.context(middle.task), options)
+        asked = request_of(query.plugins.context(middle.task), options)
         paths = {
             task: tuple(sorted(each.path for each in parts if each.upstream == task))
             for task in middle.upstream
@@ -140,14 +136,7 @@ class MiddleStages:
         raise AssertionError("an attempt at least")
 
     def _options(self, middle: Middle) -> MiddleOptions:
-        return read_options(self._query.context(middle.task), MiddleOptions)
-
-
-def run_beside(spark: Any, request: QueryRequest, asked: StageRequest) -> None:
-    """Run a stage in the Spark of a query, in a session of its own. Raises like `run_stage.run`."""
-    scratch = Path(request.scratch)
-    with sessions_beside(spark, request.master, scratch, request.spark_conf) as sessions:
-        run(asked, Turn(sessions, asked.name, scratch))
+        return read_options(self._query.plugins.context(middle.task), MiddleOptions)
 
 
 def _settings(request: QueryRequest, options: MiddleOptions) -> dict[str, str]:
