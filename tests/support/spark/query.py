@@ -195,7 +195,9 @@ def run_query(
 def publish_all(request: QueryRequest, reply: QueryReply) -> None:
     """As the driver of a job does."""
     query = Query(StageConfig(request, (), 1))
-    outputs = Outputs({task: partial(query.plugins.output, task) for task in reply.outputs}, lambda: True)
+    outputs = Outputs(
+        {task: partial(query.plugins.output, task) for task in reply.outputs}, lambda: True
+    )
     outputs.write_spools(reply.outputs)
     outputs.publish(request.attempt, reply.outputs)
 
@@ -203,6 +205,8 @@ def publish_all(request: QueryRequest, reply: QueryReply) -> None:
 def publish_batch(request: QueryRequest, batch: QueryBatch) -> None:
     """A micro-batch, as the driver of a job does."""
     query = Query(StageConfig(request, (), 1))
-    outputs = Outputs({task: partial(query.plugins.output, task) for task in batch.outputs}, lambda: True)
+    outputs = Outputs(
+        {task: partial(query.plugins.output, task) for task in batch.outputs}, lambda: True
+    )
     outputs.write_spools(batch.outputs)
     outputs.publish(request.attempt, batch.outputs, over=False)

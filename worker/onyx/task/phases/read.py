@@ -8,13 +8,13 @@ from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.recorder import ROOTS_MAX
 from onyx.task.batch_task import BatchTask
+from onyx.task.channels.dealing import put_to_child
 from onyx.task.failures import suspects
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
 from onyx.task.phases.deliveries import read_either, take_deliveries
 from onyx.task.phases.idle import idle
-from onyx.task.phases.send import put_to_child
 from onyx.task.source import segment_hooks
 from onyx.task.source.source import Source
 from onyx.task.table import ADVANCED, Answer

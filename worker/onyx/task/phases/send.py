@@ -6,30 +6,23 @@ task withholds them until its state log has what the batch changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
-from onyx.flow.batch import U64, Batch, Indices, copies_of
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.grouping import slots_of_shards
+from onyx.flow.batch import U64, Batch, copies_of
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop, split_values
-from onyx.ledger.lineage import mix
 from onyx.program.route import route_emitted
-from onyx.task.channels.outbox import Outbox
+from onyx.task.channels.dealing import Groupings, put_to_child
 from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
 from onyx.task.phases.controls import pass_controls
+from onyx.task.phases.retries import ask_for_retries, send_retries
 from onyx.task.sink.sink import Sink
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.window_state.windowing import Windowing
-from onyx.transport.interface import Transport
-
-Groupings = Mapping[str, Grouping]
 
 
 def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
@@ -47,16 +40,14 @@ def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     return ADVANCED
 
 
-def write_batch(
-    transport: Transport, runtime: Runtime, allocation: Allocation, work: Work
-) -> Answer:
+def write_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Wait until every destination has taken its part, and flush the plugin if that was asked for:
     here, because a phase that the store refuses is done again, and nothing is written twice."""
     if runtime.sink is not None and allocation.flush_wanted:
         runtime.sink.flush()
         allocation.flush_wanted = False
     more = _more_follows(runtime, allocation, work)
-    sent = not allocation.retries or _send_retries(transport, allocation)
+    sent = not allocation.retries or send_retries(runtime.services.transport, allocation)
     if not (sent and allocation.outbox.drain(more)):
         work.timer.refused(runtime.metrics)
         return WAITING
@@ -71,18 +62,6 @@ def _more_follows(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     if runtime.source is not None:
         return work.batch is not None and len(work.batch) >= whole
     return bool(work.parts.waiting) or allocation.inbox.waiting_segments() >= whole
-
-
-def _send_retries(transport: Transport, allocation: Allocation) -> bool:
-    wiring = allocation.wiring
-    while allocation.retries:
-        site, roots, limit = allocation.retries[-1]
-        if not transport.send_completions(
-            site.group, wiring.job, wiring.version, site.peer, roots, limit
-        ):
-            return False
-        allocation.retries.pop()
-    return True
 
 
 def _write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves) -> None:
@@ -166,52 +145,8 @@ def _acked(allocation: Allocation, roots: U64, made: Hop, routed: Routed) -> tup
     tree stays open."""
     values, retries = made.values, routed.retries
     if retries:
-        _ask_for_retries(allocation, roots[retries], routed.retries_max)
+        ask_for_retries(allocation, roots[retries], routed.retries_max)
         rows = np.arange(len(roots)) if made.reported is None else made.reported
         wanted = np.isin(rows, retries, invert=True)
         return roots[rows[wanted]], values[wanted]
     return (roots if made.reported is None else roots[made.reported]), values
-
-
-def _ask_for_retries(allocation: Allocation, roots: U64, retries_max: Sequence[int]) -> None:
-    """Have the owners of these roots read them again, each at most so many times."""
-    owners = allocation.owners
-    assert owners is not None, "no batch is read before the job is ready"
-    limits = np.array(retries_max)
-    for limit in sorted(set(retries_max)):
-        parcels = owners.split(np.unique(roots[limits == limit]))
-        allocation.retries.extend((site, part, limit) for site, part in parcels)
-
-
-def put_to_child(
-    outbox: Outbox, groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None = None
-) -> None:
-    """Put a batch into the outbox: for any peer of the child, or split by the slot of each
-    segment's group or id.
-
-    Args:
-        groupings: of the children that group.
-        hashes: of the group keys, if they are known.
-    """
-    count = len(child.sites)
-    slots = _slots(groupings, child, batch, hashes) if count > 1 else None
-    if slots is None:
-        outbox.put(child, batch)
-        return
-    for slot, site in enumerate(child.sites):
-        mine = (slots == slot).nonzero()[0]
-        if len(mine):
-            outbox.put_to(site, batch.take(mine))
-
-
-def _slots(
-    groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None
-) -> Indices | None:
-    if hashes is not None:
-        return slots_of_shards(hashes, len(child.sites))
-    grouping = groupings.get(child.task)
-    if grouping is not None:
-        return grouping.slots_of(batch.segments, len(child.sites))
-    if child.by_id and batch.ids is not None:
-        return slots_of_shards(mix(batch.ids.copy()), len(child.sites))
-    return None

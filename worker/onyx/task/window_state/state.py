@@ -60,8 +60,6 @@ class TaskState:
 
     def advance(self, watermark: int) -> Pages | None:
         """What fires because the watermark of the task has risen to this; None: it has not."""
-        # Not compared with the recovered watermark, which may be higher: shards that were taken
-        # over from others have heard less, and extents of theirs are still to fire.
         if watermark == self._advanced_to:
             return None
         self._advanced_to = watermark

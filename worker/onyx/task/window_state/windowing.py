@@ -157,8 +157,8 @@ class Windowing:
         durable = self.appends.take_durable()
         if durable is None:
             return []
-        # Only now: had they been sent before, a crash would send them again under other ids, or
-        # not at all, as whoever takes over knows only what is durable.
+        # Only now: whoever takes over knows what is durable, and would not send again, or send as
+        # something else, what had gone out before.
         self.emissions.release(durable.emitted)
         self._settled |= durable.settled
         return durable.values

@@ -10,7 +10,8 @@ from onyx.flow.grouping import SHARDS
 from onyx.task.joining import first_partition
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
-from onyx.task.recovery.carry_over import carry_over_windows, may_carry_over
+from onyx.task.recovery.carry_over import carry_over_windows
+from onyx.task.recovery.old_state import may_carry_over
 from onyx.task.recovery.state import recovered_state, shards_of_rank
 from onyx.task.windowed.build import windowing_of
 
