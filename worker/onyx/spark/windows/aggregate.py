@@ -1,4 +1,4 @@
-"""The stage of a window: files of a plan to one state for each group and extent, in executors.
+"""What Spark runs for a window: files of a plan to one state for each group and extent, in executors.
 Those of sessions are found by `sessions`.
 
 Built-in functions of Spark alone, so no group passes through Python, and Spark combines states
