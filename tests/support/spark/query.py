@@ -26,7 +26,8 @@ from onyx.spark.driver.request import QueryBatch, QueryReply, QueryRequest
 from onyx.spark.objects.fetch import opened_parquet
 from onyx.spark.objects.staged import write_list
 from onyx.spark.objects.upload import Upload, uploaded
-from onyx.spark_query.programs import Query, StageConfig
+from onyx.spark_query.config import QueryConfig
+from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import SCHEMA, Row, rows_of
 from onyx.spark_query.run import answer
 from onyx.spark_query.stream import Publish
@@ -194,7 +195,7 @@ def run_query(
 
 def publish_all(request: QueryRequest, reply: QueryReply) -> None:
     """As the driver of a job does."""
-    query = Query(StageConfig(request, (), 1))
+    query = Query(QueryConfig(request, (), 1))
     outputs = Outputs(
         {task: partial(query.plugins.output, task) for task in reply.outputs}, lambda: True
     )
@@ -204,7 +205,7 @@ def publish_all(request: QueryRequest, reply: QueryReply) -> None:
 
 def publish_batch(request: QueryRequest, batch: QueryBatch) -> None:
     """A micro-batch, as the driver of a job does."""
-    query = Query(StageConfig(request, (), 1))
+    query = Query(QueryConfig(request, (), 1))
     outputs = Outputs(
         {task: partial(query.plugins.output, task) for task in batch.outputs}, lambda: True
     )

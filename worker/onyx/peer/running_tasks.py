@@ -24,7 +24,8 @@ from onyx.replica.effects import (
     StopTask,
 )
 from onyx.replica.state import Replica
-from onyx.task.acking.acker import AckerTask, idle_timeout_s
+from onyx.task.acking.acker import AckerTask
+from onyx.task.acking.idle_timeout import idle_timeout_s
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
 from onyx.task.holding import holds_for

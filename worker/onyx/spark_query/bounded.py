@@ -17,9 +17,10 @@ import msgspec
 from onyx.spark.child.request import StageRequest
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark_query.chain import buckets_of, chain, chain_with_middles, numbers_of
+from onyx.spark_query.config import QueryConfig
 from onyx.spark_query.failure import is_disordered
 from onyx.spark_query.middle.stages import MiddleStages
-from onyx.spark_query.programs import Query, StageConfig
+from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
 
 RunMiddle = Callable[[Any, QueryRequest, StageRequest], None]
@@ -54,8 +55,8 @@ def run(
     Raises:
         TaskFailed: as text within an exception of Spark, or of a Spark stage in the middle.
     """
-    query = Query(StageConfig(request, partitions, buckets_of(spark)))
-    config = msgspec.json.encode(query.config).decode()
+    query = Query(QueryConfig(request, partitions, buckets_of(spark)))
+    config = query.config.text()
     frame = numbers_of(spark, len(partitions))
     if not query.plan.middles:
         return chain(frame, config, query.config.buckets, len(query.plan.stages))

@@ -13,7 +13,7 @@ from onyx.flow.batch import Batch, Segment, Segments
 from onyx.program.firing import carry_out
 from onyx.program.program import Program
 from onyx.spark_query.failure import TaskFailed
-from onyx.spark_query.folding.kept_states import Contents
+from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.folding.untracked import UntrackedFolding
 from onyx.spark_query.tree import Tree
 from onyx.windows.firing import Pages

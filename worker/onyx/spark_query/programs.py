@@ -9,36 +9,22 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from onyx.ids import JobId, PeerId
 from onyx.model.parsing.job import parse_mapping
 from onyx.program.program import Program, event_of, with_functions
 from onyx.resolve import Resolver
 from onyx.seams import Clock, SystemClock
 from onyx.spark.compiler.compile import compile_job
-from onyx.spark.driver.request import QueryRequest
+from onyx.spark_query.config import QueryConfig
 from onyx.spark_query.counting import Tally
 from onyx.spark_query.failure import failed
 from onyx.spark_query.plugins import Plugins
-from onyx.structs import prepared
-
-
-@prepared
-class StageConfig(msgspec.Struct, frozen=True):
-    """What a process of Spark must know of a query: the one value that is handed to it."""
-
-    request: QueryRequest
-    partitions: tuple[tuple[str, str], ...]
-    """Input task and name of each partition, by number."""
-    buckets: int
-    """How many shares the groups of a task are in."""
 
 
 class Query:
     """A query in one process."""
 
-    def __init__(self, config: StageConfig) -> None:
+    def __init__(self, config: QueryConfig) -> None:
         self.config = config
         self.request = config.request
         self.job = parse_mapping(config.request.manifest)
@@ -76,4 +62,4 @@ class Query:
 @lru_cache(maxsize=4)
 def query_of(config: str) -> Query:
     """The query of a config in JSON; a process of Spark runs many tasks of the same one."""
-    return Query(msgspec.json.decode(config, type=StageConfig))
+    return Query(QueryConfig.of(config))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from onyx.codec.records import decode_records
@@ -82,6 +83,13 @@ def segments_row(
     if isinstance(segments, Columns):
         return Row(stage, task, bucket, seq, origin, "columns", mark, _columns(segments))
     return Row(stage, task, bucket, seq, origin, "dicts", mark, encode(segments))
+
+
+def report(
+    kind: Kind, task: str, value: object, origin: str = "", seq: int = 0, reading: int | None = None
+) -> Row:
+    """A row for the driver, with a value that it decodes."""
+    return Row(REPORTED, task, 0, seq, origin, kind, reading, msgspec.json.encode(value))
 
 
 def segments_of(row: Row) -> Segments:

@@ -15,10 +15,11 @@ from onyx.spark.session.progress import reported
 from onyx.spark.session.shipping import ship_modules
 from onyx.spark_query.bounded import RunMiddle, combined_if_possible
 from onyx.spark_query.chain import outputs_of, total_of
+from onyx.spark_query.config import QueryConfig
 from onyx.spark_query.disks import require_shared_disk
 from onyx.spark_query.failure import found_in
 from onyx.spark_query.middle.beside import run_beside
-from onyx.spark_query.programs import Query, StageConfig
+from onyx.spark_query.programs import Query
 from onyx.spark_query.session import opened
 from onyx.spark_query.stream import Publish, Rest, Say, streaming
 
@@ -42,7 +43,7 @@ def answer(
     """
     say(QueryProgress("starting"))
     try:
-        query = Query(StageConfig(request, (), 1))
+        query = Query(QueryConfig(request, (), 1))
         require_shared_disk(query)
         partitions = _partitions(query)
         spark = open_spark(request)

@@ -26,7 +26,7 @@ def run_stage(
     """Run a stage over a partition.
 
     Args:
-        config: a `StageConfig` in JSON.
+        config: a `QueryConfig` in JSON.
         reached: of a micro-batch a `Reached` in JSON, what was committed before; else empty.
         batches: numbers of partitions of inputs for stage 0, rows for the others.
 

@@ -7,19 +7,14 @@ for this: it needs a schema, and costs two conversions of every segment.
 
 from __future__ import annotations
 
-import dataclasses
-import glob
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from msgspec import structs
 
 from onyx.errors import Unavailable
 from onyx.flow.batch import Batch
 from onyx.flow.mixed import Read, part_of_read, pieces_of
-from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START, Cursor, Input
 from onyx.program.reading.bad_records import BadRecords, described
 from onyx.program.reading.event_times import SourceTimes
@@ -154,42 +149,3 @@ class Partition:
             Batch(segments, bad=its)
             for (_, segments), its in zip(pieces_of(read), bad, strict=True)
         ]
-
-
-class Inputs:
-    """The plugins of the inputs of one stage, in one task of Spark."""
-
-    def __init__(self, query: Query, examined: set[str]) -> None:
-        """`examined`: gets the inputs of which every segment can travel."""
-        self._query = query
-        self._examined = examined
-        self._opened: dict[str, Input] = {}
-
-    def once(self, task: str) -> Input:
-        """The plugin that reads partitions once, to their ends."""
-        if task not in self._opened:
-            self._opened[task] = self._noted(task, self._query.plugins.input(task))
-        return self._opened[task]
-
-    def kept(self, task: str) -> Input:
-        """The plugin that goes on in each micro-batch. It stays open when the stage ends."""
-        return self._noted(task, self._query.plugins.kept_input(task))
-
-    def close(self) -> None:
-        """Close what nobody reads from any more."""
-        for plugin in self._opened.values():
-            plugin.close()
-
-    def _noted(self, task: str, plugin: Input) -> Input:
-        if getattr(plugin, "examined", False):
-            self._examined.add(task)
-        return plugin
-
-
-@contextmanager
-def partition_of_file(query: Query, task: str, path: str) -> Iterator[Partition]:
-    """A file of the result of a Spark stage, as a partition that is read in columns."""
-    context = dataclasses.replace(query.plugins.context(task), batch_format="arrow")
-    files = FilesInput(context, InputOptions(path=glob.escape(path)))
-    yield Partition(query, files, task, path, columns=True)
-    files.close()

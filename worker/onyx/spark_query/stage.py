@@ -5,20 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 
-import msgspec
-
 from onyx.flow.batch import Batch
 from onyx.program.phases import Phase
 from onyx.spark_query.arrivals import downstream
-from onyx.spark_query.failure import Disordered, TaskFailed
+from onyx.spark_query.inputs import Inputs, partition_of_file
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.outlet import Outlet
 from onyx.spark_query.programs import Query
 from onyx.spark_query.readings import new_reading, of_ending
-from onyx.spark_query.rows import REPORTED, Ending, Row
+from onyx.spark_query.rows import Ending, Row, report
 from onyx.spark_query.shares import Share
 from onyx.spark_query.sinks import Sinks
-from onyx.spark_query.sources import Inputs, Partition, partition_of_file
 from onyx.spark_query.tree import Tree
 
 
@@ -42,13 +39,13 @@ class Stage:
             outlet = self._begin(f"{task}:{number}")
             below = downstream(self._query, task)
             try:
-                partition = Partition(self._query, self._inputs.once(task), task, name)
+                partition = self._inputs.whole(task, name)
                 for batches in partition.batches():
                     self._push(task, batches)
                     outlet.advanced(partition.mark, below)
                     yield outlet.take_rows()
             except Exception as error:
-                raise self._blamed(task, Phase.READ_BATCH, error) from error
+                raise self._tree.blamed(task, Phase.READ_BATCH.value, error) from error
             self._tree.end()
             outlet.end(below)
             yield outlet.take_rows()
@@ -60,26 +57,22 @@ class Stage:
             outlet = self._begin(f"{start.task}:{number}")
             below = downstream(self._query, start.task)
             try:
-                plugin = self._inputs.kept(start.task)
-                partition = Partition(self._query, plugin, start.task, start.name)
-                partition.resume(start)
+                partition = self._inputs.resumed(start)
                 outlet.mark = partition.mark
                 for batches in () if start.exhausted else partition.some():
                     self._push(start.task, batches)
                     outlet.advanced(partition.mark, below)
                     yield outlet.take_rows()
             except Exception as error:
-                raise self._blamed(start.task, Phase.READ_BATCH, error) from error
+                raise self._tree.blamed(start.task, Phase.READ_BATCH.value, error) from error
             self._tree.end()
             reached = partition.reached
             reading, origin = new_reading(), f"{start.task}:{number}"
             how: Ending = "end" if reached.exhausted else "idle" if reached.idle else "pause"
             outlet.end(below, how, of_ending(reading))
-            said = msgspec.json.encode(reached)
-            yield [
-                *outlet.take_rows(),
-                Row(REPORTED, start.task, 0, before.batches + 1, origin, "position", reading, said),
-            ]
+            number = before.batches + 1
+            said = report("position", start.task, reached, origin, number, reading)
+            yield [*outlet.take_rows(), said]
 
     def fold(self, rows: Iterable[Row]) -> Iterator[list[Row]]:
         """Work on rows, those of a task and bucket together."""
@@ -103,7 +96,7 @@ class Stage:
                         outlet.advanced(None, frozenset())
                         yield outlet.take_rows()
         except Exception as error:
-            raise self._blamed(task, Phase.READ_BATCH, error) from error
+            raise self._tree.blamed(task, Phase.READ_BATCH.value, error) from error
         self._tree.end()
         outlet.end(frozenset())
         yield outlet.take_rows()
@@ -113,10 +106,9 @@ class Stage:
         try:
             rows = self._sinks.finish()
         except Exception as error:
-            raise self._blamed(self._sinks.busy, Phase.SEND, error) from error
+            raise self._tree.blamed(self._sinks.busy, Phase.SEND.value, error) from error
         self._inputs.close()
-        counts = msgspec.json.encode(self._tree.counting.counts())
-        return [*rows, Row(REPORTED, "", 0, 0, "", "counts", None, counts)]
+        return [*rows, report("counts", "", self._tree.counting.counts())]
 
     def _fold(self, task: str, bucket: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
         outlet, below = self._begin(f"{task}:{bucket}"), downstream(self._query, task)
@@ -131,11 +123,6 @@ class Stage:
         self._tree.end()
         outlet.end(below, share.ending, of_ending(share.reading))
         yield [*outlet.take_rows(), *reported]
-
-    def _blamed(self, task: str, phase: Phase, error: Exception) -> Exception:
-        if isinstance(error, TaskFailed | Disordered):
-            return error
-        return self._tree.failure(task, phase.value, error)
 
     def _push(self, task: str, batches: Iterable[Batch]) -> None:
         """What was read at once: event time does not advance between its forms."""

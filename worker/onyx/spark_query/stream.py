@@ -36,10 +36,11 @@ from onyx.spark_query.chain import (
     total_of,
     touch,
 )
+from onyx.spark_query.config import QueryConfig
 from onyx.spark_query.counting import total
 from onyx.spark_query.failure import is_disordered
 from onyx.spark_query.micro_batches import News, Reached, due_ms
-from onyx.spark_query.programs import Query, StageConfig
+from onyx.spark_query.programs import Query
 from onyx.spark_query.readings import ReadAgain, states_of_buckets
 from onyx.spark_query.rows import Row
 
@@ -80,7 +81,7 @@ class Stream:
         if ends:
             self._positions = [replace(each, exhausted=True) for each in self._positions]
         self._publish = publish
-        self._config = msgspec.json.encode(query.config).decode()
+        self._config = query.config.text()
         self._news = News(query)
         self.counts: dict[str, TaskCounts] = {}
         self.reached = self._reached(self._request.batches, ends)
@@ -128,7 +129,7 @@ class Stream:
             if not is_disordered(error):
                 raise
         anew = replace(config, request=replace(config.request, combine=False))
-        self._config = msgspec.json.encode(anew).decode()
+        self._config = anew.text()
         return chain(frame, self._config, config.buckets, stages, before)
 
     def _take(self, rows: list[Row], states: list[BucketState]) -> None:
@@ -171,7 +172,7 @@ def streaming(
         Exception: as `Stream.advance`.
     """
     buckets = request.held.buckets or streamed_buckets(spark, request)
-    stream = Stream(Query(StageConfig(request, partitions, buckets)), partitions, publish)
+    stream = Stream(Query(QueryConfig(request, partitions, buckets)), partitions, publish)
     waited, said_s = 0, time.monotonic()
     try:
         while not stream.is_over:

@@ -21,7 +21,7 @@ from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.program.route import route, route_emitted
 from onyx.spark_query.counting import Counting
-from onyx.spark_query.failure import TaskFailed
+from onyx.spark_query.failure import Disordered, TaskFailed
 from onyx.spark_query.folding.combine import Combining
 from onyx.spark_query.outlet import Outlet
 from onyx.spark_query.programs import Query
@@ -61,6 +61,14 @@ class Tree:
     def failure(self, task: str, phase: str, error: Exception) -> Exception:
         """What is raised when a task has failed."""
         return self._query.failure(task, phase, error)
+
+    def blamed(self, task: str, phase: str, error: Exception) -> Exception:
+        """What is raised when something raises that a task has done, or one that it has fed."""
+        return (
+            error
+            if isinstance(error, TaskFailed | Disordered)
+            else self.failure(task, phase, error)
+        )
 
     def push(self, task: str, batch: Batch, folding: Folding | None = None) -> None:
         """A batch comes to a task, or is of the rows of its Spark stage.

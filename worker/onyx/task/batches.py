@@ -8,11 +8,11 @@ from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.task.batch_task import BatchTask
+from onyx.task.behaviour import Behaviour
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal
 from onyx.task.phases.run import RUN
 from onyx.task.source import segment_hooks
 from onyx.task.table import Kind
-from onyx.task.task import Behaviour
 from onyx.task.windowed import query, upkeep
 
 GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")

@@ -16,21 +16,20 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from onyx.flow.batch import Indices
 from onyx.flow.columns import Columns
 from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment
 from onyx.plugins.files.csv_cells import WRONG, cell_of, converted, converted_of
 from onyx.plugins.files.csv_records import CsvRecords, raw_rows, rows_of
+from onyx.plugins.files.csv_rows import Row, Rows, is_odd, is_text
 from onyx.plugins.files.line_records import NEWLINE
-from onyx.plugins.records import BOM, BadRecords, whole_lines
+from onyx.plugins.records import BadRecords, whole_lines
 
 _OPTION_TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int64(),
@@ -38,9 +37,6 @@ _OPTION_TYPES: Mapping[str, pa.DataType] = {
     "bool": pa.bool_(),
     "str": pa.string(),
 }
-_ODD = (b'"', b"\0")
-_Row = tuple[list[str] | None, bytes]
-"""The fields of a record, None if a quote is never closed, and its bytes."""
 
 
 class CsvColumns:
@@ -89,7 +85,7 @@ class CsvColumns:
         if not self._had_bad:
             with contextlib.suppress(*WRONG):
                 return self._columns(self._texts(lines)), len(lines)
-        split = self._odd_rows(lines, at_end) if _is_odd(lines) else self._plain_rows(lines)
+        split = self._odd_rows(lines, at_end) if is_odd(lines) else self._plain_rows(lines)
         arrays, wrong = list[pa.Array](), set[int]()
         for text, name in zip(split.texts, self._wanted, strict=True):
             array, misfits = converted_of(text, self._kinds[name])
@@ -105,7 +101,7 @@ class CsvColumns:
 
     def _texts(self, lines: bytes) -> list[pa.Array]:
         """The wanted columns as text. Raises one of `WRONG`: a record is bad or not whole."""
-        if _is_odd(lines):
+        if is_odd(lines):
             return self._columns_of(rows_of(lines.decode(), self._delimiter))
         read = pcsv.ReadOptions(
             column_names=self._names, use_threads=False, block_size=len(lines) + 1
@@ -120,7 +116,7 @@ class CsvColumns:
         found = dict(zip(self._names, cells, strict=True))
         return [pa.array(found[name], pa.string()) for name in self._wanted]
 
-    def _plain_rows(self, lines: bytes) -> _Rows:
+    def _plain_rows(self, lines: bytes) -> Rows:
         """The rows of a block in which a record is a line."""
         used, lines = len(lines), lines.replace(b"\r\n", b"\n")
         data, delimiter = np.frombuffer(lines, np.uint8), self._delimiter.encode()
@@ -134,21 +130,21 @@ class CsvColumns:
             offsets = np.array([each.start() for each in found], np.intp)
         counts = np.searchsorted(offsets, ends) - np.searchsorted(offsets, starts)
         sound = counts == len(self._names) - 1
-        if not _is_text(lines):
-            sound &= [_is_text(lines[a:b]) for a, b in zip(starts, ends, strict=True)]
+        if not is_text(lines):
+            sound &= [is_text(lines[a:b]) for a, b in zip(starts, ends, strict=True)]
         runs = np.flatnonzero(np.diff(sound, prepend=False, append=False)).reshape(-1, 2).tolist()
         text = b"\n".join([lines[starts[first] : ends[last - 1]] for first, last in runs])
 
-        def record(index: int) -> _Row:
+        def record(index: int) -> Row:
             line = lines[starts[index] : ends[index]]
             return line.decode("utf-8", "replace").split(self._delimiter), line
 
         texts = self._texts(text) if text else self._nothing()
-        return _Rows(len(ends), record, np.flatnonzero(sound), texts, used)
+        return Rows(len(ends), record, np.flatnonzero(sound), texts, used)
 
-    def _odd_rows(self, lines: bytes, at_end: bool) -> _Rows:
+    def _odd_rows(self, lines: bytes, at_end: bool) -> Rows:
         """The rows of a block that the csv module splits."""
-        records: list[_Row] = []
+        records: list[Row] = []
         used = 0
         for row, raw in raw_rows(lines, self._delimiter):
             if row is None and not at_end:
@@ -159,16 +155,16 @@ class CsvColumns:
         sound = [
             n
             for n, (row, raw) in enumerate(records)
-            if row is not None and len(row) == len(self._names) and _is_text(raw)
+            if row is not None and len(row) == len(self._names) and is_text(raw)
         ]
         rows = [row for row, _ in map(records.__getitem__, sound) if row is not None]
         texts = self._columns_of(rows) if rows else self._nothing()
-        return _Rows(len(records), records.__getitem__, sound, texts, used)
+        return Rows(len(records), records.__getitem__, sound, texts, used)
 
     def _nothing(self) -> list[pa.Array]:
         return [pa.array([], pa.string()) for _ in self._wanted]
 
-    def _dict(self, record: _Row, position: int) -> Segment:
+    def _dict(self, record: Row, position: int) -> Segment:
         """A record that the columns do not hold."""
         kept = self._bad.kept
         segment = self._dicts.one(*record, position)
@@ -188,31 +184,3 @@ class CsvColumns:
             with contextlib.suppress(ValueError, ArithmeticError):
                 fitted[name] = cell(fitted[name])
         return fitted
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The records of a block of which some are bad."""
-
-    count: int
-    record: Callable[[int], _Row]
-    sound: Sequence[int] | Indices
-    """The rows that have as many fields as there are columns, all of them text."""
-    texts: Sequence[pa.Array]
-    """The texts of these the wanted columns."""
-    used: int
-    """Bytes."""
-
-
-def _is_odd(lines: bytes) -> bool:
-    """Whether pyarrow may split a block otherwise than the csv module does."""
-    odd = any(each in lines for each in _ODD) or lines.startswith(BOM)
-    return odd or lines.count(b"\r") != lines.count(b"\r\n")
-
-
-def _is_text(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

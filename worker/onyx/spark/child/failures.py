@@ -6,8 +6,9 @@ import contextlib
 from typing import Any
 
 from onyx.errors import Fenced, OnyxError, Unavailable, UserFunctionError
+from onyx.spark.child.protocol import StageFailure
 from onyx.spark.objects.carried import carried_in
-from onyx.spark.session.blame import message_of_spark
+from onyx.spark.session.blame import blame, message_of_spark, shortened
 from onyx.spark.session.connect import doubt, is_lost
 from onyx.spark.session.kept import Sessions, StaleSession
 from onyx.spark.session.masters import is_connect
@@ -43,3 +44,11 @@ def _closed(sessions: Sessions, error: Exception) -> Exception:
     with contextlib.suppress(Exception):
         sessions.close()
     return error
+
+
+def said_of(error: Exception) -> StageFailure:
+    """What the child says of a run that has failed."""
+    if isinstance(error, StaleSession):
+        return StageFailure(shortened(str(error)), by_user=False, stale=True)
+    found = blame(error)
+    return StageFailure(shortened(found.message), found.by_user, away=found.away)

@@ -5,61 +5,27 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onyx.errors import Fenced
 from onyx.resolve import Resolver
-from onyx.spark.child.failures import failure_of
+from onyx.spark.child.failures import failure_of, said_of
 from onyx.spark.child.frames import frame_of, given, result_of
 from onyx.spark.child.protocol import StageFailure
 from onyx.spark.child.request import StageRequest
+from onyx.spark.child.turn import Turn
 from onyx.spark.child.writing import write
-from onyx.spark.session.blame import blame, shortened
-from onyx.spark.session.kept import Sessions, StaleSession
 from onyx.spark.session.masters import is_local
 from onyx.spark.session.shipping import ship
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What the child gives to a run."""
-
-    sessions: Sessions
-    group: str
-    """A session for a run."""
-    scratch: Path
-    """Folder for files."""
-    cancelled: Callable[[], bool] = lambda: False
-    """Whether the run is to end soon."""
-    begin_write: Callable[[], None] = lambda: None
-    """Returns when a direct write is permitted, or the run cancelled."""
-    seen: Callable[[], None] = lambda: None
-    """Reports how far the run is; called before the session is closed."""
-
-    def go_on(self) -> None:
-        """Raises Fenced: the run was cancelled, perhaps while there was nothing to cancel."""
-        if self.cancelled():
-            raise Fenced("the run was cancelled")
-
-    def may_write(self) -> None:
-        """Returns when a direct write may begin. Raises like `go_on`."""
-        self.begin_write()
-        # The permission may have come because the run was cancelled while it waited for one.
-        self.go_on()
 
 
 def answer(request: StageRequest, turn: Turn) -> StageFailure | None:
     """Run the stage; None if it went well."""
     try:
         run(request, turn)
-    except StaleSession as error:
-        return StageFailure(shortened(str(error)), by_user=False, stale=True)
     except Exception as error:
-        found = blame(error)
-        return StageFailure(shortened(found.message), found.by_user, away=found.away)
+        return said_of(error)
     return None
 
 

@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from onyx.errors import Unavailable, UserFunctionError
 from onyx.ids import JobId
-from onyx.plugins.protocol import SealProgress
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.stage import result_folder
 from onyx.spark.stage.direct import write_directly
@@ -41,12 +40,11 @@ class Workspace:
     permitted: Callable[[], bool]
     """False while this incarnation may have been declared dead."""
     pause: Callable[[float], None] = time.sleep
-    wanted: Callable[[], bool] = lambda: True
-    """False once the task is to stop: its job was killed or suspended, or it moves."""
+    watch: Watch = field(default_factory=Watch)
+    """Who follows the stage. It is not wanted once the task is to stop: its job was killed or
+    suspended, or it moves."""
     appends: bool = False
     """Whether the result is one of many."""
-    seen: Callable[[SealProgress], None] = lambda _: None
-    """Takes how far the stage is."""
     run: str = "part"
     """How the names of the files of a result begin."""
 
@@ -88,10 +86,10 @@ def run_stage(
         with opened(own, ()) as held:
 
             def wanted() -> bool:
-                return work.wanted() and leads_to(own, held)
+                return work.watch.wanted() and leads_to(own, held)
 
             if request.write.direct:
-                watch, permit = Watch(wanted, work.seen), work.permit(wanted)
+                watch, permit = Watch(wanted, work.watch.seen), work.permit(wanted)
                 write_directly(request, work.location, work.job, runner, timeout_s, watch, permit)
             else:
                 _run(work, own, held, request, runner, timeout_s, wanted)
@@ -113,7 +111,7 @@ def _run(
     target = own / result_folder.new_folder(held, work.result)
     filled = with_parts(request, work.location, work.job).written_to(str(target.resolve()))
     if any(frame.known for frame in filled.frames):
-        runner(filled, timeout_s, Watch(wanted, work.seen))
+        runner(filled, timeout_s, Watch(wanted, work.watch.seen))
     else:  # No segment ever came, so nobody knows the columns: the result has no rows either.
         result_folder.without_rows(target)
     # A worker that is fenced does not see its target either, and that is not the user's fault.

@@ -23,17 +23,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from onyx.errors import Unavailable
-from onyx.plugins.parts.names import run_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.objects.staged import ObjectTarget, Staged, read_list
 from onyx.spark.session.scratch import spark_scratch
 from onyx.spark.stage.direct import write_directly
-from onyx.spark.stage.frames import result_of
 from onyx.spark.stage.object_result import Manifest, ObjectResult
 from onyx.spark.stage.parts import with_parts
 from onyx.spark.stage.permission import wait_until_permitted
-from onyx.storage.s3 import Prefix
+from onyx.storage.interface import Location
+from onyx.storage.objects.urls import ObjectUrl
 from onyx.storage.staging.s3 import ObjectParts
 
 
@@ -41,20 +40,15 @@ from onyx.storage.staging.s3 import ObjectParts
 class ObjectWorkspace:
     """Where one peer finds and puts the objects of one task of one job."""
 
-    location: Prefix
+    location: Location
     context: PluginContext
     fenced: ObjectParts
     """The parts that the stage reads; its result is staged under the same fence."""
+    result: ObjectUrl
+    """Where the files of the result are."""
+    run: str
+    """How their names begin: an id of this attempt alone."""
     pause: Callable[[float], None] = time.sleep
-    appends: bool = False
-    """Whether the result is one of many."""
-
-    @property
-    def result(self) -> ObjectResult:
-        """The files of the result."""
-        result = result_of(self.location, self.context.job, self.appends)
-        assert isinstance(result, Prefix), "it is below one"
-        return ObjectResult(result.url)
 
     def permit(self) -> None:
         """Returns when this worker may publish (`permission.wait_until_permitted`)."""
@@ -79,7 +73,7 @@ def run_object_stage(
         if request.write.direct:
             write_directly(request, work.location, job, runner, timeout_s, watch, work.permit)
             return
-        result = work.result
+        result = ObjectResult(work.result)
         result.look()
         if result.job != job:
             _run(work, result, with_parts(request, work.location, job), runner, timeout_s, watch)
@@ -96,7 +90,7 @@ def _run(
     timeout_s: float,
     watch: Watch,
 ) -> None:
-    run = run_name(work.context)
+    run = work.run
     staged: tuple[Staged, ...] = ()
     try:
         if any(frame.known for frame in request.frames):

@@ -19,14 +19,11 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from onyx.errors import FailsAgain, UserFunctionError
-from onyx.plugins.options import read_options
-from onyx.spark.child.request import EXACT_TIMES, StageRequest
+from onyx.spark.child.request import StageRequest
 from onyx.spark.compiler.plan import Middle
-from onyx.spark.driver.request import QueryRequest
-from onyx.spark.middle.options import MiddleOptions
-from onyx.spark.middle.request import filled, request_of
-from onyx.spark.session.masters import OF_SESSIONS
+from onyx.spark.middle.request import filled, options_of, request_of
 from onyx.spark.target import target_in
+from onyx.spark_query.middle.beside import session_settings
 from onyx.spark_query.middle.files import folder_in, parts_of, remove_run
 from onyx.spark_query.middle.frame_parts import FramePart
 from onyx.spark_query.programs import Query
@@ -35,8 +32,6 @@ from onyx.storage.interface import Location
 
 PAUSE_S = 2.0
 """Before a stage that failed is run again."""
-ROWS_OF_SPARK = {"spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
-"""Spark's own: rows of a stage are rows, not batches of segments."""
 RunStage = Callable[[StageRequest], None]
 
 
@@ -59,7 +54,9 @@ class MiddleStages:
         """
         query = self._query
         for middle in query.plan.middles:
-            request_of(query.plugins.context(middle.task), self._options(middle))
+            request_of(
+                query.plugins.context(middle.task), options_of(query.plugins.context(middle.task))
+            )
             # This run may have begun before, and found that windows cannot be combined.
             remove_run(query, middle.task)
             parts_of(query, middle.task).make()
@@ -105,8 +102,10 @@ class MiddleStages:
 
     def _run(self, middle: Middle, parts: Sequence[FramePart]) -> list[str]:
         """The files of the result."""
-        query, options = self._query, self._options(middle)
-        asked = request_of(query.plugins.context(middle.task), options)
+        query = self._query
+        context = query.plugins.context(middle.task)
+        options = options_of(context)
+        asked = request_of(context, options)
         paths = {
             task: tuple(sorted(each.path for each in parts if each.upstream == task))
             for task in middle.upstream
@@ -116,7 +115,7 @@ class MiddleStages:
             frames=filled(asked.frames, paths, "the input"),
             master=query.request.master,
             spark_conf={},
-            session_conf=_settings(query.request, options),
+            session_conf=session_settings(query.request, options.spark_conf),
         )
         most = query.request.stage_attempts_max
         for attempt in range(1, most + 1):
@@ -134,12 +133,3 @@ class MiddleStages:
                     raise UserFunctionError(what) from error
                 self._pause(PAUSE_S)
         raise AssertionError("an attempt at least")
-
-    def _options(self, middle: Middle) -> MiddleOptions:
-        return read_options(self._query.plugins.context(middle.task), MiddleOptions)
-
-
-def _settings(request: QueryRequest, options: MiddleOptions) -> dict[str, str]:
-    given = {**request.spark_conf, **options.spark_conf}
-    own = {key: value for key, value in given.items() if key.startswith(OF_SESSIONS)}
-    return {**EXACT_TIMES, **ROWS_OF_SPARK, **own}

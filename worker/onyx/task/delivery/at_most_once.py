@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
 from onyx.ids import TaskName
-from onyx.model.job import Job
 from onyx.program.phases import Phase
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
@@ -93,8 +92,3 @@ class AtMostOnce(Delivery):
     def fed_no_more(self, ends: EndOfInput, exhausted: bool) -> bool:
         """When every upstream peer has sent END."""
         return ends.all_arrived()
-
-
-def delivery_of(job: Job) -> Delivery:
-    """What is done about lineage, by the guarantee of a job."""
-    return AtMostOnce() if job.guarantee == "at-most-once" else Delivery()

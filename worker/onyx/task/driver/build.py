@@ -7,14 +7,12 @@ from functools import partial
 
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.protocol import Output, PluginContext
-from onyx.spark.compiler.refusals import is_unbounded
 from onyx.spark.driver.counts import Counts
 from onyx.spark.driver.driver import Driver
 from onyx.spark.driver.leftovers import Leftovers
 from onyx.spark.driver.outputs import Outputs
-from onyx.spark.driver.states import States
 from onyx.spark.middle.request import location_of_task
-from onyx.state.opening import state_location
+from onyx.task.driver.kept import states_of
 from onyx.task.driver.request import query_request
 from onyx.task.parts.assignment import Assignment
 from onyx.task.plugin_context import context_in_process
@@ -43,16 +41,8 @@ def build_driver(assignment: Assignment, job: Job) -> Driver:
         Outputs(makers, assignment.wanted),
         Leftovers(middles, incarnation),
         Counts(tasks, partial(services.metrics, job_id, job)),
-        _states(assignment, job),
+        states_of(assignment, job),
     )
-
-
-def _states(assignment: Assignment, job: Job) -> States | None:
-    if not job.windows or not is_unbounded(job):
-        return None
-    services = assignment.services
-    store, location = services.state_store(durable=True), state_location(services.settings)
-    return States(store, location, assignment.job_id, assignment.peer)
 
 
 def _made(assignment: Assignment, job: Job, entry: CatalogEntry, writer: str) -> Output:

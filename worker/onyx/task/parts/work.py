@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from onyx.flow.batch import Batch
 from onyx.ids import PeerId, TaskName
 from onyx.program.batch_work import BatchWork
+from onyx.seams import Clock
 from onyx.task.batch_timer import BatchTimer
 from onyx.transport.interface import Control
 
@@ -59,3 +60,8 @@ class Work(BatchWork):
         self.controls, self.parts = [], Parts()
         self.behind = []
         self.others.clear()
+
+
+def new_work(clock: Clock) -> Work:
+    """The work of a task that has no batch."""
+    return Work(timer=BatchTimer(clock))

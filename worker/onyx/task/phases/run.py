@@ -7,7 +7,7 @@ from collections.abc import Callable
 from onyx.program.phases import Phase
 from onyx.task.batch_task import BatchTask
 from onyx.task.joining import signal_ready
-from onyx.task.phases import apply, finish, read, recover, route, send, start, wire
+from onyx.task.phases import apply, finish, read, recover, route, send, start, wire, write
 from onyx.task.table import TABLES, Answer, Kind
 
 RUN: dict[Phase, Callable[[BatchTask], Answer]] = {
@@ -28,7 +28,7 @@ RUN: dict[Phase, Callable[[BatchTask], Answer]] = {
     Phase.ROUTE: lambda t: route.route(t.runtime.program, t.allocation, t.work),
     Phase.ASSIGN_WINDOWS: lambda t: route.assign_windows(t.runtime.program, t.allocation, t.work),
     Phase.SEND: lambda t: send.send_batch(t.runtime, t.allocation, t.work),
-    Phase.WRITE_BATCH: lambda t: send.write_batch(t.runtime, t.allocation, t.work),
+    Phase.WRITE_BATCH: lambda t: write.write_batch(t.runtime, t.allocation, t.work),
     Phase.AFTER_BATCH: finish.after_batch,
     Phase.SEAL: lambda t: finish.seal(t.runtime, t.status, t.sealing),
 }

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
-from onyx.model.job import Job
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
 from onyx.program.program import Program, event_of, with_functions
 from onyx.task.batch_sizing import BatchSizing
 from onyx.task.batch_task import BatchTask
 from onyx.task.building import build_plugin
-from onyx.task.delivery.at_most_once import delivery_of
+from onyx.task.delivery.at_most_once import AtMostOnce
+from onyx.task.delivery.policy import Delivery
 from onyx.task.loading import load
-from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Status
 from onyx.task.table import ADVANCED, WAITING, Answer, successors
@@ -26,16 +25,6 @@ def load_job(task: BatchTask) -> Answer:
     job = load(assignment)
     if job is None:
         return WAITING
-    runtime = _loaded(assignment, job)
-    task.load(runtime)
-    lifecycles = compile_lifecycles(job, assignment.task, assignment.services.resolve)
-    program = dataclasses.replace(runtime.program, lifecycles=lifecycles)
-    task.load(dataclasses.replace(runtime, program=program))
-    task.user_code.phases = user_phases(program)
-    return ADVANCED
-
-
-def _loaded(assignment: Assignment, job: Job) -> Runtime:
     services, job_id, entry = assignment.services, assignment.job_id, job.entry(assignment.task)
     program = Program(
         job_id=job_id,
@@ -46,7 +35,15 @@ def _loaded(assignment: Assignment, job: Job) -> Runtime:
         metrics=services.metrics(job_id, job, assignment.task),
         report_values=services.settings.task.report_values,
     )
-    return Runtime(assignment, program, delivery_of(job), BatchSizing(entry))
+    delivery = AtMostOnce() if job.guarantee == "at-most-once" else Delivery()
+    runtime = Runtime(assignment, program, delivery, BatchSizing(entry))
+    # Before lifecycles are compiled, which may fail: then the failure is one of a loaded job.
+    task.load(runtime)
+    lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
+    program = dataclasses.replace(program, lifecycles=lifecycles)
+    task.load(dataclasses.replace(runtime, program=program))
+    task.user_code.phases = user_phases(program)
+    return ADVANCED
 
 
 def start_task(runtime: Runtime, status: Status) -> Answer:

@@ -11,9 +11,9 @@ from onyx.task.channels.wiring import Wiring, commits
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
-from onyx.task.recovery.old_job import upgraded_job
 from onyx.task.recovery.old_state import may_carry_over
 from onyx.task.recovery.state import recovered_state, shards_of_rank
+from onyx.task.recovery.upgraded import upgraded_job
 from onyx.task.recovery.written import carry_over_written, last_tokens
 from onyx.task.sink.exactly_once import Committing
 from onyx.task.sink.sink import Sink

@@ -13,7 +13,7 @@ from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.frontiers import load_frontiers
-from onyx.task.recovery.old_job import upgraded_job
+from onyx.task.recovery.upgraded import upgraded_job
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.source import Source
 from onyx.task.user_code import reads_with_user_code, run_beside
