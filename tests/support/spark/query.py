@@ -1,7 +1,7 @@
 """Queries without a JVM: frames that call the same functions on the same rows as Spark does.
 
-What Spark does between two stages is to move rows to partitions and sort them there. So nearly all
-of a query can be tested in milliseconds, and with jobs made by hypothesis; that real Spark gives
+What Spark does between two fragments is to move rows to partitions and sort them there. So nearly
+all of a query can be tested in milliseconds, and with jobs made by hypothesis; that real Spark gives
 the same is for the integration tests.
 """
 
@@ -57,7 +57,7 @@ class Frame:
     def mapInArrow(self, function: Callable[..., Any], schema: str) -> Frame:
         def batches(rows: Rows) -> Iterator[pa.RecordBatch]:
             for row in rows:
-                yield pa.RecordBatch.from_pylist([row], SCHEMA if "stage" in row else None)
+                yield pa.RecordBatch.from_pylist([row], SCHEMA if "fragment" in row else None)
 
         def run(rows: Rows) -> Rows:
             return [row for batch in function(batches(rows)) for row in as_dicts(batch)]
@@ -100,7 +100,7 @@ class Frame:
 
 
 def as_dicts(batch: pa.RecordBatch) -> Rows:
-    if "stage" not in batch.schema.names:
+    if "fragment" not in batch.schema.names:
         return list(batch.to_pylist())
     return [row._asdict() for row in rows_of(batch)]
 

@@ -2,8 +2,8 @@
 
 One action for the whole job, or for what is between two Spark stages of the user, because Spark
 computes a frame anew for each, and a task that ran twice would call the user's functions twice. So
-what a stage reports, such as tokens of what it has staged, passes through the stages behind it, and
-comes out at the end beside theirs.
+what a fragment reports, such as tokens of what it has staged, passes through the fragments behind
+it, and comes out at the end beside theirs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def combined_if_possible(
     partitions: tuple[tuple[str, str], ...],
     run_middle: RunMiddle,
 ) -> list[Row]:
-    """Have Spark run all stages, with states folded before the shuffle unless a segment stands
-    against it; what the stages report. Raises like `run`."""
+    """Have Spark run all fragments, with states folded before the shuffle unless a segment stands
+    against it; what the fragments report. Raises like `run`."""
     try:
         return run(spark, request, partitions, run_middle)
     except Exception as error:
@@ -50,7 +50,7 @@ def run(
     partitions: tuple[tuple[str, str], ...],
     run_middle: RunMiddle,
 ) -> list[Row]:
-    """Have Spark run all stages; what they report.
+    """Have Spark run all fragments; what they report.
 
     Raises:
         TaskFailed: as text within an exception of Spark, or of a Spark stage in the middle.
@@ -59,7 +59,7 @@ def run(
     config = query.config.text()
     frame = numbers_of(spark, len(partitions))
     if not query.plan.middles:
-        return chain(frame, config, query.config.buckets, len(query.plan.stages))
+        return chain(frame, config, query.config.buckets, len(query.plan.fragments))
     middles = MiddleStages(query, partial(run_middle, spark, request))
     middles.begin()
     return chain_with_middles(spark, frame, config, query, middles)

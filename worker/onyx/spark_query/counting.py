@@ -31,7 +31,7 @@ class Tally(TaskMetrics):
 
 
 class Counting:
-    """The counts of the tasks of a stage."""
+    """The counts of the tasks of a fragment."""
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()

@@ -11,7 +11,7 @@ def require_shared_disk(query: Query) -> None:
     """The manifest may name no master; then that of the worker counts, which is known here.
 
     Raises:
-        UserError: the master is a Spark Connect server, and the worker prints what stages spool.
+        UserError: the master is a Spark Connect server, and the worker prints what fragments spool.
     """
     master = query.request.master
     if not is_connect(master):

@@ -16,7 +16,7 @@ from onyx.spark_query.sources import Partition
 
 
 class Inputs:
-    """The plugins of the inputs of one stage, in one task of Spark."""
+    """The plugins of the inputs of one fragment, in one task of Spark."""
 
     def __init__(self, query: Query, examined: set[str]) -> None:
         """`examined`: gets the inputs of which every segment can travel."""

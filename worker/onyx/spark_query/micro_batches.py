@@ -52,7 +52,7 @@ def due_ms(
 
 class News:
     """Whether there is something for the next batch. Its readers stay open as long as there is
-    not, and are closed before the batch: its stages open their own."""
+    not, and are closed before the batch: its fragments open their own."""
 
     def __init__(self, query: Query) -> None:
         self._query = query

@@ -1,5 +1,5 @@
-"""The rows between the stages of a query: batches of segments as they travel, and what a stage has
-to report.
+"""The rows between the fragments of a query: batches of segments as they travel, and what a
+fragment has to report.
 
 A row is a batch and not a segment: Spark sorts and moves few rows, and segments keep every type
 that they may have between peers. Columns with Spark's own types were rejected where Spark itself
@@ -21,13 +21,13 @@ from onyx.flow.columns import Columns
 from onyx.windows.records import SetStates
 
 DDL = (
-    "stage int, task string, bucket int, seq bigint, origin string, kind string, mark bigint, "
+    "fragment int, task string, bucket int, seq bigint, origin string, kind string, mark bigint, "
     "payload binary"
 )
 """The schema for Spark."""
 SCHEMA = pa.schema(
     [
-        ("stage", pa.int32()),
+        ("fragment", pa.int32()),
         ("task", pa.string()),
         ("bucket", pa.int32()),
         ("seq", pa.int64()),
@@ -37,10 +37,10 @@ SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-ORDER = ("stage", "task", "bucket", "seq", "origin")
-"""How a stage wants its rows: group by group, and the rows of an origin as it made them."""
+ORDER = ("fragment", "task", "bucket", "seq", "origin")
+"""How a fragment wants its rows: group by group, and the rows of an origin as it made them."""
 REPORTED = -1
-"""Stage of rows that are for the driver."""
+"""Fragment of rows that are for the driver."""
 Kind = Literal[
     "dicts", "columns", "states", "end", "pause", "idle",
     "token", "spool", "counts", "position", "held", "part", "result",
@@ -60,7 +60,7 @@ ENDINGS = ("end", "pause", "idle")
 class Row(NamedTuple):
     """One row."""
 
-    stage: int
+    fragment: int
     """In which it is used."""
     task: str
     bucket: int
@@ -77,12 +77,18 @@ class Row(NamedTuple):
 
 
 def segments_row(
-    stage: int, task: str, bucket: int, seq: int, origin: str, mark: int | None, segments: Segments
+    fragment: int,
+    task: str,
+    bucket: int,
+    seq: int,
+    origin: str,
+    mark: int | None,
+    segments: Segments,
 ) -> Row:
     """A row that holds a batch."""
     if isinstance(segments, Columns):
-        return Row(stage, task, bucket, seq, origin, "columns", mark, _columns(segments))
-    return Row(stage, task, bucket, seq, origin, "dicts", mark, encode(segments))
+        return Row(fragment, task, bucket, seq, origin, "columns", mark, _columns(segments))
+    return Row(fragment, task, bucket, seq, origin, "dicts", mark, encode(segments))
 
 
 def report(

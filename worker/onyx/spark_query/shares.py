@@ -1,4 +1,4 @@
-"""What a stage does with one share of the groups of a task: one bucket, row by row.
+"""What a fragment does with one share of the groups of a task: one bucket, row by row.
 
 Over bounded inputs the windows of a bucket begin empty and fire for the last time behind the last
 row. In a micro-batch they go on from what the last one has left, and what they hold behind it is
@@ -24,7 +24,7 @@ from onyx.spark_query.tree import Tree
 
 
 class Share:
-    """One bucket of a task, from the first row of a stage to the last."""
+    """One bucket of a task, from the first row of a fragment to the last."""
 
     def __init__(
         self, query: Query, tree: Tree, task: str, bucket: int, reached: Reached | None

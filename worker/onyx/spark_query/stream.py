@@ -1,5 +1,5 @@
-"""A query over inputs without end: micro-batches, each of them a query by the chain of stages of a
-batch query.
+"""A query over inputs without end: micro-batches, each of them a query by the chain of fragments of
+a batch query.
 
 What a micro-batch has staged is handed to the worker, and the next one begins when the worker has
 committed and published it. So whatever Spark repeats has been seen by nobody. What counts is what
@@ -107,7 +107,7 @@ class Stream:
         self._news.close()
 
     def _of_one_reading(self, spark: Any) -> tuple[list[Row], list[BucketState]]:
-        """What the stages report, and the buckets among them."""
+        """What the fragments report, and the buckets among them."""
         number, again = self.reached.batches + 1, READINGS_MAX - 1
         while True:
             rows = self._rows(spark)
@@ -119,18 +119,18 @@ class Stream:
                 again -= 1
 
     def _rows(self, spark: Any) -> list[Row]:
-        """What the stages report. If a segment stands against folding before the shuffle, they run
-        again without it, and so does every later micro-batch of this query."""
+        """What the fragments report. If a segment stands against folding before the shuffle, they
+        run again without it, and so does every later micro-batch of this query."""
         config, before = self._query.config, msgspec.json.encode(self.reached).decode()
-        stages, frame = len(self._query.plan.stages), numbers_of(spark, len(self._positions))
+        fragments, frame = len(self._query.plan.fragments), numbers_of(spark, len(self._positions))
         try:
-            return chain(frame, self._config, config.buckets, stages, before)
+            return chain(frame, self._config, config.buckets, fragments, before)
         except Exception as error:
             if not is_disordered(error):
                 raise
         anew = replace(config, request=replace(config.request, combine=False))
         self._config = anew.text()
-        return chain(frame, self._config, config.buckets, stages, before)
+        return chain(frame, self._config, config.buckets, fragments, before)
 
     def _take(self, rows: list[Row], states: list[BucketState]) -> None:
         """Hand over what a micro-batch has staged."""

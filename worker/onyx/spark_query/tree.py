@@ -1,4 +1,4 @@
-"""Segments pass through the tasks of a stage, depth first, in one process.
+"""Segments pass through the tasks of a fragment, depth first, in one process.
 
 Each task does with a batch what it does on a peer, by the same code: its function, its conditions,
 dead letters, windows. Instead of being sent, what comes out is pushed into the next task, or put
@@ -30,7 +30,7 @@ from onyx.spark_query.sinks import Sinks
 
 
 class Tree:
-    """The tasks of a stage in one task of Spark."""
+    """The tasks of a fragment in one task of Spark."""
 
     def __init__(self, query: Query, sinks: Sinks, retrying: Retrying | None = None) -> None:
         self._query = query

@@ -39,13 +39,13 @@ WARM_BYTES_MAX = 64 * 1024 * 1024
 
 
 _store = lru_cache(maxsize=4)(open_store)
-"""One for all stages and micro-batches of a process: that of S3 takes its time to open."""
+"""One for all fragments and micro-batches of a process: that of S3 takes its time to open."""
 _warm: dict[tuple[str, str, int], tuple[BucketState, Contents]] = {}
 """By job, task and bucket: what it was when this process had it last. Oldest first."""
 
 
 class KeptStates:
-    """The states of the buckets that one stage works on. Everything blocks.
+    """The states of the buckets that one fragment works on. Everything blocks.
 
     Everything raises Unavailable and UserError as the state store does.
     """

@@ -2,10 +2,10 @@
 
 A stage needs all that comes to it, and its DataFrames need columns, which only the data show. So
 the query is cut there. The part before ends in files: segments for the stage as Parquet parts, and
-rows for later stages of the plan as they are. Then the stage runs, and its result is Parquet too.
-Everything that the next part reads is therefore fixed, and Spark may run any of its tasks again,
-although a stage need not give the same twice. Rejected: the stage as a lazy frame of the same
-query, which Spark would compute anew for each task that it repeats.
+rows for later fragments of the plan as they are. Then the stage runs, and its result is Parquet
+too. Everything that the next part reads is therefore fixed, and Spark may run any of its tasks
+again, although a stage need not give the same twice. Rejected: the stage as a lazy frame of the
+same query, which Spark would compute anew for each task that it repeats.
 
 The files lie in the `path` of the task, a folder that Spark's processes share or an object store,
 and go with the query.
@@ -61,16 +61,16 @@ class MiddleStages:
             remove_run(query, middle.task)
             parts_of(query, middle.task).make()
 
-    def rows_folder(self, stage: int) -> Location:
-        """For the rows that are there when a stage of the plan begins, behind a Spark stage."""
-        middle = next(each for each in self._query.plan.middles if each.stage == stage)
+    def rows_folder(self, fragment: int) -> Location:
+        """For the rows that are there when a fragment of the plan begins, behind a Spark stage."""
+        middle = next(each for each in self._query.plan.middles if each.fragment == fragment)
         return folder_in(self._query, middle.task) / "rows"
 
-    def results(self, stage: int, reported: Iterable[Row]) -> list[Row]:
-        """Run the Spark stages whose rows begin a stage of the plan; rows that name their files.
+    def results(self, fragment: int, reported: Iterable[Row]) -> list[Row]:
+        """Run the Spark stages whose rows begin a fragment of the plan; rows that name their files.
 
         Args:
-            reported: by all stages of the plan before it.
+            reported: by all fragments of the plan before it.
 
         Raises:
             TaskFailed: a stage has failed too often.
@@ -78,7 +78,7 @@ class MiddleStages:
         """
         rows, found = list(reported), list[Row]()
         for middle in self._query.plan.middles:
-            if middle.stage == stage:
+            if middle.fragment == fragment:
                 parts = [
                     msgspec.json.decode(row.payload, type=FramePart)
                     for row in rows
@@ -96,7 +96,7 @@ class MiddleStages:
         except UserFunctionError as error:
             raise self._query.failure(task, "spark-stage", error) from error
         return [
-            Row(middle.stage, task, n % buckets, n, task, "result", None, file.encode())
+            Row(middle.fragment, task, n % buckets, n, task, "result", None, file.encode())
             for n, file in enumerate(files)
         ]
 

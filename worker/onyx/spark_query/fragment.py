@@ -1,4 +1,5 @@
-"""One stage of a query, as Spark runs it on one partition: what it does with the rows it gets."""
+"""One fragment of a query, as Spark runs it on one partition: what it does with the rows it
+gets."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from onyx.spark_query.sinks import Sinks
 from onyx.spark_query.tree import Tree
 
 
-class Stage:
-    """A stage in one task of Spark."""
+class Fragment:
+    """A fragment in one task of Spark."""
 
     def __init__(
         self, query: Query, number: int, writer: str, reached: Reached | None = None
@@ -76,8 +77,8 @@ class Stage:
 
     def fold(self, rows: Iterable[Row]) -> Iterator[list[Row]]:
         """Work on rows, those of a task and bucket together."""
-        for (stage, task, bucket), its in itertools.groupby(rows, key=lambda row: row[:3]):
-            if stage != self._number:
+        for (fragment, task, bucket), its in itertools.groupby(rows, key=lambda row: row[:3]):
+            if fragment != self._number:
                 yield from ([row] for row in its)
             elif self._query.plan.middle(task) is not None:
                 yield from self._pass_on(task, bucket, its)
@@ -102,7 +103,7 @@ class Stage:
         yield outlet.take_rows()
 
     def finish(self) -> list[Row]:
-        """What the stage has written, and counts."""
+        """What the fragment has written, and counts."""
         try:
             rows = self._sinks.finish()
         except Exception as error:
