@@ -1,8 +1,8 @@
 """Queries without a JVM: frames that call the same functions on the same rows as Spark does.
 
 What Spark does between two fragments is to move rows to partitions and sort them there. So nearly
-all of a query can be tested in milliseconds, and with jobs made by hypothesis; that real Spark gives
-the same is for the integration tests.
+all of a query can be tested in milliseconds, and with jobs made by hypothesis; that real Spark
+gives the same is for the integration tests.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def _more_waits(task: BatchTask) -> bool:
     """Less than a whole batch is left to grow: small ones cost more than waiting for a round."""
     if task.assignment.kind is _INPUT or not task.wired:
         return False
-    if task.work.parts.waiting:
+    if task.work.pieces.waiting:
         return True
     return task.allocation.inbox.waiting_segments() >= task.runtime.sizing.segments_max
 
@@ -37,7 +37,7 @@ def _receive(task: BatchTask, message: Message) -> None:
             task.assignment.background.forget()
             work, old = task.work, task.allocation
             task.runtime.delivery.keep(
-                task.phase, work.batch, work.leaves, work.parts.waiting, old.outbox, old.inbox
+                task.phase, work.batch, work.leaves, work.pieces.waiting, old.outbox, old.inbox
             )
             work.forget_all()
             task.status.superseded_s = None

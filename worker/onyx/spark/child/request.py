@@ -26,7 +26,7 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A DataFrame that a stage gets."""
 
     name: str | None = None
-    """Name of the argument; None: the only one, given by its place."""
+    """Name of the argument; None: the only one, given by its position."""
     parts: tuple[str, ...] = ()
     """Parquet files to read, absolute paths; or objects, all of them `s3://...`. May be empty if
     `schema` is given."""

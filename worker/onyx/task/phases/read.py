@@ -30,7 +30,7 @@ def read_batch(task: BatchTask) -> Answer:
         return ADVANCED
     if blocked(allocation.windowing):
         return idle(task)
-    split = bool(work.parts.waiting)
+    split = bool(work.pieces.waiting)
     if not split:
         if not read(runtime, allocation, work):
             return idle(task)
@@ -38,7 +38,7 @@ def read_batch(task: BatchTask) -> Answer:
         most = ROOTS_MAX if sizing.fixed else sizing.segments_max
         split = suspects.isolate(runtime.assignment, work, most)
     work.timer.read()
-    if split and not suspects.next_part(runtime.assignment, work):
+    if split and not suspects.next_piece(runtime.assignment, work):
         return Phase.ROUTE
     return ADVANCED
 

@@ -34,7 +34,7 @@ def _more_follows(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     whole = runtime.sizing.segments_max
     if runtime.source is not None:
         return work.batch is not None and len(work.batch) >= whole
-    return bool(work.parts.waiting) or allocation.inbox.waiting_segments() >= whole
+    return bool(work.pieces.waiting) or allocation.inbox.waiting_segments() >= whole
 
 
 def write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves) -> None:
