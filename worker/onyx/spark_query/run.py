@@ -5,22 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.driver.request import QueryProgress, QueryReply, QueryRequest
-from onyx.spark.session.masters import is_local
 from onyx.spark.session.progress import reported
-from onyx.spark.session.shipping import ship_modules
 from onyx.spark_query.bounded import RunMiddle, combined_if_possible
 from onyx.spark_query.chain import outputs_of, total_of
 from onyx.spark_query.config import QueryConfig
-from onyx.spark_query.disks import require_shared_disk
+from onyx.spark_query.elsewhere import require_shared_disk, send_modules
 from onyx.spark_query.failure import found_in
 from onyx.spark_query.middle.beside import run_beside
 from onyx.spark_query.programs import Query
-from onyx.spark_query.session import opened
+from onyx.spark_query.session import opened, ui_url
 from onyx.spark_query.stream import Publish, Rest, Say, streaming
 
 Open = Callable[[QueryRequest], Any]
@@ -47,12 +44,11 @@ def answer(
         require_shared_disk(query)
         partitions = _partitions(query)
         spark = open_spark(request)
-        if not is_local(request.master):
-            ship_modules(spark, request.modules, Path(request.scratch))
+        send_modules(spark, request)
         _say_how_far(say, spark, SealProgress())
         if query.plan.unbounded:
             assert publish is not None, "somebody publishes micro-batches"
-            counts = streaming(spark, request, partitions, publish, say, _ui_url(spark), rest)
+            counts = streaming(spark, request, partitions, publish, say, ui_url(spark), rest)
             return QueryReply(None, {}, counts)
         with reported(request.master, spark, partial(_say_how_far, say, spark)):
             rows = combined_if_possible(spark, request, partitions, run_middle)
@@ -74,12 +70,4 @@ def _partitions(query: Query) -> tuple[tuple[str, str], ...]:
 
 
 def _say_how_far(say: Say, spark: Any, progress: SealProgress) -> None:
-    say(QueryProgress("running", ui_url=_ui_url(spark), spark=progress))
-
-
-def _ui_url(spark: Any) -> str | None:
-    try:
-        url = spark.sparkContext.uiWebUrl
-    except Exception:  # a Connect session has no context
-        return None
-    return None if url is None else str(url)
+    say(QueryProgress("running", ui_url=ui_url(spark), spark=progress))

@@ -40,7 +40,7 @@ class Formats:
         self._files = files
         self._columns = columns
         self._headers: dict[str, tuple[list[str], int]] = {}
-        """Of CSV files, by path: names of columns, and the offset behind them."""
+        """Headers of CSV files, by path: names of columns, and the offset behind them."""
 
     def forget_headers(self) -> None:
         """Forget the headers of CSV files."""

@@ -35,7 +35,7 @@ class Work(BatchWork):
     controls: list[tuple[PeerId, Control]] = field(default_factory=list)
     """Control items behind the batch, each with the peer that sent it."""
     pieces: Pieces = field(default_factory=Pieces)
-    """Those of the batch that was read which are still to come."""
+    """What is still to come of the batch that was read."""
     upstream: TaskName | None = None
     """In a stage, the task whose segments these are."""
     others: deque[tuple[TaskName, Batch]] = field(default_factory=deque)

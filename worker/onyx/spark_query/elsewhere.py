@@ -1,10 +1,21 @@
-"""Whether the worker sees what the processes of Spark put on their disks."""
+"""Queries whose Spark runs elsewhere: what its processes do not see of this machine."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from onyx.errors import UserError
-from onyx.spark.session.masters import is_connect
+from onyx.spark.driver.request import QueryRequest
+from onyx.spark.session.masters import is_connect, is_local
+from onyx.spark.session.shipping import ship_modules
 from onyx.spark_query.programs import Query
+
+
+def send_modules(spark: Any, request: QueryRequest) -> None:
+    """Send the modules of the job to where Spark's Python runs, if that is elsewhere."""
+    if not is_local(request.master):
+        ship_modules(spark, request.modules, Path(request.scratch))
 
 
 def require_shared_disk(query: Query) -> None:
