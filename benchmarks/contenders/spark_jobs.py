@@ -22,7 +22,8 @@ from onyx.model.canonical import to_mapping
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.request import QueryRequest
-from onyx.spark_query.programs import Query, StageConfig
+from onyx.spark_query.config import QueryConfig
+from onyx.spark_query.programs import Query
 from onyx.spark_query.run import answer, opened
 
 SCHEMA = "key STRING, ts LONG, v LONG"
@@ -81,7 +82,7 @@ def native_stream(session, job, folder, scratch, name):
 
 def streamed_job(session, job, folder, scratch, name, late):
     asked = request(job, folder, scratch, name, endless=True, late=late)
-    query = Query(StageConfig(asked, (), 1))
+    query = Query(QueryConfig(asked, (), 1))
     tasks = [each.task for each in query.plan.outputs]
     outputs = Outputs({task: partial(query.output, task) for task in tasks}, lambda: True)
     batches = []
@@ -105,7 +106,7 @@ def published(session, asked):
     """Run a query, and publish what it has staged."""
     reply = answer(asked, lambda line: None, lambda _: session)
     assert reply.failure is None, reply.failure
-    query = Query(StageConfig(asked, (), 1))
+    query = Query(QueryConfig(asked, (), 1))
     outputs = Outputs({task: partial(query.output, task) for task in reply.outputs}, lambda: True)
     outputs.publish(asked.attempt, reply.outputs)
 

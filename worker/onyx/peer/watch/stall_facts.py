@@ -149,7 +149,7 @@ def _next_try(source: Source | None, clock: Clock, now_s: float) -> str:
 
 def _suspects(work: Work) -> int:
     """The suspects that are still to be tried, the present one included."""
-    return int(work.alone) + min(len(work.parts.waiting), work.parts.suspects)
+    return int(work.alone) + min(len(work.pieces.waiting), work.pieces.suspects)
 
 
 def _restarts(status: Status) -> str:

@@ -12,7 +12,8 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.model.job import Job
 from onyx.peer.work.task_threads import TaskThreads
 from onyx.replica.state import Replica
-from onyx.task.acking.acker import AckerTask, idle_timeout_s
+from onyx.task.acking.acker import AckerTask
+from onyx.task.acking.idle_timeout import idle_timeout_s
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
 from onyx.task.services import Services

@@ -68,7 +68,7 @@ class FileBlocks:
             reason = f"longer than recordBytesMax, {self._record_bytes_max} bytes"
             read = [self._bad.segment(self._position, reason, data)]
             self._skipping = True
-        read = self._placed(read)
+        read = self._positioned(read)
         self._drop(used)
         return read
 
@@ -103,7 +103,7 @@ class FileBlocks:
         self._ahead = ahead
         self._at_end = not ahead
 
-    def _placed(self, read: Read) -> Read:
+    def _positioned(self, read: Read) -> Read:
         """The segments with their extras, at the positions that they take."""
         if not len(read):
             return read

@@ -11,12 +11,12 @@ from onyx.storage.interface import Location
 
 def folder_in(query: Query, task: str) -> Location:
     """The folder of a task with a Spark stage, in this run."""
-    return location_of_task(query.context(task)) / _run(query)
+    return location_of_task(query.plugins.context(task)) / _run(query)
 
 
 def remove_run(query: Query, task: str) -> None:
     """Remove the folder of a task with all that is in it. Raises UserError, Unavailable."""
-    location_of_task(query.context(task)).remove_tree(_run(query))
+    location_of_task(query.plugins.context(task)).remove_tree(_run(query))
 
 
 def parts_of(query: Query, task: str) -> Location:

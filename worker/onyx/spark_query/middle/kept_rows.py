@@ -1,5 +1,5 @@
-"""Rows between stages that Spark need not compute again: written to a folder that all processes of
-the query see, and read from there."""
+"""Rows between fragments that Spark need not compute again: written to a folder that all processes
+of the query see, and read from there."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 A stage needs all that comes to it, and its DataFrames need columns, which only the data show. So
 the query is cut there. The part before ends in files: segments for the stage as Parquet parts, and
-rows for later stages of the plan as they are. Then the stage runs, and its result is Parquet too.
-Everything that the next part reads is therefore fixed, and Spark may run any of its tasks again,
-although a stage need not give the same twice. Rejected: the stage as a lazy frame of the same
-query, which Spark would compute anew for each task that it repeats.
+rows for later fragments of the plan as they are. Then the stage runs, and its result is Parquet
+too. Everything that the next part reads is therefore fixed, and Spark may run any of its tasks
+again, although a stage need not give the same twice. Rejected: the stage as a lazy frame of the
+same query, which Spark would compute anew for each task that it repeats.
 
 The files lie in the `path` of the task, a folder that Spark's processes share or an object store,
 and go with the query.
@@ -15,32 +15,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from onyx.errors import FailsAgain, UserFunctionError
-from onyx.plugins.options import read_options
-from onyx.spark.child.request import EXACT_TIMES, StageRequest
-from onyx.spark.child.run_stage import Turn, run
+from onyx.spark.child.request import StageRequest
 from onyx.spark.compiler.plan import Middle
-from onyx.spark.driver.request import QueryRequest
-from onyx.spark.middle.options import MiddleOptions
-from onyx.spark.middle.request import filled, request_of
-from onyx.spark.session.kept import sessions_beside
-from onyx.spark.session.masters import OF_SESSIONS
+from onyx.spark.middle.request import filled, options_of, request_of
 from onyx.spark.target import target_in
-from onyx.spark_query.frame_parts import FramePart
-from onyx.spark_query.middle_files import folder_in, parts_of, remove_run
+from onyx.spark_query.middle.beside import session_settings
+from onyx.spark_query.middle.files import folder_in, parts_of, remove_run
+from onyx.spark_query.middle.frame_parts import FramePart
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import Row
 from onyx.storage.interface import Location
 
 PAUSE_S = 2.0
 """Before a stage that failed is run again."""
-ROWS_OF_SPARK = {"spark.sql.execution.arrow.maxRecordsPerBatch": "10000"}
-"""Spark's own: rows of a stage are rows, not batches of segments."""
 RunStage = Callable[[StageRequest], None]
 
 
@@ -63,21 +54,23 @@ class MiddleStages:
         """
         query = self._query
         for middle in query.plan.middles:
-            request_of(query.context(middle.task), self._options(middle))
+            request_of(
+                query.plugins.context(middle.task), options_of(query.plugins.context(middle.task))
+            )
             # This run may have begun before, and found that windows cannot be combined.
             remove_run(query, middle.task)
             parts_of(query, middle.task).make()
 
-    def rows_folder(self, stage: int) -> Location:
-        """For the rows that are there when a stage of the plan begins, behind a Spark stage."""
-        middle = next(each for each in self._query.plan.middles if each.stage == stage)
+    def rows_folder(self, fragment: int) -> Location:
+        """For the rows that are there when a fragment of the plan begins, behind a Spark stage."""
+        middle = next(each for each in self._query.plan.middles if each.fragment == fragment)
         return folder_in(self._query, middle.task) / "rows"
 
-    def results(self, stage: int, reported: Iterable[Row]) -> list[Row]:
-        """Run the Spark stages whose rows begin a stage of the plan; rows that name their files.
+    def results(self, fragment: int, reported: Iterable[Row]) -> list[Row]:
+        """Run the Spark stages whose rows begin a fragment of the plan; rows that name their files.
 
         Args:
-            reported: by all stages of the plan before it.
+            reported: by all fragments of the plan before it.
 
         Raises:
             TaskFailed: a stage has failed too often.
@@ -85,7 +78,7 @@ class MiddleStages:
         """
         rows, found = list(reported), list[Row]()
         for middle in self._query.plan.middles:
-            if middle.stage == stage:
+            if middle.fragment == fragment:
                 parts = [
                     msgspec.json.decode(row.payload, type=FramePart)
                     for row in rows
@@ -103,14 +96,16 @@ class MiddleStages:
         except UserFunctionError as error:
             raise self._query.failure(task, "spark-stage", error) from error
         return [
-            Row(middle.stage, task, n % buckets, n, task, "result", None, file.encode())
+            Row(middle.fragment, task, n % buckets, n, task, "result", None, file.encode())
             for n, file in enumerate(files)
         ]
 
     def _run(self, middle: Middle, parts: Sequence[FramePart]) -> list[str]:
         """The files of the result."""
-        query, options = self._query, self._options(middle)
-        asked = request_of(query.context(middle.task), options)
+        query = self._query
+        context = query.plugins.context(middle.task)
+        options = options_of(context)
+        asked = request_of(context, options)
         paths = {
             task: tuple(sorted(each.path for each in parts if each.upstream == task))
             for task in middle.upstream
@@ -120,7 +115,7 @@ class MiddleStages:
             frames=filled(asked.frames, paths, "the input"),
             master=query.request.master,
             spark_conf={},
-            session_conf=_settings(query.request, options),
+            session_conf=session_settings(query.request, options.spark_conf),
         )
         most = query.request.stage_attempts_max
         for attempt in range(1, most + 1):
@@ -138,19 +133,3 @@ class MiddleStages:
                     raise UserFunctionError(what) from error
                 self._pause(PAUSE_S)
         raise AssertionError("an attempt at least")
-
-    def _options(self, middle: Middle) -> MiddleOptions:
-        return read_options(self._query.context(middle.task), MiddleOptions)
-
-
-def run_beside(spark: Any, request: QueryRequest, asked: StageRequest) -> None:
-    """Run a stage in the Spark of a query, in a session of its own. Raises like `run_stage.run`."""
-    scratch = Path(request.scratch)
-    with sessions_beside(spark, request.master, scratch, request.spark_conf) as sessions:
-        run(asked, Turn(sessions, asked.name, scratch))
-
-
-def _settings(request: QueryRequest, options: MiddleOptions) -> dict[str, str]:
-    given = {**request.spark_conf, **options.spark_conf}
-    own = {key: value for key, value in given.items() if key.startswith(OF_SESSIONS)}
-    return {**EXACT_TIMES, **ROWS_OF_SPARK, **own}

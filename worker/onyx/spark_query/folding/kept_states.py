@@ -16,22 +16,19 @@ every state through the JVM, and cannot be committed together with positions and
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from onyx.errors import StateError
-from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.program.windows import Windowed
 from onyx.spark.driver.request import BucketState
+from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.programs import Query
 from onyx.state.chunk_codec import ChunkReader, Frame, Kind, all_sections_of, encode_chunk
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.names import LogKey, TaskFolder, bucket_chunk
 from onyx.state.opening import open_store
 from onyx.state.shard_state import ShardState
-from onyx.windows.task_windows import TaskWindows
-from onyx.windows.uniqueness import UniqueKeys
 
 CHUNKS_MAX = 8
 """The chunks of one bucket, before its state is written anew: a process that does not have it reads
@@ -41,61 +38,14 @@ WARM_BYTES_MAX = 64 * 1024 * 1024
 """The size of chunks whose state a process remembers: in memory it is several times as large."""
 
 
-@dataclass(slots=True)
-class Contents:
-    """The windows of one bucket of a task, and which keys it has seen."""
-
-    windows: TaskWindows
-    shards: Sequence[int]
-    unique: dict[int, UniqueKeys] = field(default_factory=dict)
-
-    @classmethod
-    def empty(cls, its: Windowed, bucket: int, buckets: int) -> Contents:
-        """The contents of one of so many buckets."""
-        windows = TaskWindows(its.compiled, shard_of)
-        shards = [each for each in range(SHARDS) if each % buckets == bucket]
-        found = cls(windows, shards if its.group_key is not None else [0])
-        for shard in found.shards:
-            windows.restore(shard, [])
-        return found
-
-    def restore(self, shards: Mapping[int, ShardState]) -> None:
-        """Add what was read."""
-        for shard, state in shards.items():
-            for records in state.records():
-                self.windows.restore(shard, records)
-            if state.keys:
-                self.unique[shard] = UniqueKeys()
-                self.unique[shard].restore(state.keys)
-
-    def changes(self) -> dict[int, ShardChange]:
-        """What has changed since the last time, by shard."""
-        records = self.windows.take_changes()
-        keys = {shard: news for shard, each in self.unique.items() if (news := each.take_news())}
-        return {
-            shard: ShardChange(records.get(shard, ()), keys=keys.get(shard, []))
-            for shard in sorted({*keys, *(each for each, its in records.items() if its)})
-        }
-
-    def whole(self) -> dict[int, ShardChange]:
-        """All there is, by shard."""
-        records = self.windows.snapshots(self.shards)
-        keys = {shard: each.snapshot() for shard, each in self.unique.items()}
-        return {
-            shard: ShardChange(its, keys=keys.get(shard, []))
-            for shard, its in records.items()
-            if its or keys.get(shard)
-        }
-
-
 _store = lru_cache(maxsize=4)(open_store)
-"""One for all stages and micro-batches of a process: that of S3 takes its time to open."""
+"""One for all fragments and micro-batches of a process: that of S3 takes its time to open."""
 _warm: dict[tuple[str, str, int], tuple[BucketState, Contents]] = {}
 """By job, task and bucket: what it was when this process had it last. Oldest first."""
 
 
 class KeptStates:
-    """The states of the buckets that one stage works on. Everything blocks.
+    """The states of the buckets that one fragment works on. Everything blocks.
 
     Everything raises Unavailable and UserError as the state store does.
     """
