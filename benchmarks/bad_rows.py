@@ -15,11 +15,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
 
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
@@ -121,17 +120,14 @@ def compared(
                 runs.setdefault((rows, batch_format), []).append(spent(path, batch_format))
         shown = ", ".join(f"{' '.join(key)} {found[-1]:.2f} s" for key, found in runs.items())
         print(f"{repeat + 1}/{repeats} {what}: {shown}", file=sys.stderr, flush=True)
-    used = {key: median(found) for key, found in runs.items()}
-    best = {key: min(found) for key, found in runs.items()}
+    used = {key: Repeats(tuple(found)) for key, found in runs.items()}
     clean, bad = ("clean", "arrow"), ("bad", "arrow")
     note = (
-        f"{used[clean]:.2f} s become {used[bad]:.2f}; dicts {used['clean', 'dicts']:.2f} and "
-        f"{used['bad', 'dicts']:.2f}"
+        f"{used[clean].typical:.2f} s become {used[bad].typical:.2f}; "
+        f"dicts {used['clean', 'dicts'].typical:.2f} and {used['bad', 'dicts'].typical:.2f}"
     )
-    return Figure(
-        f"{what}: columns with 1 in {EVERY} bad to none", used[bad] / used[clean], "x", goal,
-        best=best[bad] / best[clean], note=note,
-    )  # fmt: skip
+    name = f"{what}: columns with 1 in {EVERY} bad to none"
+    return ratio(name, used[bad], used[clean], goal, note)
 
 
 def measure(options: argparse.Namespace) -> Measured:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from flights import stages, tasks
-from onyx.spark_query.run import opened
+from onyx.spark_query.session import opened
 from spark_jobs import MASTER, published, request_of, tree_cpu_s
 
 ROUTES = ("bad", "cancelled", "late", "on-time")

@@ -23,7 +23,8 @@ from onyx.model.parsing.job import parse_manifest
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark_query.programs import Query, StageConfig
-from onyx.spark_query.run import answer, opened
+from onyx.spark_query.run import answer
+from onyx.spark_query.session import opened
 
 SCHEMA = "key STRING, ts LONG, v LONG"
 MASTER = "local[1]"
@@ -139,7 +140,7 @@ def request_of(path, change, modules, scratch, name):
         incarnation="bench",
         attempt=name,
         scratch=str(spool),
-        state_place=str(scratch / f"{name}-state"),
+        state_location=str(scratch / f"{name}-state"),
         master=MASTER,
         spark_conf={"spark.sql.shuffle.partitions": "1"},
     )
