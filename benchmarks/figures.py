@@ -167,7 +167,7 @@ def table(found: Sequence[dict[str, Any]]) -> Table:
         best = "" if row["best"] is None else number(row["best"])
         cells = [
             row["name"],
-            f"{bound} {row['goal']:,g} {row['unit']}",
+            f"{bound} {plain(row['goal'])} {row['unit']}",
             number(row["value"]),
             best,
             {True: "ok", False: "SHORT", None: ""}[row["ok"]],
@@ -180,3 +180,8 @@ def table(found: Sequence[dict[str, Any]]) -> Table:
 def number(value: float | None, digits: int = 2) -> str:
     """A number that was measured, as tables show it."""
     return TOO_NOISY if value is None else f"{value:,.{digits}f}"
+
+
+def plain(goal: float) -> str:
+    """A goal without an exponent."""
+    return f"{goal:,.0f}" if goal >= 1_000 else f"{goal:g}"

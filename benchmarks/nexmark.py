@@ -53,9 +53,9 @@ EVENTS = {
     "q0": 10_000_000,
     "q1": 10_000_000,
     "q2": 10_000_000,
-    "q5": 2_000_000,
+    "q5": 1_000_000,
     "q7": 4_000_000,
-    "q8": 10_000_000,
+    "q8": 2_000_000,
 }
 """So many that the work of a stream of dicts is several times the start of a worker."""
 EVENTS_FEW = 2_000

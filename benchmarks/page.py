@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 from benchmarks.checkout import ROOT
-from benchmarks.figures import TOO_NOISY
+from benchmarks.figures import TOO_NOISY, plain
 from benchmarks.programs import PROGRAMS
 from benchmarks.quoted import QUOTED, Quoted
 
@@ -141,7 +141,7 @@ def render(page: Page) -> str:
             found = page.get((program, each.text))
             cells = (found.measured, str(numbers[found.run])) if found else (NOT_MEASURED, "")
             bound = "at least" if each.at_least else "at most"
-            lines.append(_row(each.text, each.unit, f"{bound} {each.goal:,g}", *cells))
+            lines.append(_row(each.text, each.unit, f"{bound} {plain(each.goal)}", *cells))
     return "\n".join(lines) + "\n"
 
 
