@@ -1,13 +1,13 @@
-"""Every figure, one after the other, in one table: `python -m benchmarks [NAME...] [--quick]`.
+"""Every figure, one after the other: `python -m benchmarks [--only NAME...] [--quick] [--page]`
 
 Each benchmark is a process of its own; one that fails is shown as failed and the others go on.
+With `--page`, what they find is written into `docs/figures.md`, whose other figures stay.
 The exit code is 0 if all ran, whatever they measured, and 1 otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,39 +16,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks import checkout, page
 from benchmarks.figures import table
+from benchmarks.programs import PROGRAMS
 from rich.console import Console
 
-ROOT = Path(__file__).parents[1]
-BENCHMARKS = {
-    "workload_a": "CPU a segment against the plain loop, Bytewax and Spark",
-    "workload_b": "counting words against Bytewax, in one process and with a shuffle",
-    "workload_c": "sums in windows of event time against Bytewax, and what the state log costs",
-    "spark_jobs": "sums in windows as a whole job on Spark against PySpark by hand",
-    "spark_streams": "the same in micro-batches against Structured Streaming by hand",
-    "spark_windows": "windows by Spark: spooling, and a stage against PySpark by hand",
-    "bad_rows": "what a few bad records cost in columns, reading and in a whole job",
-    "nexmark": "six queries of Nexmark against Bytewax, Pathway, Polars and DuckDB",
-    "scale": "CPU a row and memory over 100 million rows of columns",
-    "acking": "what at-least-once costs against at-most-once",
-    "batch_cost": "what a batch costs, whatever is in it, in one process and in three",
-    "latency": "end to end over two gRPC hops",
-    "memory": "of a worker, while segments pass and while an output blocks",
-    "state_memory": "of a worker and its state log, while windows open and close",
-    "end_memory": "of a worker when everything fires at the end of a job",
-    "recovery": "of a job with state, when a worker is killed",
-    "spark_recovery": "of an endless job on Spark, when driver, JVM or worker is killed",
-    "bench_log": "reading and writing the log on ZooKeeper",
-    "bench_replica": "replay and scheduling",
-    "bench_state": "appending to state logs, recovering from them, telling repeats",
-    "bench_windows": "windows alone: segments into states, firings and changes",
-    "bench_spill": "state in memory and on disk: memory, and segments into states",
-    "many_jobs": "100 jobs on 450 peers: time until all run, and entries of the log",
-    "startup": "`onyx run` of a trivial job",
-    "operator_jobs": "OnyxJobs applied, reported and deleted, and what the operator takes for it",
-}
-"""Those that have goals, in the order of the table. The other modules explain where costs are."""
-TIMEOUT_S = 1_800.0
+TIMEOUT_S = 14_400.0
 
 
 def measure(name: str, quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -57,37 +30,51 @@ def measure(name: str, quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any
     Raises:
         RuntimeError: it failed.
     """
-    command = ["python", "-m", f"benchmarks.{name}", *(["--quick"] if quick else [])]
+    command = f"{PROGRAMS[name].command}{' --quick' if quick else ''}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figures.json"
         done = subprocess.run(
-            [sys.executable, *command[1:], "--json", str(path)], cwd=ROOT, timeout=TIMEOUT_S
+            [sys.executable, *command.split()[1:], "--json", str(path)],
+            cwd=checkout.ROOT,
+            timeout=TIMEOUT_S,
         )
         if done.returncode or not path.exists():
-            raise RuntimeError(f"{' '.join(command)}: exit {done.returncode}")
+            raise RuntimeError(f"{command}: exit {done.returncode}")
         document = json.loads(path.read_text())
-    found = [{**row, "command": " ".join(command)} for row in document["figures"]]
+    found = [{**row, "command": command} for row in document["figures"]]
     return found, document
 
 
-def main() -> int:
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", nargs="*", help=", ".join(BENCHMARKS))
-    parser.add_argument("--quick", action="store_true", help="under 20 s each")
+    parser.add_argument(
+        "--only", nargs="+", choices=list(PROGRAMS), metavar="NAME", help=", ".join(PROGRAMS)
+    )
+    parser.add_argument("--quick", action="store_true", help="less data, fewer repeats")
     parser.add_argument("--json", type=Path, help="write everything to this file")
-    options = parser.parse_args()
-    present = [name for name in BENCHMARKS if importlib.util.find_spec(f"benchmarks.{name}")]
-    if unknown := sorted(set(options.name).difference(present)):
-        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(present)}")
+    parser.add_argument(
+        "--page", type=Path, nargs="?", const=page.PAGE, metavar="FILE",
+        help=f"write the figures into this page; {page.PAGE.relative_to(checkout.ROOT)} by default",
+    )  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    options = options_of()
+    checkout.prefer()
     rows: list[dict[str, Any]] = []
     documents: dict[str, Any] = {}
     failed: list[str] = []
-    for name in options.name or present:
-        print(f"== {name}: {BENCHMARKS[name]}", flush=True)
+    run = page.this_run(options.quick)
+    for name in options.only or [name for name, each in PROGRAMS.items() if not each.only_named]:
+        print(f"== {name}: {PROGRAMS[name].about}", flush=True)
         try:
             found, documents[name] = measure(name, options.quick)
             rows += found
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            if options.page:
+                for text in page.update(options.page, name, found, run):
+                    print(f"{name} has not measured: {text}", file=sys.stderr)
+        except (RuntimeError, ValueError, subprocess.TimeoutExpired) as error:
             print(error, file=sys.stderr)
             failed.append(name)
     Console(width=180).print(table(rows))

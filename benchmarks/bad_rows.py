@@ -15,11 +15,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
 
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
@@ -35,6 +34,8 @@ EVERY = 250
 GOAL_READING, GOAL_JOB = 3.0, 1.5
 BATCH_SIZE = 10_000
 TIMEOUT_S = 300.0
+BatchFormat = Literal["arrow", "dicts"]
+FORMATS: tuple[BatchFormat, ...] = ("arrow", "dicts")
 TYPES = {"id": "int", "km": "float", "hours": "float", "paid": "bool"}
 
 
@@ -65,7 +66,7 @@ def json_lines(rows: int, every: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def reading_s(path: Path, batch_format: str) -> float:
+def reading_s(path: Path, batch_format: BatchFormat) -> float:
     """CPU seconds of reading a file as a task does."""
     entry = CatalogEntry("read", "input", plugin="files", batch_format=batch_format)
     context = context_of(
@@ -85,7 +86,7 @@ def reading_s(path: Path, batch_format: str) -> float:
     return used
 
 
-def job_s(path: Path, batch_format: str) -> float:
+def job_s(path: Path, batch_format: BatchFormat) -> float:
     """CPU seconds of the worker in a whole job over a file."""
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
         job = onyx_run.manifest("bad-rows.yaml")
@@ -109,7 +110,7 @@ def job_s(path: Path, batch_format: str) -> float:
 def compared(
     what: str,
     goal: float,
-    spent: Callable[[Path, str], float],
+    spent: Callable[[Path, BatchFormat], float],
     paths: dict[str, Path],
     repeats: int,
 ) -> Figure:
@@ -117,21 +118,18 @@ def compared(
     runs: dict[tuple[str, str], list[float]] = {}
     for repeat in range(repeats):
         for rows, path in paths.items():
-            for batch_format in ("arrow", "dicts"):
+            for batch_format in FORMATS:
                 runs.setdefault((rows, batch_format), []).append(spent(path, batch_format))
         shown = ", ".join(f"{' '.join(key)} {found[-1]:.2f} s" for key, found in runs.items())
         print(f"{repeat + 1}/{repeats} {what}: {shown}", file=sys.stderr, flush=True)
-    used = {key: median(found) for key, found in runs.items()}
-    best = {key: min(found) for key, found in runs.items()}
+    used = {key: Repeats(tuple(found)) for key, found in runs.items()}
     clean, bad = ("clean", "arrow"), ("bad", "arrow")
     note = (
-        f"{used[clean]:.2f} s become {used[bad]:.2f}; dicts {used['clean', 'dicts']:.2f} and "
-        f"{used['bad', 'dicts']:.2f}"
+        f"{used[clean].typical:.2f} s become {used[bad].typical:.2f}; "
+        f"dicts {used['clean', 'dicts'].typical:.2f} and {used['bad', 'dicts'].typical:.2f}"
     )
-    return Figure(
-        f"{what}: columns with 1 in {EVERY} bad to none", used[bad] / used[clean], "x", goal,
-        best=best[bad] / best[clean], note=note,
-    )  # fmt: skip
+    name = f"{what}: columns with 1 in {EVERY} bad to none"
+    return ratio(name, used[bad], used[clean], goal, note)
 
 
 def measure(options: argparse.Namespace) -> Measured:

@@ -16,11 +16,10 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import median
 
 from benchmarks import onyx_run
 from benchmarks.data import Data, segments
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Measured, Repeats, parser, run, typical
 
 SIZES = (1_000, 4_000)
 RECORDS, RECORDS_QUICK = 1_000_000, 200_000
@@ -49,18 +48,17 @@ def spent(data: Data, processes: int, batch_size: int) -> dict[str, float]:
     return {name: float(sum(each[name] for each in found)) for name in counted}
 
 
-def cost_us(data: Data, runs: Mapping[int, list[dict[str, float]]]) -> tuple[float, float]:
-    """Of a batch, by the medians and by the best runs."""
+def cost_us(data: Data, runs: Mapping[int, list[dict[str, float]]]) -> Repeats:
+    """Of a batch."""
     few, many = max(runs), min(runs)
     batches = data.records / many - data.records / few
-    used = {size: [each["cpu_s"] for each in found] for size, found in runs.items()}
-    typical = median(used[many]) - median(used[few])
-    return typical / batches * 1e6, (min(used[many]) - min(used[few])) / batches * 1e6
+    used = {size: Repeats(tuple(each["cpu_s"] for each in found)) for size, found in runs.items()}
+    return used[many].less(used[few]).per(batches / 1e6)
 
 
 def measure(options: argparse.Namespace) -> Measured:
     data = segments(options.records or (RECORDS_QUICK if options.quick else RECORDS))
-    repeats = 1 if options.quick else options.repeats
+    repeats = 2 if options.quick else options.repeats
     runs: dict[int, dict[int, list[dict[str, float]]]] = {
         processes: {size: [] for size in SIZES} for processes in options.processes
     }
@@ -76,10 +74,9 @@ def measure(options: argparse.Namespace) -> Measured:
                 )
     figures = []
     for processes, sizes in runs.items():
-        typical, best = cost_us(data, sizes)
         name = f"CPU of a batch, {processes} process{'es' if processes > 1 else ''}"
         note = f"batches of {SIZES[0]:,} against {SIZES[1]:,}, {data.records:,} records"
-        figures.append(Figure(name, typical, "us", GOALS_US[processes], best=best, note=note))
+        figures.append(typical(name, cost_us(data, sizes), "us", GOALS_US[processes], note))
     return Measured(figures, {"runs": runs})
 
 

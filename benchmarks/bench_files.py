@@ -21,6 +21,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+from benchmarks import checkout
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.plugins.protocol import START, ColumnsReader, PluginContext
@@ -137,8 +138,9 @@ def wide(number: int) -> dict[str, object]:
 
 def write_csv(path: Path, segments: list[dict[str, object]], quoted: bool) -> None:
     with open(path, "w", newline="") as file:
-        quoting = csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
-        writer = csv.DictWriter(file, segments[0].keys(), quoting=quoting)
+        writer = csv.DictWriter(
+            file, segments[0].keys(), quoting=csv.QUOTE_ALL if quoted else csv.QUOTE_MINIMAL
+        )
         writer.writeheader()
         writer.writerows(segments)
 
@@ -196,6 +198,7 @@ def measure(count: int, folder: Path) -> list[dict[str, object]]:
 
 
 def main() -> None:
+    checkout.enforce()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--segments", type=int, default=200_000)
     parser.add_argument("--json", type=Path)

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks import checkout
 
 from onyx.flow.apply import apply_function
 from onyx.flow.conditions import compile_conditions
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.key_getters import ByKey
+from onyx.flow.groups.getters import ByKey
+from onyx.flow.groups.grouping import Grouping
 from onyx.flow.routing import route_batch
 from onyx.ledger.acker import Acker
 from onyx.ledger.hop import Share, hop
@@ -46,7 +47,7 @@ def two_of_three(segment: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def is_even(event: Any, old: Any, new: dict[str, Any], all_new: Any) -> bool:
-    return new["id"] % 2 == 0
+    return bool(new["id"] % 2 == 0)
 
 
 def ledger_rows(size: int) -> dict[str, float]:
@@ -112,6 +113,7 @@ def flow_rows(size: int) -> dict[str, float]:
 
 
 def main() -> None:
+    checkout.enforce()
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="also write the table to this file")
     options = parser.parse_args()

@@ -16,14 +16,17 @@ from contextlib import closing
 
 from benchmarks.figures import Figure, Measured, parser, publish
 
-from onyx.ids import NO_POSITION, GroupId
+from onyx.ids import NO_POSITION, GroupId, PeerId
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.replica.commands import AddVirtualPeer
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
 COMMAND = AddVirtualPeer(
-    id="3f0c52c7-3d1a-4d5e-9f57-1f6f1f0f8b11", group_id="g", peer_site={"note": "x" * 160}
+    id=PeerId("3f0c52c7-3d1a-4d5e-9f57-1f6f1f0f8b11"),
+    group_id=GroupId("g"),
+    peer_site={"note": "x" * 160},
 )
 SINGLE_APPENDS = 300
 GOAL_ENTRIES_S = 5_000

@@ -20,22 +20,21 @@ from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.replica import canonical, machine
 from onyx.replica.command import Command
-from onyx.replica.commands import (
+from onyx.replica.commands.add_virtual_peer import AddVirtualPeer
+from onyx.replica.commands.exhaust_input import ExhaustInput
+from onyx.replica.commands.gc import Gc
+from onyx.replica.commands.join_cluster import (
     AcceptJoinCluster,
-    AddVirtualPeer,
-    ExhaustInput,
-    Gc,
-    KillJob,
-    LeaveCluster,
     NotifyJoinCluster,
     PrepareJoinCluster,
-    RegisterPartitions,
-    SealOutput,
-    SignalReady,
-    SubmitJob,
+    acceptance,
 )
-from onyx.replica.commands.join_cluster import acceptance
-from onyx.replica.commands.signal_ready import signal
+from onyx.replica.commands.kill_job import KillJob
+from onyx.replica.commands.leave_cluster import LeaveCluster
+from onyx.replica.commands.register_partitions import RegisterPartitions
+from onyx.replica.commands.seal_output import SealOutput
+from onyx.replica.commands.signal_ready import SignalReady, signal
+from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.derived import settle
 from onyx.replica.entry import Entry
 from onyx.replica.spec import JobSpec, TaskSpec
@@ -45,6 +44,7 @@ ENTRIES = 10_000
 PEERS, JOBS = 1_000, 50
 GOAL_ENTRIES_S, GOAL_SCHEDULING_S = 5_000, 1.0
 RUNS = 3
+NOBODY = GroupId("")
 TASKS = ("read", "parse", "write")
 
 
@@ -68,27 +68,27 @@ def submission(job: str, most: int | None = None, tagged: int | None = None) -> 
 
 def joining(groups: int, peers_each: int) -> Iterator[Command]:
     """Groups that join one after another, each with its peers; every fifth peer has a tag."""
-    for group in (f"group-{number:04}" for number in range(groups)):
+    for group in (GroupId(f"group-{number:04}") for number in range(groups)):
         yield PrepareJoinCluster(joiner=group)
         yield NotifyJoinCluster(observer=group)
         for peer in range(peers_each):
             yield AddVirtualPeer(
-                id=f"{group}-{peer}",
+                id=PeerId(f"{group}-{peer}"),
                 group_id=group,
                 tags=("gpu",) if peer % 5 == 0 else (),
                 peer_site={"address": f"{group}:1"},
             )
 
 
-def life_of(job: str, signals: int) -> Iterator[Command]:
+def life_of(job: JobId, signals: int) -> Iterator[Command]:
     """All entries of a job that completes. Each signal is of all peers; `_written` says which."""
     yield submission(job, most=2)
-    yield RegisterPartitions(job=job, task="read", count=8, digest="d")
+    yield RegisterPartitions(job=job, task=TaskName("read"), count=8, digest="d")
     for _ in range(signals):
-        yield signal(JobId(job), 0, PeerId("all"))
+        yield signal(job, 0, PeerId("all"))
     for partition in range(8):
-        yield ExhaustInput(job=job, task="read", partitions=(partition,))
-    yield SealOutput(job=job, task="write")
+        yield ExhaustInput(job=job, task=TaskName("read"), partitions=(partition,))
+    yield SealOutput(job=job, task=TaskName("write"))
 
 
 def mixed_log() -> list[bytes]:
@@ -97,14 +97,14 @@ def mixed_log() -> list[bytes]:
     for group in joining(20, 4):
         commands.append(group)
         if isinstance(group, NotifyJoinCluster):
-            commands.append(AcceptJoinCluster("", "", "", ""))
+            commands.append(AcceptJoinCluster(NOBODY, NOBODY, NOBODY, NOBODY))
     number = 0
     while len(commands) < ENTRIES:
         number += 1
-        commands += life_of(f"job-{number}", 12)
+        commands += life_of(JobId(f"job-{number}"), 12)
         if number % 10 == 0:
             commands += [Gc(id="client")]
-            commands += [LeaveCluster(id=f"group-{number % 20:04}-3")]
+            commands += [LeaveCluster(id=PeerId(f"group-{number % 20:04}-3"))]
     return _written(commands[:ENTRIES])
 
 
@@ -114,7 +114,7 @@ def _written(commands: list[Command]) -> list[bytes]:
     replica, log = Replica(), []
     for position, command in enumerate(commands):
         if isinstance(command, AcceptJoinCluster):
-            watcher, joiner = next(iter(replica.accepted.items()), ("none", "none"))
+            watcher, joiner = next(iter(replica.accepted.items()), (NOBODY, NOBODY))
             command = acceptance(replica, watcher, joiner)
         if isinstance(command, SignalReady):
             (ready,) = command.jobs

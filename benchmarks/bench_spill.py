@@ -18,12 +18,13 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 from benchmarks.bench_windows import compiled
 from benchmarks.figures import Figure, Measured, run
 
-from onyx.flow.grouping import SHARDS, shard_of
+from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.state.local.spilled import Spill
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.task_windows import TaskWindows
@@ -64,7 +65,7 @@ def add(windows: TaskWindows, batches: Iterable[list[str]]) -> float:
     """Segments a second, without the time that it takes to make them."""
     spent_s, many = 0.0, 0
     for number, keys in enumerate(batches, 1):
-        segments = [{} for _ in keys]
+        segments: list[dict[str, Any]] = [{} for _ in keys]
         start = time.perf_counter()
         windows.add(segments, keys, 0)
         if number % BATCHES_A_CHUNK == 0:

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -107,7 +108,7 @@ def applied_ns(applied: Applied, first: int, batches: int, again: bool = False) 
 
     remaining = iter(given)
     parts = [list(islice(remaining, batches // 5)) for _ in range(5)]
-    return min(seconds(lambda part=part: work(part)) / len(part) for part in parts) / BATCH * 1e9
+    return min(seconds(partial(work, part)) / len(part) for part in parts) / BATCH * 1e9
 
 
 def seconds(work: Callable[[], None]) -> float:

@@ -8,6 +8,8 @@ segments back for the latency part (there and back are two hops). CPU is of both
 and system, without start-up.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import multiprocessing
@@ -17,17 +19,23 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import trustme
+from benchmarks import checkout
+from benchmarks.figures import Repeats, number
 
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_transport import GrpcTransport
-from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.transport.interface import Channel, Control, ControlKind, Delivery
 
 JOB, VERSION = JobId("bench"), AllocationVersion(1)
 NEAR, FAR = GroupId("a"), GroupId("b")
@@ -43,7 +51,14 @@ def cpu_s() -> float:
 class Side:
     """One process: it sleeps until something has arrived or there is room."""
 
-    def __init__(self, group, other, channel_in, connection, tls: TlsSettings) -> None:
+    def __init__(
+        self,
+        group: GroupId,
+        other: GroupId,
+        channel_in: Channel,
+        connection: Connection,
+        tls: TlsSettings,
+    ) -> None:
         self.other = other
         self.event = threading.Event()
         files = CertificateFiles.named_by(tls, GROUPS, serves=True)
@@ -56,14 +71,14 @@ class Side:
             JOB, VERSION, channel_in.target, 20_000, self.event.set
         )
 
-    def send(self, channel, item) -> None:
+    def send(self, channel: Channel, item: Batch | Control) -> None:
         while True:
             self.event.clear()
             if self.transport.send(self.other, channel, item):
                 return
             self.event.wait(1)
 
-    def take(self) -> list:
+    def take(self) -> Sequence[Delivery]:
         while True:
             self.event.clear()
             taken = self.inbox.take(5_000)
@@ -71,16 +86,17 @@ class Side:
                 return taken
             self.event.wait(1)
 
-    def on_acks(self, *args) -> None: ...
+    def on_acks(self, *args: Any) -> None: ...
 
-    def on_completions(self, *args) -> None: ...
+    def on_completions(self, *args: Any) -> None: ...
 
-    def on_held(self, *args) -> None: ...
+    def on_held(self, *args: Any) -> None: ...
 
-    def on_query(self, query) -> None: ...
+    def on_query(self, query: Any) -> Future[Any]:
+        raise AssertionError("nobody asks")
 
 
-def serve(connection, tls: TlsSettings) -> None:
+def serve(connection: Connection, tls: TlsSettings) -> None:
     """The far process: count until FLUSH, report, then echo until END."""
     side = Side(FAR, NEAR, THERE, connection, tls)
     before = cpu_s()
@@ -99,11 +115,11 @@ def serve(connection, tls: TlsSettings) -> None:
                 return
 
 
-def vars_of(counters) -> dict[str, int]:
+def vars_of(counters: Any) -> dict[str, int]:
     return {name: getattr(counters, name) for name in counters.__slots__}
 
 
-def throughput(side, connection, segments: int, batch: int) -> dict:
+def throughput(side: Side, connection: Connection, segments: int, batch: int) -> dict[str, float]:
     rows = [{"id": n, "name": "abcdefghijklmnopqr", "age": n % 90} for n in range(batch)]
     column = np.arange(batch, dtype=np.uint64)
     side.send(THERE, Batch(rows[:2], column[:2], column[:2]))
@@ -127,13 +143,13 @@ def throughput(side, connection, segments: int, batch: int) -> dict:
     }
 
 
-def latency(side, connection, count: int, per_second: int) -> dict:
+def latency(side: Side, connection: Connection, count: int, per_second: int) -> dict[str, float]:
     times = []
     cpu = cpu_s()
-    for number in range(count):
+    for each in range(count):
         start = time.perf_counter()
-        column = np.array([number], np.uint64)
-        side.send(THERE, Batch([{"id": number}], column, column))
+        column = np.array([each], np.uint64)
+        side.send(THERE, Batch([{"id": each}], column, column))
         side.take()
         times.append(time.perf_counter() - start)
         time.sleep(max(0.0, 1 / per_second - times[-1]))
@@ -150,7 +166,7 @@ def latency(side, connection, count: int, per_second: int) -> dict:
     }
 
 
-def measure(options: argparse.Namespace, tls: TlsSettings) -> dict[str, dict]:
+def measure(options: argparse.Namespace, tls: TlsSettings) -> dict[str, dict[str, float]]:
     """One pair of processes from start to end."""
     context = multiprocessing.get_context("spawn")
     near_end, far_end = context.Pipe()
@@ -173,7 +189,8 @@ def certificates(folder: Path) -> TlsSettings:
     authority.cert_pem.write_to_path(str(files[0]))
     leaf.cert_chain_pems[0].write_to_path(str(files[1]))
     leaf.private_key_pem.write_to_path(str(files[2]))
-    return TlsSettings(*map(str, files), "bench.test")
+    authority_file, certificate, key = map(str, files)
+    return TlsSettings(authority_file, certificate, key, "bench.test")
 
 
 COMPARED = {
@@ -185,22 +202,23 @@ COMPARED = {
 }
 
 
-def cost_of_tls(options: argparse.Namespace) -> dict[str, dict]:
-    """Runs without and with TLS in turn; medians, and the ratio of each pair's figures."""
+def cost_of_tls(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """Runs without and with TLS in turn; medians, and their ratio."""
     with tempfile.TemporaryDirectory() as folder:
         tls = certificates(Path(folder))
         pairs = [
             (measure(options, TlsSettings()), measure(options, tls)) for _ in range(options.tls)
         ]
-    results = {}
+    results: dict[str, dict[str, Any]] = {}
     for name, (part, figure) in COMPARED.items():
         plain = [each[part][figure] for each, _ in pairs]
         secure = [each[part][figure] for _, each in pairs]
         ratios = [b / a for a, b in zip(plain, secure, strict=True)]
+        ratio, _ = Repeats(tuple(secure)).over(Repeats(tuple(plain)))
         results[name] = {
             "plain": statistics.median(plain),
             "TLS": statistics.median(secure),
-            "ratio": round(statistics.median(ratios), 2),
+            "ratio": number(ratio),
             "ratios": f"{min(ratios):.2f} to {max(ratios):.2f} of {len(ratios)} pairs",
         }
     results["load average"] = {"last minute": os.getloadavg()[0]}
@@ -208,14 +226,17 @@ def cost_of_tls(options: argparse.Namespace) -> dict[str, dict]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    checkout.enforce()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--segments", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=1_000)
     parser.add_argument("--round-trips", type=int, default=1_000)
     parser.add_argument("--tls", type=int, default=0, metavar="PAIRS", help="compare with TLS")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args()
-    results = cost_of_tls(options) if options.tls else measure(options, TlsSettings())
+    results: Mapping[str, Mapping[str, Any]] = (
+        cost_of_tls(options) if options.tls else measure(options, TlsSettings())
+    )
     if not options.json:
         for part, figures in results.items():
             print(part)

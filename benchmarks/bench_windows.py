@@ -20,9 +20,9 @@ from typing import Any
 
 from benchmarks.figures import Figure, Measured, run
 
-from onyx.flow.columns import from_dicts
-from onyx.flow.grouping import shard_of
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.columns.record_batch import from_dicts
+from onyx.flow.groups.codes import KeyCodes
+from onyx.flow.groups.keys import shard_of
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows

@@ -4,6 +4,8 @@ A benchmark is a module with a command line; `run` gives it `--quick` and `--jso
 figures and writes `{"figures": [...], "details": ..., "load_average": [...]}`. The summary
 (`python -m benchmarks`) starts each as a process of its own, so that none disturbs the next one's
 memory, threads or children, and reads that file.
+
+A number that repeats contradict is none: `Repeats.too_noisy` is the one rule for all benchmarks.
 """
 
 from __future__ import annotations
@@ -14,10 +16,56 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from benchmarks import checkout
 from rich.console import Console
 from rich.table import Table
+
+TOO_NOISY = "too noisy"
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What the repeats of one measurement gave, in the order in which they ran."""
+
+    values: tuple[float, ...]
+
+    @property
+    def typical(self) -> float:
+        return median(self.values)
+
+    @property
+    def best(self) -> float:
+        return min(self.values)
+
+    @property
+    def spread(self) -> float:
+        return max(self.values) - min(self.values)
+
+    @property
+    def too_noisy(self) -> bool:
+        """The repeats differ by as much as was measured, or less than nothing was measured.
+
+        A single repeat has no spread: only its sign speaks against it. Repeats that pass are all
+        above zero.
+        """
+        return self.typical <= 0 or self.spread >= self.typical
+
+    def less(self, other: Repeats) -> Repeats:
+        """The difference in each repeat, in which the two ran one after the other."""
+        pairs = zip(self.values, other.values, strict=True)
+        return Repeats(tuple(mine - its for mine, its in pairs))
+
+    def per(self, many: float) -> Repeats:
+        return Repeats(tuple(each / many for each in self.values))
+
+    def over(self, other: Repeats) -> tuple[float | None, float | None]:
+        """Ratio of the medians and of the best; None if one of the two is too noisy."""
+        if self.too_noisy or other.too_noisy:
+            return None, None
+        return self.typical / other.typical, self.best / other.best
 
 
 @dataclass(frozen=True)
@@ -25,7 +73,8 @@ class Figure:
     """One number that the README or an issue quotes."""
 
     name: str
-    value: float
+    value: float | None
+    """None: the repeats contradict each other too much to say."""
     unit: str
     goal: float
     at_least: bool = False
@@ -35,8 +84,24 @@ class Figure:
     note: str = ""
 
     @property
-    def ok(self) -> bool:
+    def ok(self) -> bool | None:
+        """Whether it reaches its goal, if that can be said."""
+        if self.value is None:
+            return None
         return self.value >= self.goal if self.at_least else self.value <= self.goal
+
+
+def ratio(name: str, over: Repeats, under: Repeats, goal: float, note: str = "") -> Figure:
+    """The figure of one measurement divided by another, where smaller is better."""
+    value, best = over.over(under)
+    return Figure(name, value, "x", goal, best=best, note=note)
+
+
+def typical(name: str, found: Repeats, unit: str, goal: float, note: str = "") -> Figure:
+    """The figure of the median of a measurement, where smaller is better."""
+    if found.too_noisy:
+        return Figure(name, None, unit, goal, note=note)
+    return Figure(name, found.typical, unit, goal, best=found.best, note=note)
 
 
 @dataclass(frozen=True)
@@ -49,7 +114,12 @@ class Measured:
 
 
 def parser(title: str | None, *others: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """The options that every benchmark has, and those of other parsers."""
+    """The options that every benchmark has, and those of other parsers; of this checkout only.
+
+    Raises:
+        SystemExit: what would be measured is another checkout.
+    """
+    checkout.enforce()
     made = argparse.ArgumentParser(description=(title or "").splitlines()[0], parents=others)
     made.add_argument("--quick", action="store_true", help="less data, fewer repeats; under 20 s")
     made.add_argument("--json", type=Path, help="write figures and details to this file")
@@ -94,14 +164,24 @@ def table(found: Sequence[dict[str, Any]]) -> Table:
         made.add_column("command")
     for row in found:
         bound = ">=" if row["at_least"] else "<="
-        best = "" if row["best"] is None else f"{row['best']:,.2f}"
+        best = "" if row["best"] is None else number(row["best"])
         cells = [
             row["name"],
-            f"{bound} {row['goal']:,g} {row['unit']}",
-            f"{row['value']:,.2f}",
+            f"{bound} {plain(row['goal'])} {row['unit']}",
+            number(row["value"]),
             best,
-            "ok" if row["ok"] else "SHORT",
+            {True: "ok", False: "SHORT", None: ""}[row["ok"]],
             row["note"],
         ]
         made.add_row(*cells, *([row.get("command", "")] if commands else []))
     return made
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A number that was measured, as tables show it."""
+    return TOO_NOISY if value is None else f"{value:,.{digits}f}"
+
+
+def plain(goal: float) -> str:
+    """A goal without an exponent."""
+    return f"{goal:,.0f}" if goal >= 1_000 else f"{goal:g}"

@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 from benchmarks.data import Answer, Data
+from benchmarks.figures import Repeats, number
 from rich.console import Console
 from rich.table import Table
 
@@ -59,18 +60,24 @@ class Contender:
     note: str = ""
     tells_cpu: bool = False
     """It prints `CPU seconds` of the work alone; its start-up varies too much to subtract."""
-    on_demand: bool = False
-    """It takes part only when it is named."""
+
+
+@dataclass(frozen=True)
+class Absent:
+    """A program that cannot run here. Tables say so: who reads one sees with whom it compares."""
+
+    name: str
+    note: str
+    """What would install it."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """Medians of one contender; CPU net of start-up, per million records."""
+    """What one contender used; medians, but for the CPU."""
 
     name: str
-    cpu_s_per_million: float
-    cpu_s_low: float
-    cpu_s_high: float
+    cpu_s_per_million: Repeats
+    """Net of start-up, per million records."""
     total_cpu_s: float
     wall_s: float
     rss_peak_bytes: int
@@ -164,19 +171,27 @@ def _reap_descendants(strangers: Set[psutil.Process]) -> None:
 
 
 def compare(
-    contenders: Sequence[Contender], large: Data, small: Data, repeats: int, timeout_s: float
-) -> list[Result]:
-    """Measure all contenders, turn by turn.
+    contenders: Sequence[Contender | Absent],
+    large: Data,
+    small: Data,
+    repeats: int,
+    timeout_s: float,
+) -> list[Result | Absent]:
+    """Measure all contenders that are here, turn by turn.
 
     Raises:
         WrongAnswer, RuntimeError: see there.
     """
-    measured: dict[str, list[tuple[float, Run]]] = {each.name: [] for each in contenders}
+    present = [each for each in contenders if isinstance(each, Contender)]
+    measured: dict[str, list[tuple[float, Run]]] = {each.name: [] for each in present}
     for repeat in range(repeats):
-        for each in contenders:
+        for each in present:
             print(f"{repeat + 1}/{repeats} {each.name}", file=sys.stderr, flush=True)
             measured[each.name].append(_net_cpu_s(each, large, small, timeout_s))
-    return [_result(each, measured[each.name]) for each in contenders]
+    return [
+        each if isinstance(each, Absent) else result(each, measured[each.name])
+        for each in contenders
+    ]
 
 
 def _net_cpu_s(
@@ -203,19 +218,22 @@ def _verified(contender: Contender, data: Data, timeout_s: float) -> Run:
     return done
 
 
-def _result(contender: Contender, measured: Sequence[tuple[float, Run]]) -> Result:
-    net = sorted(cpu_s for cpu_s, _ in measured)
+def result(contender: Contender, measured: Sequence[tuple[float, Run]]) -> Result:
+    """Of repeats: net CPU seconds per million records, and the run over all records."""
     runs = [run for _, run in measured]
     return Result(
         name=contender.name,
-        cpu_s_per_million=median(net),
-        cpu_s_low=net[0],
-        cpu_s_high=net[-1],
+        cpu_s_per_million=Repeats(tuple(cpu_s for cpu_s, _ in measured)),
         total_cpu_s=median(run.cpu_s for run in runs),
         wall_s=median(run.wall_s for run in runs),
         rss_peak_bytes=max(run.rss_peak_bytes for run in runs),
         note=contender.note,
     )
+
+
+def used(results: Sequence[Result | Absent]) -> dict[str, Repeats]:
+    """CPU a million records of those that ran, by name."""
+    return {each.name: each.cpu_s_per_million for each in results if isinstance(each, Result)}
 
 
 def printed_answer(output: str, folder: Path) -> Answer:
@@ -236,32 +254,32 @@ def _printed(output: str, what: str) -> list[list[str]]:
     return found
 
 
-def report(title: str, results: Sequence[Result], unit: str) -> dict[str, Any]:
+def report(title: str, results: Sequence[Result | Absent], unit: str) -> dict[str, Any]:
     """Print a table, with ratios to the contender `unit`; the same for JSON."""
-    base = next((each.cpu_s_per_million for each in results if each.name == unit), None)
+    base = used(results).get(unit)
     table = Table(title=title, title_justify="left", caption_justify="left")
     table.add_column("program")
     for heading in (f"CPU / {unit}", "CPU s/M", "low .. high", "all CPU s", "wall s", "RSS MB"):
         table.add_column(heading, justify="right")
     table.add_column("note")
+    rows = []
     for each in results:
+        if isinstance(each, Absent):
+            table.add_row(each.name, *["-"] * 6, each.note)
+            rows.append(asdict(each))
+            continue
+        cpu = each.cpu_s_per_million
+        ratio = cpu.over(base)[0] if base else None
         table.add_row(
             each.name,
-            f"{each.cpu_s_per_million / base:.2f}" if base else "-",
-            f"{each.cpu_s_per_million:.3f}",
-            f"{each.cpu_s_low:.3f} .. {each.cpu_s_high:.3f}",
+            number(ratio) if base else "-",
+            number(None if cpu.too_noisy else cpu.typical, 3),
+            f"{cpu.best:.3f} .. {max(cpu.values):.3f}",
             f"{each.total_cpu_s:.2f}",
             f"{each.wall_s:.2f}",
             f"{each.rss_peak_bytes / 1e6:.0f}",
             each.note,
         )
+        rows.append({**asdict(each), "cpu_s_per_million": cpu.values, "ratio": ratio})
     Console(width=120).print(table)
-    return {
-        "title": title,
-        "unit": unit,
-        "load_average": os.getloadavg(),
-        "results": [
-            {**asdict(each), "ratio": each.cpu_s_per_million / base if base else None}
-            for each in results
-        ],
-    }
+    return {"title": title, "unit": unit, "load_average": os.getloadavg(), "results": rows}

@@ -1,9 +1,10 @@
 """The jobs of `examples/nexmark` against others. `python -m benchmarks.nexmark [--query q5]`
 
 `onyx-1` has all tasks in one process, `onyx-3` in three; `-columns` works on record batches.
-Bytewax and Pathway are streams, Polars and DuckDB compute over whole tables, on one thread: the
-limit. The answer of each run is compared with that of pandas. Figures are CPU seconds per million
-events, of which 920,000 are bids; q8 reads the other 80,000.
+Bytewax and Pathway are streams; Polars, DuckDB and Spark compute over whole tables, on one thread:
+the limit. The answer of each run is compared with that of pandas. Figures are CPU seconds per
+million events, of which 920,000 are bids; q8 reads the other 80,000. A query that does little with
+an event has more events, so that the work is several times what starts of a worker differ by.
 
 All read the same Parquet files, and Pathway the same events as JSON Lines. What comes out is
 counted, and one column added up. Pathway needs a venv of its own, because it wants another pandas:
@@ -17,7 +18,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -28,15 +28,16 @@ import msgspec
 import pyarrow.parquet as pq
 import yaml
 from benchmarks import data, onyx_run
+from benchmarks.checkout import ROOT, python_path
 from benchmarks.data import Data
-from benchmarks.figures import Figure, Measured, parser, publish
-from benchmarks.harness import Contender, Result, compare, printed_answer, report
+from benchmarks.figures import Figure, Measured, parser, publish, ratio
+from benchmarks.harness import Absent, Contender, Result, compare, printed_answer, report, used
 from benchmarks.onyx_ways import SHARES, shares
-from benchmarks.peers import CONTENDERS, HERE
-from benchmarks.workload import TIMEOUT_S
+from benchmarks.peers import CONTENDERS, HERE, absent, by_name, spark_environment
+from benchmarks.workload import REPEATS, REPEATS_QUICK, TIMEOUT_S
 
-EXAMPLE = onyx_run.ROOT / "examples" / "nexmark"
-CODE = {"PYTHONPATH": os.pathsep.join(map(str, (HERE / "jobs", CONTENDERS, EXAMPLE)))}
+EXAMPLE = ROOT / "examples" / "nexmark"
+CODE = {"PYTHONPATH": python_path(HERE / "jobs", CONTENDERS, EXAMPLE)}
 PATHWAY = "pathway"
 """Folder of its venv, among the data."""
 SUMMED = {
@@ -48,43 +49,75 @@ SUMMED = {
     "q8": "person",
 }
 """Each query, and the column of its result that is added up."""
-EVENTS, EVENTS_QUICK, EVENTS_FEW = 1_000_000, 200_000, 2_000
-REPEATS = 3
+EVENTS = {
+    "q0": 10_000_000,
+    "q1": 10_000_000,
+    "q2": 10_000_000,
+    "q5": 1_000_000,
+    "q7": 4_000_000,
+    "q8": 2_000_000,
+}
+"""So many that the work of a stream of dicts is several times the start of a worker."""
+EVENTS_FEW = 2_000
+GOALS = {"onyx-1": 1.0, "onyx-1-columns": 0.5}
+QUICK = ("onyx-1", "onyx-1-columns", "bytewax")
 
 
 def events(query: str, count: int) -> Data:
     """The files of so many events, made at the first use, and the answer of a query."""
-    folder = data.ROOT / f"nexmark-{count}"
-    path = folder / "answers.json"
-    if not path.exists():
+    if str(EXAMPLE) not in sys.path:
         sys.path.insert(0, str(EXAMPLE))
-        from generate import generate
-        from nexmark.answers import answer
+    from generate import generate
+    from nexmark.answers import answer
 
+    folder = data.ROOT / f"nexmark-{count}"
+    if not (folder / "made").exists():
         generate(folder, count)
-        found = {name: answer(name, folder)[column] for name, column in SUMMED.items()}
-        answers = {name: (len(each), int(each.sum())) for name, each in found.items()}
-        path.write_text(json.dumps(answers))
-    rows, total = json.loads(path.read_text())[query]
+        (folder / "made").touch()
+    path = folder / f"answer-{query}.json"
+    if not path.exists():
+        found = answer(query, folder)[SUMMED[query]]
+        path.write_text(json.dumps([len(found), int(found.sum())]))
+    rows, total = json.loads(path.read_text())
     return Data(folder, count, (rows, total))
 
 
 # Programs
 
 
-def contenders(query: str) -> dict[str, Contender]:
-    """Those that are installed, by name."""
-    made = [_onyx(query, processes, columns) for columns in (False, True) for processes in (1, 3)]
-    if importlib.util.find_spec("bytewax"):
-        made.append(_contender("bytewax", partial(_bytewax, query), "1 process, no recovery store"))
-    if (data.ROOT / PATHWAY).exists():
-        made.append(_contender("pathway", partial(_pathway, query), "static tables, 1 thread"))
-    made += [
-        _contender(engine, partial(_frames, engine, query), "whole tables, 1 thread")
-        for engine in ("polars", "duckdb")
-        if importlib.util.find_spec(engine)
+def contenders(query: str) -> dict[str, Contender | Absent]:
+    """By name."""
+    ours = [_onyx(query, processes, columns) for columns in (False, True) for processes in (1, 3)]
+    bytewax = _contender("bytewax", partial(_bytewax, query), "1 process, no recovery store")
+    pathway = _contender("pathway", partial(_pathway, query), "static tables, 1 thread")
+    python = data.ROOT / PATHWAY
+    theirs = [
+        bytewax
+        if importlib.util.find_spec("bytewax")
+        else absent("bytewax", "pip install bytewax"),
+        pathway if python.exists() else absent("pathway", f"pip install pathway, in {PATHWAY}"),
+        _spark(query),
     ]
-    return {each.name: each for each in made}
+    frames = [
+        _contender(engine, partial(_frames, engine, query), "whole tables, 1 thread")
+        if importlib.util.find_spec(engine)
+        else absent(engine, f"pip install {engine}")
+        for engine in ("polars", "duckdb")
+    ]
+    return by_name(*ours, *theirs, *frames)
+
+
+def _spark(query: str) -> Contender | Absent:
+    if not importlib.util.find_spec("pyspark"):
+        return absent("spark", "pip install 'onyx-on-kubernetes[spark]'")
+    command = partial(_spark_command, query)
+    note = "SQL over whole tables, local[1], warm"
+    return Contender("spark", command, printed_answer, spark_environment(), note, tells_cpu=True)
+
+
+def _spark_command(query: str, data: Data, folder: Path) -> Sequence[str]:
+    program = str(CONTENDERS / "spark_nexmark.py")
+    return [sys.executable, program, query, SUMMED[query], str(data.folder), str(folder)]
 
 
 def _contender(name: str, command: Any, note: str) -> Contender:
@@ -133,8 +166,9 @@ def _pathway(query: str, events: Data, folder: Path) -> Sequence[str]:
     for path in events.folder.glob("*.parquet"):
         lines = path.with_suffix(".jsonl")
         if not lines.exists():
-            rows = pq.read_table(path).to_pylist()
-            lines.write_bytes(msgspec.json.Encoder().encode_lines(rows))
+            with lines.open("wb") as file:
+                for batch in pq.ParquetFile(path).iter_batches():
+                    file.write(msgspec.json.Encoder().encode_lines(batch.to_pylist()))
     python = str(data.ROOT / PATHWAY / "bin" / "python")
     return [python, str(CONTENDERS / "pathway_nexmark.py"), query, str(events.folder)]
 
@@ -142,28 +176,30 @@ def _pathway(query: str, events: Data, folder: Path) -> Sequence[str]:
 # Figures
 
 
-def figures(query: str, results: Sequence[Result]) -> list[Figure]:
+def figures(query: str, results: Sequence[Result | Absent]) -> list[Figure]:
     """Onyx in dicts and in columns over Bytewax: that a stream of Python is no slower here."""
-    used = {each.name: each.cpu_s_per_million for each in results}
-    if "bytewax" not in used:
-        return []
+    cpu = used(results)
     return [
-        Figure(f"{query}: CPU of {name} / bytewax", used[name] / used["bytewax"], "x", 1.0)
-        for name in ("onyx-1", "onyx-1-columns")
-        if name in used
+        ratio(f"{query}: CPU of {name} / bytewax", cpu[name], cpu["bytewax"], goal)
+        for name, goal in GOALS.items()
+        if name in cpu and "bytewax" in cpu
     ]
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    count = options.events or (EVENTS_QUICK if options.quick else EVENTS)
     found: list[Figure] = []
     details: dict[str, Mapping[str, Any]] = {}
     for query in options.query or SUMMED:
         every = contenders(query)
-        chosen = [each for name, each in every.items() if name in (options.contender or every)]
-        repeats = options.repeats or (1 if options.quick else REPEATS)
+        names = options.contender or (QUICK if options.quick else every)
+        count = options.events or EVENTS[query] // (2 if options.quick else 1)
+        repeats = options.repeats or (REPEATS_QUICK if options.quick else REPEATS)
         results = compare(
-            chosen, events(query, count), events(query, EVENTS_FEW), repeats, TIMEOUT_S
+            [every[name] for name in names],
+            events(query, count),
+            events(query, EVENTS_FEW),
+            repeats,
+            TIMEOUT_S,
         )
         details[query] = report(f"Nexmark {query}, {count:,} events", results, "onyx-1")
         found += figures(query, results)

@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from benchmarks.checkout import python_path
 
-ROOT = Path(__file__).parents[1]
 JOBS = Path(__file__).parent / "jobs"
 STATE = "state"
 """Folder of the state logs."""
-ENVIRONMENT = {
-    "PYTHONPATH": os.pathsep.join([str(JOBS), str(Path(__file__).parent / "contenders")])
-}
+ENVIRONMENT = {"PYTHONPATH": python_path(JOBS, Path(__file__).parent / "contenders")}
 
 
 def manifest(name: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from benchmarks import data, memory, onyx_run
 from benchmarks.data import Answer, Data
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
 from benchmarks.harness import WrongAnswer
 from benchmarks.onyx_ways import OUT, SHARES, emitted, shares
 
@@ -130,13 +130,16 @@ def figures(letter: str, options: argparse.Namespace) -> tuple[list[Figure], dic
     make = segments if letter == "a" else Minutes()
     few = rows(letter, make, FEW_QUICK if options.quick else options.few)
     first, whole, last = measured(letter, few), measured(letter, many), measured(letter, few)
-    small = min(first.span["cpu_s"], last.span["cpu_s"]) / few.records * 1e6
-    large = whole.span["cpu_s"] / many.records * 1e6
+    small = Repeats((first.span["cpu_s"], last.span["cpu_s"])).per(few.records / 1e6)
+    large = Repeats((whole.span["cpu_s"],)).per(many.records / 1e6)
     grown = memory.growth_while_passing(whole.memory, whole.span)
     peak = max(mib for _, mib in whole.memory)
-    note = f"{large:.3f} s a million over {many.records:,} rows, {small:.3f} over {few.records:,}"
+    note = (
+        f"{large.typical:.3f} s a million over {many.records:,} rows, "
+        f"{small.typical:.3f} over {few.records:,}"
+    )
     found = [
-        Figure(f"{letter}: CPU a row, many rows / few", large / small, "x", GOAL_RATIO, note=note),
+        ratio(f"{letter}: CPU a row, many rows / few", large, small, GOAL_RATIO, note),
         Figure(f"{letter}: memory growth of the worker", grown, "MiB", memory.GOAL_MIB,
                note=f"peak {peak:.0f} MiB"),
     ]  # fmt: skip

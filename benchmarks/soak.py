@@ -61,7 +61,7 @@ def manifest(name: str, endless: bool, upgrade: str | None = None) -> dict[str, 
     windowed = number % 4 == 0
     size: dict[str, Any] = {"ratePerSecond": 50} if endless else {"segments": SEGMENTS}
     middle = {"type": "reduce"} if windowed else {"type": "function", "fn": "soak_tasks:keep"}
-    catalog = [
+    catalog: list[dict[str, Any]] = [
         {"name": "read", "type": "input", "plugin": "generator", "options": size},
         {"name": "work", **middle},
         {"name": "write", "type": "output", "plugin": "blackhole"},

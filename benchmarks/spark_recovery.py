@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,7 @@ def measure(options: argparse.Namespace) -> Measured:
             cluster.start_workers(WORKERS, PEERS)
             parts = folder / "out"
             first_s = _appearing(parts, lambda: cluster.submit(manifest(folder)))
-            again = {
-                each: _appearing(parts, lambda each=each: _kill(cluster, each)) for each in victims
-            }
+            again = {each: _appearing(parts, partial(_kill, cluster, each)) for each in victims}
     figures = [Figure("first rows of an endless job", first_s, "s", GOAL_FIRST_S)]
     for victim, took_s in again.items():
         note = f"session timeout {SESSION_TIMEOUT_S:g} s" if victim == "worker" else ""

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.data import Data
-from benchmarks.figures import Figure, Measured, parser, publish
-from benchmarks.harness import Contender, Result, compare, report
+from benchmarks.figures import Figure, Measured, parser, publish, ratio
+from benchmarks.harness import Absent, Contender, Result, compare, report, used
 
 RECORDS, RECORDS_QUICK, RECORDS_FEW = 1_000_000, 200_000, 1_000
-REPEATS = 3
+REPEATS, REPEATS_QUICK = 3, 2
 TIMEOUT_S = 900.0
 
 
@@ -34,8 +34,8 @@ class Workload:
     title: str
     data: Callable[[int], Data]
     """A data set of so many records."""
-    peers: Mapping[str, Contender]
-    """Programs of others that are installed, by name."""
+    peers: Mapping[str, Contender | Absent]
+    """Programs of others, by name."""
     onyx: Mapping[str, Contender]
     """The ways in which Onyx is measured, by name."""
     goals: Sequence[Goal]
@@ -59,7 +59,7 @@ def main(dicts: Callable[[], Workload], columns: Callable[[], Workload]) -> None
         contenders,
         workload.data(records),
         workload.data(options.few_records),
-        options.repeats or (1 if options.quick else REPEATS),
+        options.repeats or (REPEATS_QUICK if options.quick else REPEATS),
         options.timeout,
     )
     details = report(f"{workload.title}, {records:,} records", results, workload.unit)
@@ -78,28 +78,26 @@ def _parser(workload: Workload, first: argparse.ArgumentParser) -> argparse.Argu
     return made
 
 
-def chosen(workload: Workload, options: argparse.Namespace) -> list[Contender]:
-    """Those named; otherwise all that take part without being named."""
+def chosen(workload: Workload, options: argparse.Namespace) -> list[Contender | Absent]:
+    """Those named, or those of others, or all; `--quick` leaves out the slow ones."""
     every = {**workload.peers, **workload.onyx}
     if options.contender:
         return [every[name] for name in options.contender]
     offered = workload.peers if options.peers else every
-    wanted = [each for each in offered.values() if not each.on_demand]
-    return [each for each in wanted if not options.quick or each.name in workload.quick]
+    return [each for each in offered.values() if not options.quick or each.name in workload.quick]
 
 
-def figures(goals: Sequence[Goal], results: Sequence[Result]) -> list[Figure]:
-    """Ratios of CPU a record, of those that ran: of the medians, and of the best runs."""
-    found = {each.name: each for each in results}
+def figures(goals: Sequence[Goal], results: Sequence[Result | Absent]) -> list[Figure]:
+    """Ratios of CPU a record, of those that ran."""
+    cpu = used(results)
     return [
-        Figure(
+        ratio(
             f"CPU of {goal.over} / {goal.under}",
-            found[goal.over].cpu_s_per_million / found[goal.under].cpu_s_per_million,
-            "x",
+            cpu[goal.over],
+            cpu[goal.under],
             goal.value,
-            best=found[goal.over].cpu_s_low / found[goal.under].cpu_s_low,
-            note=goal.note,
+            goal.note,
         )
         for goal in goals
-        if goal.over in found and goal.under in found
+        if goal.over in cpu and goal.under in cpu
     ]

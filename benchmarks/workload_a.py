@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from benchmarks.data import segments
 from benchmarks.onyx_ways import Way, contenders, shares
-from benchmarks.peers import bytewax, installed, plain, pyarrow, spark
+from benchmarks.peers import by_name, bytewax, plain, pyarrow, pyflink, spark
 from benchmarks.workload import Goal, Workload, main
 
 WAYS = {
@@ -23,10 +23,10 @@ WAYS = {
     "onyx-3-most-once": Way("a.yaml", "3 processes, no acking", 3, "at-most-once"),
 }
 GOALS = (
-    Goal("onyx-1", "plain", 1.4, "1 process, short circuit, at-least-once"),
+    Goal("onyx-1", "plain", 1.3, "1 process, short circuit, at-least-once"),
     Goal("onyx-1", "bytewax", 1.0, "1 process against Bytewax with one worker"),
-    Goal("onyx-3", "plain", 3.5, "3 processes over gRPC, at-least-once"),
-    Goal("onyx-3", "spark", 0.8, "3 processes against Spark with Python UDFs"),
+    Goal("onyx-3", "plain", 3.0, "3 processes over gRPC, at-least-once"),
+    Goal("onyx-3", "spark", 0.7, "3 processes against Spark with Python UDFs"),
 )
 COLUMNS_WAYS = {
     "onyx-1": Way("a-columns.yaml", "1 process, Parquet", parquet=True),
@@ -35,9 +35,9 @@ COLUMNS_WAYS = {
     "onyx-3-jsonl": Way("a-columns.yaml", "3 processes over gRPC, JSON Lines", 3),
 }
 COLUMNS_GOALS = (
-    Goal("onyx-1", "pyarrow", 2.0, "1 process, Parquet in"),
-    Goal("onyx-3", "pyarrow", 6.0, "3 processes, Parquet in"),
-    Goal("onyx-1-jsonl", "plain", 0.8, "1 process, against the loop over dicts"),
+    Goal("onyx-1", "pyarrow", 1.5, "1 process, Parquet in"),
+    Goal("onyx-3", "pyarrow", 4.0, "3 processes, Parquet in"),
+    Goal("onyx-1-jsonl", "plain", 0.7, "1 process, against the loop over dicts"),
     Goal("onyx-3-jsonl", "plain", 1.5, "3 processes, against the loop over dicts"),
     Goal("onyx-3", "spark-arrow", 0.33, "mapInArrow over the same files"),
 )
@@ -48,7 +48,7 @@ def workload() -> Workload:
     return Workload(
         "Workload a: parse JSON, add one, keep the even",
         segments,
-        installed(plain("segments"), bytewax("segments"), spark()),
+        by_name(plain("segments"), bytewax("segments"), spark("segments"), pyflink("segments")),
         contenders(WAYS, ["bench_tasks"], shares),
         GOALS,
         quick=["plain", "onyx-1"],
@@ -59,7 +59,12 @@ def columns() -> Workload:
     return Workload(
         "Workload a in columns: add one, keep the even",
         segments,
-        installed(pyarrow("segments"), plain("segments"), spark(columns=True)),
+        by_name(
+            pyarrow("segments"),
+            plain("segments"),
+            spark("segments", columns=True),
+            pyflink("segments"),
+        ),
         contenders(COLUMNS_WAYS, ["bench_tasks", "bench_columns"], shares),
         COLUMNS_GOALS,
         quick=["pyarrow", "plain", "onyx-1"],

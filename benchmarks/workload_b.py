@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from benchmarks.data import words
 from benchmarks.onyx_ways import Way, contenders, emitted
-from benchmarks.peers import bytewax, installed, plain, pyarrow, pyflink
+from benchmarks.peers import by_name, bytewax, plain, pyarrow, pyflink, spark
 from benchmarks.workload import Goal, Workload, main
 
 WAYS = {
@@ -18,8 +18,8 @@ WAYS = {
     "onyx-3": Way("b.yaml", "3 processes, shuffle, exactly-once", 3, "exactly-once", {"count": 3}),
 }
 GOALS = (
-    Goal("onyx-1", "bytewax", 0.5, "stateful_map, 1 process each"),
-    Goal("onyx-3", "bytewax-2", 1.0, "stateful_map on 2 processes, Onyx on 3"),
+    Goal("onyx-1", "bytewax", 0.67, "stateful_map, 1 process each"),
+    Goal("onyx-3", "bytewax-2", 0.33, "stateful_map on 2 processes, Onyx on 3"),
 )
 COLUMNS_WAYS = {
     "onyx-1": Way("b-columns.yaml", "1 process, exactly-once, Parquet", 1, "exactly-once",
@@ -28,7 +28,7 @@ COLUMNS_WAYS = {
                   "exactly-once", {"count": 3}, parquet=True),
 }  # fmt: skip
 COLUMNS_GOALS = (
-    Goal("onyx-1", "bytewax", 0.17, "stateful_map, 1 process each"),
+    Goal("onyx-1", "bytewax", 0.125, "stateful_map, 1 process each"),
     Goal("onyx-3", "bytewax-2", 0.125, "stateful_map on 2 processes, Onyx on 3"),
 )
 COLUMNS_RECORDS = 10_000_000
@@ -38,11 +38,12 @@ def workload() -> Workload:
     return Workload(
         "Workload b: count words",
         words,
-        installed(
+        by_name(
             plain("words"),
             bytewax("running_count", note="stateful_map"),
             bytewax("running_count", "bytewax-2", "stateful_map", processes=2),
             bytewax("final_count", "bytewax-final", "count_final"),
+            spark("words"),
             pyflink("words"),
         ),
         contenders(WAYS, ["bench_sums"], emitted),
@@ -55,11 +56,13 @@ def columns() -> Workload:
     return Workload(
         "Workload b in columns: count words",
         words,
-        installed(
+        by_name(
             plain("words"),
             pyarrow("words"),
             bytewax("running_count", note="stateful_map"),
             bytewax("running_count", "bytewax-2", "stateful_map", processes=2),
+            spark("words", columns=True),
+            pyflink("words"),
         ),
         contenders(COLUMNS_WAYS, ["bench_columns", "bench_sums"], emitted),
         COLUMNS_GOALS,

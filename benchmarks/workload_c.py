@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from benchmarks.data import events
 from benchmarks.onyx_ways import Way, contenders, emitted
-from benchmarks.peers import bytewax, installed, plain, pyarrow, pyflink
+from benchmarks.peers import by_name, bytewax, plain, pyarrow, pyflink, spark
 from benchmarks.workload import Goal, Workload, main
 
 WAYS = {
@@ -36,9 +36,9 @@ COLUMNS_WAYS = {
                   parquet=True),
 }  # fmt: skip
 COLUMNS_GOALS = (
-    Goal("onyx-1", "plain", 0.7, "exactly-once with state log, Parquet"),
-    Goal("onyx-1-jsonl", "plain", 0.7, "exactly-once with state log, JSON Lines"),
-    Goal("onyx-1", "bytewax", 0.05, "fold_window, not ordered"),
+    Goal("onyx-1", "plain", 0.35, "exactly-once with state log, Parquet"),
+    Goal("onyx-1-jsonl", "plain", 0.35, "exactly-once with state log, JSON Lines"),
+    Goal("onyx-1", "bytewax", 0.04, "fold_window, not ordered"),
 )
 
 
@@ -46,7 +46,12 @@ def workload() -> Workload:
     return Workload(
         "Workload c: sums by key and minute",
         events,
-        installed(plain("windows"), bytewax("windows", note="fold_window"), pyflink("windows")),
+        by_name(
+            plain("windows"),
+            bytewax("windows", note="fold_window"),
+            spark("windows"),
+            pyflink("windows"),
+        ),
         contenders(WAYS, ["bench_sums"], emitted),
         GOALS,
         quick=["plain", "bytewax", "onyx-1"],
@@ -57,7 +62,13 @@ def columns() -> Workload:
     return Workload(
         "Workload c in columns: sums by key and minute",
         events,
-        installed(plain("windows"), pyarrow("windows"), bytewax("windows", note="fold_window")),
+        by_name(
+            plain("windows"),
+            pyarrow("windows"),
+            bytewax("windows", note="fold_window"),
+            spark("windows", columns=True),
+            pyflink("windows"),
+        ),
         contenders(COLUMNS_WAYS, ["bench_sums"], emitted),
         COLUMNS_GOALS,
         quick=["plain", "bytewax", "onyx-1"],

@@ -1,9 +1,12 @@
 """The source and sink of `latency.py` on Bytewax, one worker, one process."""
 
+from __future__ import annotations
+
 import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import bytewax.operators as op
 from bench_probe import StampingReader, arrive, same, seen
@@ -14,34 +17,35 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 PERIOD = timedelta(milliseconds=5)
 
 
-class Stamps(StatelessSourcePartition):
-    def __init__(self):
+class Stamps(StatelessSourcePartition[dict[str, Any]]):
+    def __init__(self) -> None:
         self.reader = StampingReader(0, int(os.environ["BENCH_SEGMENTS"]))
 
-    def next_batch(self):
+    def next_batch(self) -> list[dict[str, Any]]:
         if self.reader.exhausted():
             raise StopIteration
-        return self.reader.read(100)
+        segments: list[dict[str, Any]] = self.reader.read(100)
+        return segments
 
-    def next_awake(self):
+    def next_awake(self) -> datetime:
         return datetime.now(UTC) + PERIOD
 
 
-class Source(DynamicSource):
-    def build(self, step_id, worker_index, worker_count):
+class Source(DynamicSource[dict[str, Any]]):
+    def build(self, step_id: str, worker_index: int, worker_count: int) -> Stamps:
         return Stamps()
 
 
-class Arrivals(StatelessSinkPartition):
-    def write_batch(self, items):
+class Arrivals(StatelessSinkPartition[dict[str, Any]]):
+    def write_batch(self, items: list[Any]) -> None:
         arrive(items)
 
-    def close(self):
+    def close(self) -> None:
         Path(os.environ["BENCH_OUT"]).write_text(json.dumps(seen.latencies_ns))
 
 
-class Sink(DynamicSink):
-    def build(self, step_id, worker_index, worker_count):
+class Sink(DynamicSink[dict[str, Any]]):
+    def build(self, step_id: str, worker_index: int, worker_count: int) -> Arrivals:
         return Arrivals()
 
 

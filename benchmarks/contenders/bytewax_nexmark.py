@@ -4,9 +4,12 @@ Windows are the library's own, by event time and not ordered, which is faster. W
 (the highest count of q5) is folded at the end of the data.
 """
 
+from __future__ import annotations
+
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import bytewax.operators as op
 import pyarrow.parquet as pq
@@ -23,84 +26,85 @@ WINDOW, SLIDE = timedelta(seconds=10), timedelta(seconds=2)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Rows(StatefulSourcePartition):
-    def __init__(self, path):
+class Rows(StatefulSourcePartition[dict[str, Any], None]):
+    def __init__(self, path: Path) -> None:
         self.batches = pq.ParquetFile(path).iter_batches(BATCH)
 
-    def next_batch(self):
-        return next(self.batches).to_pylist()
+    def next_batch(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = next(self.batches).to_pylist()
+        return rows
 
-    def snapshot(self):
+    def snapshot(self) -> None:
         return None
 
 
-class Events(FixedPartitionedSource):
-    def __init__(self, kind):
+class Events(FixedPartitionedSource[dict[str, Any], None]):
+    def __init__(self, kind: str) -> None:
         self.kind = kind
 
-    def list_parts(self):
+    def list_parts(self) -> list[str]:
         return sorted(path.name for path in FOLDER.glob(f"{self.kind}-*.parquet"))
 
-    def build_part(self, step_id, for_part, resume_state):
+    def build_part(self, step_id: str, for_part: str, resume_state: Any) -> Rows:
         return Rows(FOLDER / for_part)
 
 
-class Tally(StatelessSinkPartition):
+class Tally(StatelessSinkPartition[dict[str, Any]]):
     """How many rows, and the sum of a column."""
 
-    def __init__(self, key):
+    def __init__(self, key: str) -> None:
         self.key = key
         self.count = self.total = 0
 
-    def write_batch(self, items):
+    def write_batch(self, items: list[Any]) -> None:
         self.count += len(items)
         self.total += sum([item[self.key] for item in items])
 
-    def close(self):
+    def close(self) -> None:
         os.write(1, f"ANSWER {self.count} {self.total}\n".encode())
 
 
-class Sink(DynamicSink):
-    def __init__(self, key):
+class Sink(DynamicSink[dict[str, Any]]):
+    def __init__(self, key: str) -> None:
         self.key = key
 
-    def build(self, step_id, worker_index, worker_count):
+    def build(self, step_id: str, worker_index: int, worker_count: int) -> Tally:
         return Tally(self.key)
 
 
-def event_time(event):
+def event_time(event: dict[str, Any]) -> datetime:
     return datetime.fromtimestamp(event["date_time"] / 1000, UTC)
 
 
-def clock():
+def clock() -> windowing.EventClock[Any]:
     return windowing.EventClock(ts_getter=event_time, wait_for_system_duration=CLOCK_WAIT)
 
 
-def every_ten_seconds():
+def every_ten_seconds() -> windowing.TumblingWindower:
     return windowing.TumblingWindower(length=WINDOW, align_to=EPOCH)
 
 
-def q0():
+def q0() -> Dataflow:
     flow = Dataflow("q0")
     op.output("write", op.input("bids", flow, Events("bids")), Sink("price"))
     return flow
 
 
-def q1():
+def q1() -> Dataflow:
     flow = Dataflow("q1")
     bids = op.input("bids", flow, Events("bids"))
     op.output("write", op.map("in_euros", bids, in_euros), Sink("price"))
     return flow
 
 
-def q2():
+def q2() -> Dataflow:
     flow = Dataflow("q2")
     bids = op.input("bids", flow, Events("bids"))
     op.output("write", op.filter_map("few", bids, few_auctions), Sink("price"))
     return flow
 
 
-def q5():
+def q5() -> Dataflow:
     flow = Dataflow("q5")
     bids = op.input("bids", flow, Events("bids"))
     keyed = op.key_on("by_auction", bids, lambda bid: str(bid["auction"]))
@@ -119,7 +123,7 @@ def q5():
     return flow
 
 
-def q7():
+def q7() -> Dataflow:
     flow = Dataflow("q7")
     bids = op.key_on("all", op.input("bids", flow, Events("bids")), lambda bid: "all")
     highest = windowing.fold_window(
@@ -130,7 +134,7 @@ def q7():
     return flow
 
 
-def q8():
+def q8() -> Dataflow:
     flow = Dataflow("q8")
     persons = op.input("persons", flow, Events("persons"))
     auctions = op.input("auctions", flow, Events("auctions"))
@@ -141,7 +145,7 @@ def q8():
         insert_mode="first", emit_mode="final", ordered=False,
     )  # fmt: skip
 
-    def row(item):
+    def row(item: Any) -> dict[str, Any] | None:
         person, (_, (registered, sold)) = item
         return {"person": int(person)} if registered and sold else None
 

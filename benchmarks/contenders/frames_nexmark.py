@@ -3,7 +3,10 @@
 `python frames_nexmark.py polars|duckdb q5 COLUMN FOLDER`; the column of the result is added up.
 """
 
+from __future__ import annotations
+
 import sys
+from typing import Any
 
 WINDOW_MS = 10_000
 SLIDE_MS = 2_000
@@ -12,7 +15,7 @@ SLIDE_MS = 2_000
 # Polars
 
 
-def polars_query(query, column, folder):
+def polars_query(query: str, column: str, folder: str) -> Any:
     import polars as pl
 
     bids = pl.scan_parquet(f"{folder}/bids-*.parquet")
@@ -70,7 +73,7 @@ SQL = {
 }
 
 
-def duckdb_query(query, column, folder):
+def duckdb_query(query: str, column: str, folder: str) -> Any:
     import duckdb
 
     database = duckdb.connect(config={"threads": 1})

@@ -4,6 +4,7 @@ It reads JSON Lines, as a table that does not change: all is one step of what it
 """
 
 import sys
+from typing import Any
 
 import pathway as pw
 
@@ -30,28 +31,28 @@ class Person(pw.Schema):
     date_time: int
 
 
-def read(kind, schema, renamed=None):
+def read(kind: str, schema: Any, renamed: dict[str, str] | None = None) -> Any:
     return pw.io.jsonlines.read(
         FOLDER, schema=schema, mode="static", object_pattern=f"{kind}-*.jsonl",
         json_field_paths=renamed,
     )  # fmt: skip
 
 
-def q0():
+def q0() -> tuple[Any, str]:
     return read("bids", Bid), "price"
 
 
-def q1():
+def q1() -> tuple[Any, str]:
     bids = read("bids", Bid)
     return bids.with_columns(price=bids.price * 908 // 1000), "price"
 
 
-def q2():
+def q2() -> tuple[Any, str]:
     bids = read("bids", Bid)
     return bids.filter(bids.auction % 123 == 0).select(pw.this.auction, pw.this.price), "price"
 
 
-def q5():
+def q5() -> tuple[Any, str]:
     bids = read("bids", Bid)
     sliding = pw.temporal.sliding(hop=SLIDE_MS, duration=WINDOW_MS, origin=0)
     windows = bids.windowby(bids.date_time, window=sliding, instance=bids.auction)
@@ -63,7 +64,7 @@ def q5():
     return joined.select(counts.auction), "auction"
 
 
-def q7():
+def q7() -> tuple[Any, str]:
     bids = read("bids", Bid)
     bids = bids.with_columns(start=bids.date_time // WINDOW_MS)
     highest = bids.groupby(bids.start).reduce(bids.start, price=pw.reducers.max(bids.price))
@@ -71,7 +72,7 @@ def q7():
     return joined.select(bids.price), "price"
 
 
-def q8():
+def q8() -> tuple[Any, str]:
     persons = read("persons", Person, {"person": "/id"})  # a table has an `id` of its own
     auctions = read("auctions", Auction)
     persons = persons.with_columns(start=persons.date_time // WINDOW_MS)
@@ -81,12 +82,12 @@ def q8():
     return joined.select(persons.person), "person"
 
 
-def main(query):
+def main(query: str) -> None:
     table, key = {"q0": q0, "q1": q1, "q2": q2, "q5": q5, "q7": q7, "q8": q8}[query]()
     total = table.reduce(count=pw.reducers.count(), total=pw.reducers.sum(table[key]))
     last = {}
 
-    def change(key, row, time, is_addition):
+    def change(key: Any, row: dict[str, Any], time: int, is_addition: bool) -> None:
         if is_addition:
             last.update(row)
 

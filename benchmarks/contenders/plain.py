@@ -1,7 +1,10 @@
 """Workloads as plain loops: the floor. `python plain.py segments|words|windows FOLDER`"""
 
+from __future__ import annotations
+
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -10,13 +13,13 @@ from bench_tasks import even, inc
 WINDOW_MS = 60_000
 
 
-def lines(folder):
+def lines(folder: str) -> Iterator[bytes]:
     for path in sorted(Path(folder).glob("part-*")):
         with open(path, "rb") as file:
             yield from file
 
 
-def segments(folder):
+def segments(folder: str) -> tuple[int, int]:
     decode = msgspec.json.Decoder(dict).decode
     count = total = 0
     for line in lines(folder):
@@ -27,17 +30,17 @@ def segments(folder):
     return count, total
 
 
-def words(folder):
-    counts = Counter()
+def words(folder: str) -> tuple[int, int]:
+    counts: Counter[str] = Counter()
     for line in lines(folder):
         for word in line.decode().split():
             counts[word] += 1
     return len(counts), counts.total()
 
 
-def windows(folder):
+def windows(folder: str) -> tuple[int, int]:
     decode = msgspec.json.Decoder(dict).decode
-    sums = Counter()
+    sums: Counter[tuple[str, int]] = Counter()
     for line in lines(folder):
         event = decode(line)
         sums[event["key"], event["ts"] // WINDOW_MS] += event["v"]

@@ -1,8 +1,12 @@
 """Workloads over the record batches of Parquet files with pyarrow, without an engine: the floor of
 columns. `python pyarrow_loop.py segments|words|windows FOLDER`"""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,18 +18,18 @@ BATCH = 10_000
 WINDOW_MS = 60_000
 
 
-def batches(folder):
+def batches(folder: str) -> Iterator[Any]:
     for path in sorted(Path(folder).glob("part-*")):
         yield from pq.ParquetFile(path).iter_batches(BATCH)
 
 
-def segments(folder):
+def segments(folder: str) -> tuple[int, int]:
     for batch in batches(folder):
         count(inc_even(batch))
     return Answer.count, Answer.total
 
 
-def words(folder):
+def words(folder: str) -> tuple[int, int]:
     found = [
         pc.value_counts(pc.list_flatten(pc.ascii_split_whitespace(batch["line"])))
         for batch in batches(folder)
@@ -34,7 +38,7 @@ def words(folder):
     return answer(counts.aggregate([("counts", "sum")])["counts_sum"])
 
 
-def windows(folder):
+def windows(folder: str) -> tuple[int, int]:
     found = []
     for batch in batches(folder):
         minute = pc.divide(batch["ts"], WINDOW_MS)
@@ -44,7 +48,7 @@ def windows(folder):
     return answer(sums["v_sum_sum"])
 
 
-def answer(values):
+def answer(values: Any) -> tuple[int, int]:
     return len(values), pc.sum(values).as_py()
 
 

@@ -7,18 +7,23 @@ the manifest (`onyx.spark_query`), up to published parts and the result of the s
 twice in one session, and the second run counts.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F
 
 from flights import stages, tasks
-from onyx.spark_query.run import opened
+from onyx.spark.driver.request import QueryRequest
+from onyx.spark_query.session import opened
 from spark_jobs import MASTER, published, request_of, tree_cpu_s
 
 ROUTES = ("bad", "cancelled", "late", "on-time")
@@ -40,8 +45,8 @@ COLUMNS = pa.schema(
 )
 
 
-def main(way, job, folder, scratch):
-    folder, scratch = Path(folder), Path(scratch)
+def main(way: str, job: str, data: str, scratch_folder: str) -> None:
+    folder, scratch = Path(data), Path(scratch_folder)
     session = opened(asked(job, folder, scratch, "session"))
     if way == "native":  # rows, and not batches of segments
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10000")
@@ -54,7 +59,7 @@ def main(way, job, folder, scratch):
     os._exit(0)
 
 
-def derived(batches):
+def derived(batches: Iterator[Any]) -> Iterator[Any]:
     for batch in batches:
         made = []
         for record in batch.to_pylist():
@@ -65,7 +70,7 @@ def derived(batches):
         yield pa.RecordBatch.from_pylist(made, COLUMNS)
 
 
-def native(session, job, folder, scratch, name):
+def native(session: Any, job: str, folder: Path, scratch: Path, name: str) -> None:
     records = session.read.option("header", True).csv(str(folder), pathGlobFilter="*.csv")
     flights = records.mapInArrow(derived, ", ".join(DERIVED)).persist()
     good = flights.where("error IS NULL").drop("record", "error")
@@ -84,12 +89,12 @@ def native(session, job, folder, scratch, name):
     flights.unpersist()
 
 
-def whole_job(session, job, folder, scratch, name):
+def whole_job(session: Any, job: str, folder: Path, scratch: Path, name: str) -> None:
     published(session, asked(job, folder, scratch, name))
 
 
-def asked(job, folder, scratch, name):
-    def change(manifest):
+def asked(job: str, folder: Path, scratch: Path, name: str) -> QueryRequest:
+    def change(manifest: dict[str, Any]) -> None:
         for entry in manifest["spec"]["catalog"]:
             options = entry.get("options", {})
             if entry["type"] == "input":
@@ -99,10 +104,12 @@ def asked(job, folder, scratch, name):
             if "master" in options:
                 options["master"] = MASTER
 
-    return request_of(Path(job), change, ("flights.tasks", "flights.stages"), scratch, name)
+    modules = ("flights.tasks", "flights.stages")
+    made: QueryRequest = request_of(Path(job), change, modules, scratch, name)
+    return made
 
 
-def answer_of(folder):
+def answer_of(folder: Path) -> tuple[int, int]:
     """How many segments and groups were written, and the sum of what is in them."""
     count = total = 0
     for route in ROUTES:
@@ -111,7 +118,7 @@ def answer_of(folder):
                 segment = json.loads(line)
                 count += 1
                 total += int(segment.get("record", segment)["row"])
-    groups = Counter()
+    groups: Counter[tuple[str, str, int]] = Counter()
     for path in (folder / "delays" / "result").glob("*.parquet"):
         for row in pq.read_table(path).to_pylist():
             groups[row["carrier"], row["origin"], row["month"]] += row["delay_sum"] or 0

@@ -7,12 +7,16 @@ segments. Each runs twice in one session, and the second run counts: a JVM that 
 code, and Python workers that have imported theirs.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psutil
 import yaml
@@ -22,23 +26,28 @@ from onyx.model.canonical import to_mapping
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.request import QueryRequest
-from onyx.spark_query.programs import Query, StageConfig
-from onyx.spark_query.run import answer, opened
+from onyx.spark_query.config import QueryConfig
+from onyx.spark_query.programs import Query
+from onyx.spark_query.run import answer
+from onyx.spark_query.session import opened
 
 SCHEMA = "key STRING, ts LONG, v LONG"
 MASTER = "local[1]"
+Values = Counter[tuple[str, int]]
+"""What was written, by key and start of the window."""
 
 
-def main(way, job, folder, scratch):
-    scratch = Path(scratch)
+def main(way: str, job: str, folder: str, scratch_folder: str) -> None:
+    scratch = Path(scratch_folder)
     session = opened(request(job, folder, scratch, "session"))
-    run = {
+    ways: dict[str, Callable[[Any, str, str, Path, str], Values]] = {
         "native": native,
         "job": whole_job,
         "native-stream": native_stream,
         "job-stream": partial(streamed_job, late=False),
         "late-stream": partial(streamed_job, late=True),
-    }[way]
+    }
+    run = ways[way]
     run(session, job, folder, scratch, "warm")
     before = tree_cpu_s()
     values = run(session, job, folder, scratch, "measured")
@@ -47,7 +56,7 @@ def main(way, job, folder, scratch):
     os._exit(0)
 
 
-def native(session, job, folder, scratch, name):
+def native(session: Any, job: str, folder: str, scratch: Path, name: str) -> Values:
     columns = "columns" in job
     read = session.read.schema(SCHEMA)
     rows = read.parquet(folder) if columns else read.json(folder, pathGlobFilter="*.jsonl")
@@ -62,7 +71,7 @@ def native(session, job, folder, scratch, name):
     return read_back(target, "part-*.json")
 
 
-def native_stream(session, job, folder, scratch, name):
+def native_stream(session: Any, job: str, folder: str, scratch: Path, name: str) -> Values:
     columns = "columns" in job
     read = session.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     rows = read.parquet(folder) if columns else read.json(folder, pathGlobFilter="*.jsonl")
@@ -79,14 +88,16 @@ def native_stream(session, job, folder, scratch, name):
     return read_back(target, "*/part-*.json", newest=True)
 
 
-def streamed_job(session, job, folder, scratch, name, late):
+def streamed_job(
+    session: Any, job: str, folder: str, scratch: Path, name: str, late: bool
+) -> Values:
     asked = request(job, folder, scratch, name, endless=True, late=late)
-    query = Query(StageConfig(asked, (), 1))
+    query = Query(QueryConfig(asked, (), 1))
     tasks = [each.task for each in query.plan.outputs]
-    outputs = Outputs({task: partial(query.output, task) for task in tasks}, lambda: True)
+    outputs = Outputs({task: partial(query.plugins.output, task) for task in tasks}, lambda: True)
     batches = []
 
-    def publish(batch):
+    def publish(batch: Any) -> None:
         batches.append(batch.number)
         outputs.publish(name, batch.outputs, over=False)
 
@@ -96,22 +107,26 @@ def streamed_job(session, job, folder, scratch, name, late):
     return read_back(scratch / name, "part-*.jsonl")
 
 
-def whole_job(session, job, folder, scratch, name):
+def whole_job(session: Any, job: str, folder: str, scratch: Path, name: str) -> Values:
     published(session, request(job, folder, scratch, name))
     return read_back(scratch / name, "part-*.jsonl")
 
 
-def published(session, asked):
+def published(session: Any, asked: QueryRequest) -> None:
     """Run a query, and publish what it has staged."""
     reply = answer(asked, lambda line: None, lambda _: session)
     assert reply.failure is None, reply.failure
-    query = Query(StageConfig(asked, (), 1))
-    outputs = Outputs({task: partial(query.output, task) for task in reply.outputs}, lambda: True)
+    query = Query(QueryConfig(asked, (), 1))
+    outputs = Outputs(
+        {task: partial(query.plugins.output, task) for task in reply.outputs}, lambda: True
+    )
     outputs.publish(asked.attempt, reply.outputs)
 
 
-def request(job, folder, scratch, name, endless=False, late=True):
-    def change(manifest):
+def request(
+    job: str, folder: str, scratch: Path, name: str, endless: bool = False, late: bool = True
+) -> QueryRequest:
+    def change(manifest: dict[str, Any]) -> None:
         for entry in manifest["spec"]["catalog"]:
             if entry.get("plugin") == "files":
                 read = entry["type"] == "input"
@@ -125,7 +140,13 @@ def request(job, folder, scratch, name, endless=False, late=True):
     return request_of(path, change, ("bench_sums",), scratch, name)
 
 
-def request_of(path, change, modules, scratch, name):
+def request_of(
+    path: Path,
+    change: Callable[[dict[str, Any]], None],
+    modules: tuple[str, ...],
+    scratch: Path,
+    name: str,
+) -> QueryRequest:
     """A query of the job in a file; `change` says where its tasks read and write."""
     manifest = yaml.safe_load(path.read_text())
     change(manifest)
@@ -139,15 +160,15 @@ def request_of(path, change, modules, scratch, name):
         incarnation="bench",
         attempt=name,
         scratch=str(spool),
-        state_place=str(scratch / f"{name}-state"),
+        state_location=str(scratch / f"{name}-state"),
         master=MASTER,
         spark_conf={"spark.sql.shuffle.partitions": "1"},
     )
 
 
-def read_back(folder, pattern, newest=False):
+def read_back(folder: Path, pattern: str, newest: bool = False) -> Values:
     """Sums of what was written; or the newest values, where later ones replace those before."""
-    values = Counter()
+    values: Values = Counter()
     for path in sorted(folder.glob(pattern)):
         for line in path.read_text().splitlines():
             segment = json.loads(line)
@@ -156,7 +177,7 @@ def read_back(folder, pattern, newest=False):
     return values
 
 
-def tree_cpu_s():
+def tree_cpu_s() -> float:
     """User and system time of this process and all below it, those that have ended included."""
     root = psutil.Process()
     return sum(sum(each.cpu_times()[:4]) for each in [root, *root.children(recursive=True)])

@@ -1,11 +1,19 @@
-"""Workload a as a Spark structured stream, over everything that is there now: with Python UDFs over
-JSON Lines, or with `mapInArrow` over Parquet.
+"""Workloads as Spark structured streams over everything that is there now.
+
+    python spark_stream.py segments|words|windows dicts|columns FOLDER SCRATCH
+
+From JSON Lines and text, or with `columns` from Parquet. Workload a calls the Python functions that
+all call, as UDFs or through `mapInArrow`; b and c need none, and a user of Spark would write none.
 
 The query runs twice and the second run counts: a JVM that has compiled its code. Cold, its start-up
-varies by more than the work costs. `python spark_stream.py FOLDER SCRATCH dicts|columns`
+varies by more than the work costs.
 """
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import psutil
 from bench_columns import inc_even
@@ -13,11 +21,14 @@ from bench_tasks import even, inc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-SCHEMA = "id LONG, name STRING, n LONG"
 BATCH = 10_000
+LATENESS = "10 minutes"
+
+Stream = tuple[Any, str, str]
+"""The frame, its output mode, and the column that is added up."""
 
 
-def main(folder, scratch, kind):
+def main(workload: str, kind: str, folder: str, scratch: str) -> None:
     session = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
@@ -29,46 +40,82 @@ def main(folder, scratch, kind):
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    worked = {"dicts": with_udfs, "columns": with_record_batches}[kind](session, folder)
-    stream(worked, f"{scratch}/warm")
+    columns = kind == "columns"
+    makers: dict[str, Callable[[Any, str, bool], Stream]] = {
+        "segments": segments,
+        "words": words,
+        "windows": windows,
+    }
+    made = makers[workload](session, folder, columns)
+    run(made, f"{scratch}/warm")
     before = tree_cpu_s()
-    answer = stream(worked, f"{scratch}/measured")
+    answer = run(made, f"{scratch}/measured")
     print("CPU", tree_cpu_s() - before)
     print("ANSWER", *answer, flush=True)
     session.stop()
 
 
-def with_udfs(session, folder):
+def read(session: Any, folder: str, columns: bool, schema: str) -> Any:
+    reader = session.readStream.schema(schema)
+    if columns:
+        return reader.parquet(folder, pathGlobFilter="*.parquet")
+    return reader.json(folder, pathGlobFilter="*.jsonl")
+
+
+def segments(session: Any, folder: str, columns: bool) -> Stream:
+    schema = "id LONG, name STRING, n LONG"
+    rows = read(session, folder, columns, schema)
+    if columns:
+        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH)
+        return rows.mapInArrow(lambda batches: map(inc_even, batches), schema), "append", "n"
     add_one = F.udf(lambda n: inc({"n": n})["n"], "long")
     is_even = F.udf(lambda n: even({"n": n}), "boolean")
-    lines = session.readStream.schema(SCHEMA).json(folder, pathGlobFilter="*.jsonl")
-    return lines.withColumn("n", add_one("n")).filter(is_even("n"))
+    return rows.withColumn("n", add_one("n")).filter(is_even("n")), "append", "n"
 
 
-def with_record_batches(session, folder):
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", BATCH)
-    rows = session.readStream.schema(SCHEMA).parquet(folder, pathGlobFilter="*.parquet")
-    return rows.mapInArrow(lambda batches: map(inc_even, batches), SCHEMA)
+def words(session: Any, folder: str, columns: bool) -> Stream:
+    if columns:
+        lines = session.readStream.schema("line STRING").parquet(folder)
+    else:
+        text = session.readStream.text(folder, pathGlobFilter="part-*")
+        lines = text.withColumnRenamed("value", "line")
+    each = lines.select(F.explode(F.split("line", " ")).alias("word"))
+    return each.groupBy("word").count(), "complete", "count"
 
 
-def stream(worked, checkpoint):
+def windows(session: Any, folder: str, columns: bool) -> Stream:
+    """Each sum as it is at the end of a micro-batch: those of the last minutes wait for nothing."""
+    rows = read(session, folder, columns, "key STRING, ts LONG, v LONG")
+    timed = rows.withColumn("at", F.timestamp_millis("ts")).withWatermark("at", LATENESS)
+    return (
+        timed.groupBy(F.window("at", "1 minute"), "key").agg(F.sum("v").alias("v")),
+        "update",
+        "v",
+    )
+
+
+def run(stream: Stream, checkpoint: str) -> list[int]:
     """Run the query to the end of the data; count and sum."""
+    frame, mode, summed = stream
     answer = [0, 0]
 
-    def sink(batch, _):
-        count, total = batch.agg(F.count("*"), F.sum("n")).first()
+    def sink(batch: Any, _: int) -> None:
+        count, total = batch.agg(F.count("*"), F.sum(summed)).first()
         answer[0] += count
         answer[1] += total or 0
 
-    writer = worked.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
-    writer.trigger(availableNow=True).start().awaitTermination()
+    writer = frame.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
+    writer.outputMode(mode).trigger(availableNow=True).start().awaitTermination()
     return answer
 
 
-def tree_cpu_s():
+def tree_cpu_s() -> float:
     """User and system time of this process and all below it, those that have ended included."""
     root = psutil.Process()
-    return sum(sum(each.cpu_times()[:4]) for each in [root, *root.children(recursive=True)])
+    times = [each.cpu_times() for each in [root, *root.children(recursive=True)]]
+    return sum(
+        each.user + each.system + each.children_user + each.children_system for each in times
+    )
 
 
 if __name__ == "__main__":

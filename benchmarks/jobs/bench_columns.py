@@ -2,7 +2,10 @@
 such: Onyx, Spark's `mapInArrow`, a loop of pyarrow without an engine.
 """
 
+from __future__ import annotations
+
 import time
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -10,27 +13,27 @@ from bench_probe import StampingInput, StampingReader, seen
 from bench_tasks import Answer
 
 
-def inc_even(batch):
+def inc_even(batch: Any) -> Any:
     """Workload a: add one, and keep the even ones."""
     n = pc.add(batch["n"], 1)
     batch = batch.set_column(batch.schema.get_field_index("n"), "n", n)
     return batch.filter(pc.equal(pc.bit_wise_and(n, 1), 0))
 
 
-def count(batch):
+def count(batch: Any) -> None:
     """The sink of workload a: count and sum."""
     Answer.count += batch.num_rows
     Answer.total += pc.sum(batch["n"]).as_py() or 0
 
 
-def split(batch):
+def split(batch: Any) -> Any:
     """Workload b: the words of lines. `__row__` says from which row a word comes."""
     words = pc.ascii_split_whitespace(batch["line"])
     rows = batch["__row__"].take(pc.list_parent_indices(words))
     return pa.record_batch({"word": pc.list_flatten(words), "__row__": rows})
 
 
-def same(batch):
+def same(batch: Any) -> Any:
     return batch
 
 
@@ -40,7 +43,7 @@ def same(batch):
 class StampingColumnsReader(StampingReader):
     """A stamp is made when a batch is read."""
 
-    def read_columns(self, segments_max):
+    def read_columns(self, segments_max: int) -> Any:
         segments = self.read(segments_max)
         numbers = [each["n"] for each in segments]
         stamps = [each["ns"] for each in segments]
@@ -49,16 +52,16 @@ class StampingColumnsReader(StampingReader):
 
 
 class StampingColumnsInput(StampingInput):
-    def open(self, partition, cursor):
+    def open(self, partition: Any, cursor: Any) -> StampingColumnsReader:
         return StampingColumnsReader(cursor.position, self.size)
 
 
-def stamping(context):
+def stamping(context: Any) -> StampingColumnsInput:
     """Input plugin: the segments of `bench_probe.stamping` as columns."""
     return StampingColumnsInput(context.options["segments"])
 
 
-def arrive(batch):
+def arrive(batch: Any) -> None:
     """The sink: how old each segment is."""
     now = time.monotonic_ns()
     seen.latencies_ns.extend(pc.subtract(now, batch["ns"]).to_pylist())

@@ -4,12 +4,19 @@ Times are CLOCK_MONOTONIC, which all processes of a machine share. What was meas
 in the folder that the lifecycle's options name.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import resource
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from onyx.plugins.protocol import Cursor
 
 BLOCK_AFTER = 50_000
 """Segments that the blocking sink takes before it blocks, once."""
@@ -17,18 +24,30 @@ RATE_SEGMENTS = 200
 """A second, by the stamping source."""
 
 
-def same(segment):
+def same(segment: dict[str, Any]) -> dict[str, Any]:
     return segment
+
+
+Calls = dict[str, Callable[..., None]]
+"""Functions of a lifecycle, by when they are called."""
+
+
+class Span(NamedTuple):
+    """When the first task of this process began, and what had been used until then."""
+
+    at_s: float
+    cpu_s: float
+    switches: tuple[int, int]
 
 
 class Seen:
     """What this process has measured."""
 
-    def __init__(self):
-        self.started = {}
-        self.latencies_ns = []
+    def __init__(self) -> None:
+        self.began: Span | None = None
+        self.latencies_ns: list[int] = []
         self.count = 0
-        self.blocked = []
+        self.blocked: list[float] = []
 
 
 seen = Seen()
@@ -39,33 +58,34 @@ writing = threading.Lock()
 # CPU and time of a task's life
 
 
-def span_calls():
+def span_calls() -> Calls:
     """Lifecycle: when the tasks of this process began and ended, and the CPU used between."""
     return {"before_task_start": begin, "after_task_stop": end}
 
 
-def counted_span_calls():
+def counted_span_calls() -> Calls:
     """The same, and how many segments a task was given."""
     return {**span_calls(), "after_batch": count_batch}
 
 
-def count_batch(event, lifecycle):
+def count_batch(event: Any, lifecycle: Any) -> None:
     seen.count += len(event["batch"])
 
 
-def begin(event, lifecycle):
-    seen.started.setdefault("at_s", time.monotonic())
-    seen.started.setdefault("cpu_s", time.process_time())
-    seen.started.setdefault("switches", switches())
+def begin(event: Any, lifecycle: Any) -> None:
+    if seen.began is None:
+        seen.began = Span(time.monotonic(), time.process_time(), switches())
 
 
-def end(event, lifecycle):
+def end(event: Any, lifecycle: Any) -> None:
+    began = seen.began
+    assert began is not None, "a task ends that has not begun"
     span = {
-        "from_s": seen.started["at_s"],
+        "from_s": began.at_s,
         "to_s": time.monotonic(),
-        "cpu_s": time.process_time() - seen.started["cpu_s"],
-        "waits": switches()[0] - seen.started["switches"][0],
-        "preemptions": switches()[1] - seen.started["switches"][1],
+        "cpu_s": time.process_time() - began.cpu_s,
+        "waits": switches()[0] - began.switches[0],
+        "preemptions": switches()[1] - began.switches[1],
         "count": seen.count,
         "blocked": seen.blocked,
     }
@@ -73,7 +93,7 @@ def end(event, lifecycle):
         Path(lifecycle.options["folder"], f"span-{os.getpid()}.json").write_text(json.dumps(span))
 
 
-def switches():
+def switches() -> tuple[int, int]:
     """How often threads of this process have waited, and have been made to."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_nvcsw, usage.ru_nivcsw
@@ -82,7 +102,7 @@ def switches():
 # A sink that blocks once
 
 
-def block_once(segments):
+def block_once(segments: list[dict[str, Any]]) -> None:
     """Takes some, then nothing for BENCH_BLOCK_S seconds, then everything."""
     seen.count += len(segments)
     if seen.count >= BLOCK_AFTER and not seen.blocked:
@@ -97,13 +117,13 @@ def block_once(segments):
 class StampingReader:
     """One partition. A stamp is made when a segment is read, a second time if it is replayed."""
 
-    def __init__(self, position, size):
+    def __init__(self, position: int, size: int) -> None:
         self.next = position
         self.size = size
         self.first = position
-        self.started_ns = None
+        self.started_ns: int | None = None
 
-    def read(self, segments_max):
+    def read(self, segments_max: int) -> list[dict[str, Any]]:
         now = time.monotonic_ns()
         self.started_ns = self.started_ns or now
         due = self.first + (now - self.started_ns) * RATE_SEGMENTS // 1_000_000_000
@@ -112,49 +132,49 @@ class StampingReader:
         self.next = max(self.next, last)
         return segments
 
-    def exhausted(self):
+    def exhausted(self) -> bool:
         return self.next >= self.size
 
-    def cursor(self, position):
+    def cursor(self, position: int) -> Cursor:
         from onyx.plugins.protocol import Cursor
 
         return Cursor(position)
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
 class StampingInput:
     cooperative = True
 
-    def __init__(self, size):
+    def __init__(self, size: int) -> None:
         self.size = size
 
-    def partitions(self):
+    def partitions(self) -> list[str]:
         return ["only"]
 
-    def open(self, partition, cursor):
+    def open(self, partition: str, cursor: Cursor) -> StampingReader:
         return StampingReader(cursor.position, self.size)
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
-def stamping(context):
+def stamping(context: Any) -> StampingInput:
     """Input plugin: `segments` of `{"n": number, "ns": CLOCK_MONOTONIC}`, 200 a second."""
     return StampingInput(context.options["segments"])
 
 
-def arrive(segments):
+def arrive(segments: list[dict[str, Any]]) -> None:
     """The sink: how old each segment is."""
     now = time.monotonic_ns()
     seen.latencies_ns.extend([now - segment["ns"] for segment in segments])
 
 
-def latency_calls():
+def latency_calls() -> Calls:
     return {"after_task_stop": leave_latencies}
 
 
-def leave_latencies(event, lifecycle):
+def leave_latencies(event: Any, lifecycle: Any) -> None:
     path = Path(lifecycle.options["folder"], f"latency-{os.getpid()}.json")
     path.write_text(json.dumps(seen.latencies_ns))

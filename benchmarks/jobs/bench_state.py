@@ -2,14 +2,20 @@
 results that tell when and by which process they were made.
 """
 
+from __future__ import annotations
+
 import base64
 import hashlib
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from bench_probe import StampingReader
+
+from onyx.plugins.protocol import Cursor
 
 FIRST_MS = 1_700_000_040_000
 EVENT_EVERY_MS = 3
@@ -19,7 +25,7 @@ KEYS = 1_000
 # A state that grows to a size and then only trickles
 
 
-def payload(number, size):
+def payload(number: int, size: int) -> str:
     """Text of `size` characters that hardly compresses, the same for the same number."""
     drawn = hashlib.shake_128(number.to_bytes(8)).digest(size * 3 // 4 + 1)
     return base64.b64encode(drawn).decode()[:size]
@@ -29,14 +35,14 @@ class FillingReader(StampingReader):
     """Segments of as many keys as the state is to have groups, as fast as they are taken; then
     segments of few keys at a rate (`bench_probe.RATE_SEGMENTS`), without end."""
 
-    def __init__(self, position, fill, payload_bytes, trickle_keys):
+    def __init__(self, position: int, fill: int, payload_bytes: int, trickle_keys: int) -> None:
         super().__init__(max(position, fill), sys.maxsize)
         self.next = position
         self.fill = fill
         self.payload_bytes = payload_bytes
         self.trickle_keys = trickle_keys
 
-    def read(self, segments_max):
+    def read(self, segments_max: int) -> list[dict[str, Any]]:
         if self.next >= self.fill:
             return [
                 {"key": f"trickle-{each['n'] % self.trickle_keys}", "payload": "", "trickle": True}
@@ -52,59 +58,62 @@ class FillingReader(StampingReader):
 class FillingInput:
     cooperative = True
 
-    def __init__(self, options):
+    def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
 
-    def partitions(self):
+    def partitions(self) -> list[str]:
         return ["only"]
 
-    def open(self, partition, cursor):
+    def open(self, partition: str, cursor: Cursor) -> FillingReader:
         sizes = [self.options[key] for key in ("fill", "payloadBytes", "trickleKeys")]
         return FillingReader(cursor.position, *sizes)
 
-    def close(self):
+    def close(self) -> None:
         pass
 
 
-def filling(context):
+def filling(context: Any) -> FillingInput:
     """Input plugin with options `fill` (segments), `payloadBytes` and `trickleKeys`."""
     return FillingInput(context.options)
 
 
-def trickles(trigger, state_event):
+def trickles(trigger: Any, state_event: dict[str, Any]) -> bool:
     """Fires for what comes after the state was filled."""
     return "trickle" in state_event["segment"]
 
 
-def result(event, window, trigger, state_event, state):
+def result(
+    event: Any, window: Any, trigger: Any, state_event: dict[str, Any], state: Any
+) -> dict[str, Any]:
     """What is emitted: the group, and the process that has its state."""
     return {"key": state_event["group_key"], "process": os.getpid()}
 
 
 class Results:
-    path = None
+    path = Path()
+    """It is named when the task starts."""
 
 
-def tell(segments):
+def tell(segments: list[dict[str, Any]]) -> None:
     """The sink: what has arrived, and when (CLOCK_MONOTONIC, in s), in a file of this process."""
     now = time.monotonic()
     with open(Results.path, "a") as file:
         file.writelines([f"{now} {each['process']} {each['key']}\n" for each in segments])
 
 
-def tell_calls():
+def tell_calls() -> dict[str, Callable[..., None]]:
     """Lifecycle of the sink: the folder of the file."""
     return {"before_task_start": name_file}
 
 
-def name_file(event, lifecycle):
+def name_file(event: Any, lifecycle: Any) -> None:
     Results.path = Path(lifecycle.options["folder"], f"results-{os.getpid()}.txt")
 
 
 # A stream of event times without end
 
 
-def reading(number):
+def reading(number: int) -> dict[str, Any]:
     """Input function: events of 1,000 keys, 20,000 a minute of event time."""
     return {"key": number % KEYS, "ts": FIRST_MS + number * EVENT_EVERY_MS, "v": number % 100}
 
@@ -112,7 +121,7 @@ def reading(number):
 # A state that fires as a whole when the job ends
 
 
-def each_once(number):
+def each_once(number: int) -> dict[str, Any]:
     """Input function: a group of its own for each segment."""
     return {"key": f"group-{number}"}
 
@@ -121,7 +130,9 @@ class Fired:
     fired_once = False
 
 
-def at_end(event, window, trigger, state_event, state):
+def at_end(
+    event: Any, window: Any, trigger: Any, state_event: dict[str, Any], state: Any
+) -> dict[str, Any]:
     """What is emitted; when the first one was (CLOCK_MONOTONIC, in s), is left in a file."""
     if not Fired.fired_once:
         Fired.fired_once = True

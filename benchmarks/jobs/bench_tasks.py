@@ -1,25 +1,30 @@
 """The user's functions of workload a, the same for every program that is measured."""
 
+from __future__ import annotations
+
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 
-def inc(segment):
+def inc(segment: dict[str, Any]) -> dict[str, Any]:
     return {**segment, "n": segment["n"] + 1}
 
 
-def even(segment):
-    return segment["n"] % 2 == 0
+def even(segment: dict[str, Any]) -> bool:
+    n: int = segment["n"]
+    return n % 2 == 0
 
 
-def inc_even(segment):
+def inc_even(segment: dict[str, Any]) -> dict[str, Any] | None:
     """Add one; a segment that is odd then ends here."""
     segment = inc(segment)
     return segment if even(segment) else None
 
 
-def is_even(event, old, new, all_new):
+def is_even(event: Any, old: Any, new: dict[str, Any], all_new: Any) -> bool:
     """`even` as the predicate of a flow condition."""
     return even(new)
 
@@ -31,17 +36,17 @@ class Answer:
     total = 0
 
 
-def count(segments):
+def count(segments: list[dict[str, Any]]) -> None:
     """The sink: count and sum, a batch at a time."""
     Answer.count += len(segments)
     Answer.total += sum([segment["n"] for segment in segments])
 
 
-def calls():
+def calls() -> dict[str, Callable[..., None]]:
     """Lifecycle of the sink: each process leaves its share of the answer in a folder."""
     return {"after_task_stop": leave_answer}
 
 
-def leave_answer(event, lifecycle):
+def leave_answer(event: Any, lifecycle: Any) -> None:
     path = Path(lifecycle.options["folder"]) / f"{os.getpid()}.json"
     path.write_text(json.dumps([Answer.count, Answer.total]))

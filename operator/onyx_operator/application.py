@@ -8,39 +8,20 @@ that the kubelet starts the operator again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import os
-import signal
-import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
-from typing import Any
 
 from kubernetes import client as kubernetes_client
 
 from onyx.log.interface import ClientLog
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.settings import Settings
-from onyx.telemetry.http_server import TelemetryServer
-from onyx_operator.admission.certificates import Certificates
-from onyx_operator.admission.server import Check, Webhook
-from onyx_operator.clusters.check import check
-from onyx_operator.clusters.controller import Clusters
-from onyx_operator.clusters.pool import CLUSTER_LABEL
-from onyx_operator.clusters.resources import STATEFUL_SETS
-from onyx_operator.context import Operator
-from onyx_operator.informers.informer import Informer
-from onyx_operator.informers.watches import Watches
-from onyx_operator.jobs.controller import Jobs
-from onyx_operator.kube import CLUSTERS, JOBS, MANAGER, Kube, cluster_configuration
-from onyx_operator.liveness import Liveness
-from onyx_operator.metrics import OperatorMetrics
+from onyx_operator.kube import MANAGER, cluster_configuration
+from onyx_operator.opening import open_operator
 from onyx_operator.settings import OperatorSettings
-from onyx_operator.tenancies import Tenancies
-
-logger = logging.getLogger(__name__)
+from onyx_operator.signals import stop_signals
+from onyx_operator.starting import start
 
 
 async def run(
@@ -65,117 +46,9 @@ async def run(
     os.environ.setdefault("LOGNAME", MANAGER)
     configuration = configuration or cluster_configuration()
     stop = stop or asyncio.Event()
-    with _signals(stop):
+    with stop_signals(stop):
         async with AsyncExitStack() as opened:
-            operator = await _open(settings, configuration, connect, opened)
-            await _start(operator, configuration, opened)
+            operator = open_operator(settings, configuration, connect, opened)
+            await start(operator, configuration, opened)
             operator.liveness.started()
             await stop.wait()
-
-
-@contextlib.contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
-    """SIGTERM and SIGINT set `stop`, where signals arrive: on the main thread."""
-    loop, ours = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    for each in ours:
-        loop.add_signal_handler(each, stop.set)
-    try:
-        yield
-    finally:
-        for each in ours:
-            loop.remove_signal_handler(each)
-
-
-async def _open(
-    settings: OperatorSettings,
-    configuration: kubernetes_client.Configuration,
-    connect: Callable[[Settings], ClientLog],
-    opened: AsyncExitStack,
-) -> Operator:
-    """The edges: requests to the API server, the pages, the webhook."""
-    metrics, liveness = OperatorMetrics(), Liveness(settings.server.stalled_after_s)
-    kube = Kube(settings.kube, configuration, metrics.api_request)
-    opened.callback(kube.close)
-    jobs, clusters = settings.jobs, settings.clusters
-    known = Informer(CLUSTERS, clusters.resync_interval_s, liveness, metrics)
-    operator = Operator(
-        settings,
-        kube,
-        metrics,
-        liveness,
-        Informer(JOBS, jobs.resync_interval_s, liveness, metrics),
-        known,
-        Tenancies(settings.engine, lambda: [body for _, body in known.store.items()]),
-        connect,
-    )
-    pages = TelemetryServer(
-        settings.server.host,
-        settings.server.port,
-        metrics.registry,
-        healthy=liveness.alive,
-        ready=liveness.ready,
-    )
-    opened.callback(pages.close)
-    return operator
-
-
-async def _start(
-    operator: Operator, configuration: kubernetes_client.Configuration, opened: AsyncExitStack
-) -> None:
-    """Everything that runs; ended in the reverse order."""
-    jobs = Jobs(operator)
-    clusters = Clusters(operator, jobs.deaths)
-    checks: dict[str, Check] = {JOBS.kind: jobs.check, CLUSTERS.kind: partial(check, operator)}
-    await _serve_webhook(operator, checks, opened)
-    watches = Watches(
-        operator.settings,
-        configuration,
-        operator.kube,
-        operator.metrics,
-        (operator.clusters, operator.jobs),
-        [(STATEFUL_SETS, CLUSTER_LABEL, clusters.workers_changed)],
-    )
-    parts = {
-        "the event loop": operator.liveness.beat(),
-        "OnyxJobs": jobs.run(),
-        "OnyxClusters": clusters.run(),
-        "the watches": watches.run(),
-    }
-    for name, part in parts.items():
-        opened.push_async_callback(_ended, _forever(operator, name, part))
-
-
-async def _serve_webhook(
-    operator: Operator, checks: Mapping[str, Check], opened: AsyncExitStack
-) -> None:
-    """Serve the webhook while the operator runs, if it has a certificate."""
-    settings = operator.settings.webhook
-    if not settings.cert_file:
-        return
-    certificates = Certificates(settings.cert_file, settings.key_file)
-    webhook = Webhook(settings, certificates, operator.metrics, checks)
-    opened.push_async_callback(webhook.close)
-    await webhook.start()
-    following = certificates.follow(settings.reload_interval_s)
-    opened.push_async_callback(_ended, _forever(operator, "the webhook's certificate", following))
-
-
-def _forever(operator: Operator, name: str, part: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Run a part that must not end before the operator does."""
-
-    def ended(task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            logger.error("%s ended: a bug in the operator", name, exc_info=task.exception())
-            operator.liveness.behind(name, True)
-
-    task = asyncio.create_task(part, name=name)
-    task.add_done_callback(ended)
-    return task
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from onyx.client.submissions import Check
 from onyx.log.interface import ClientLog
 from onyx.settings import Settings
 from onyx_operator.informers.informer import Informer
@@ -35,6 +36,8 @@ class Operator:
     tenancies: Tenancies
     connect: Callable[[Settings], ClientLog]
     """Opens the log of a cluster. Blocks; raises Unavailable when no ZooKeeper answers."""
+    checks: Sequence[Check] = ()
+    """What is checked of a job besides what its manifest says."""
     _running: set[asyncio.Task[None]] = field(default_factory=set)
 
     def background(self, work: Coroutine[Any, Any, None]) -> None:

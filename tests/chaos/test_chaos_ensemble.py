@@ -17,7 +17,7 @@ from tests.support.servers.ensemble import Ensemble, RunningEnsemble, Server
 
 from onyx.cli.exit_codes import ExitCode
 from onyx.ids import NO_POSITION
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.settings import Settings
 
 pytestmark = pytest.mark.server

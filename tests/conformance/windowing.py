@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from tests.conformance import manifests
 from tests.conformance.values import same, value
 
-from onyx.flow.key_getters import key_getter
+from onyx.flow.groups.getters import key_getter
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import Firing

@@ -20,7 +20,7 @@ from tests.support.generated.chart import ROOT
 from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.settings import TelemetrySettings
 
 WORKERS, PEERS = 2, 2

@@ -24,7 +24,7 @@ from tests.support.jobs.exactly_once import (
 from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.settings import Settings
 
 pytestmark = pytest.mark.server

@@ -14,7 +14,7 @@ from tests.operator.harness import Operator, cluster, job, settings
 
 from onyx import api as onyx_api
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.settings import Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server

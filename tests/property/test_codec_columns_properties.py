@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onyx.codec import columns as codec
 from onyx.errors import SegmentError
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 
 DURATION_MAX = datetime.timedelta(microseconds=2**63 - 1)
 """What Arrow holds; a timedelta holds ten times as much."""

@@ -7,8 +7,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.flow.column_comparisons import ColumnComparison
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.comparisons import ColumnComparison
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.comparisons import Comparison
 from onyx.flow.segment_failure import Refusal
 

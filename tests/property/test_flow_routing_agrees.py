@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onyx.flow import evaluation
 from onyx.flow.apply import apply_function
 from onyx.flow.batch import as_dicts
-from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.conditions import compile_conditions, everything_to, sendable
 from onyx.flow.handling import Handling
 from onyx.flow.leaves import Leaves

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.support.jobs.plugin_context import plugin_context
 
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.plugins.files import text_reader as file_reader
 from onyx.plugins.files.csv_records import CsvRecords
 from onyx.plugins.files.line_records import JsonLineRecords, TextRecords

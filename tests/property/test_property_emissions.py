@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.clocks import ManualClock
 
 from onyx.ledger.lineage import partitions_of, positions_of
+from onyx.task.window_state.chunks import Taken
 from onyx.task.window_state.emissions import CHECK_INTERVAL_S, Emission, Emissions
-from onyx.task.window_state.windowing import Taken
 
 FIRST = 5
 SHARDS = 3

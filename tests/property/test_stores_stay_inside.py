@@ -21,7 +21,7 @@ from onyx.log import job_documents
 from onyx.log.paths import Paths
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.plugins.parts.stores import parts_at
-from onyx.plugins.sql.store import Target
+from onyx.plugins.sql.target import Target
 from onyx.spark.child.request import StageRequest
 from onyx.spark.stage.directory_stage import Workspace, run_stage
 from onyx.spark.stage.frames import folder_of

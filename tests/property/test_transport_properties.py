@@ -15,7 +15,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.errors import SegmentError
 from onyx.flow.batch import Batch, as_dicts
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
 from onyx.transport.encoded import Encoded
@@ -24,8 +24,9 @@ from onyx.transport.frames.checksum import FOLDED_FROM_BYTES, checksum
 from onyx.transport.frames.packets import Acks, FrameError, Item, Schema
 from onyx.transport.inbox import Inboxes
 from onyx.transport.interface import Channel, Control, ControlKind
-from onyx.transport.link import Ends, Link, Stream, Surroundings
+from onyx.transport.link import Link
 from onyx.transport.pieces import encoded_pieces
+from onyx.transport.stream import Ends, Stream, Surroundings
 
 JOB, VERSION, TARGET = JobId("job"), AllocationVersion(1), PeerId("q")
 SETTINGS = TransportSettings(frame_bytes_target=200, link_bytes_max=2_000)

@@ -14,8 +14,8 @@ from tests.support.windows.short import plain, shown, task_windows
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.errors import SegmentError
-from onyx.flow.columns import from_dicts
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.columns.record_batch import from_dicts
+from onyx.flow.groups.codes import KeyCodes
 from onyx.windows.coded import GroupKeys
 from onyx.windows.groups import hashable_keys
 from onyx.windows.records import DeleteGroups, Fired, FiringProgress, SetStates

@@ -1,4 +1,4 @@
-"""The collection of garbage by the oldest of the simulated groups: what `peer.collecting` and
+"""The collection of garbage by the oldest of the simulated groups: what `peer.watch.collecting` and
 `history.collection` do, a request a step. Every step may be the last one of its process, come late
 because the process was frozen, or have no answer; the next round of anybody begins anew.
 

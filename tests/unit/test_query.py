@@ -14,10 +14,11 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.log.runs import altered
 
 from onyx.client.client import Client
-from onyx.client.query import Question, StateReader, WindowView
+from onyx.client.state_reader import StateReader
+from onyx.client.window_view import Question, WindowView
 from onyx.codec.extents import decode_key, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
-from onyx.flow.grouping import shard_of
+from onyx.flow.groups.keys import shard_of
 from onyx.ids import GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping

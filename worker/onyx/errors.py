@@ -31,6 +31,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 __all__ = [
     "Blocked",
@@ -194,6 +195,17 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OnyxError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def describe_type(value: Any) -> str:
+    """The type only: what is in a segment does not belong in a log."""
+    kind = type(value)
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
+    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def contained(error: BaseException, who: str = "") -> Exception:

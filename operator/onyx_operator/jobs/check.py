@@ -16,6 +16,7 @@ from onyx.model.job import Job
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
 from onyx.submission.spark_pods import spark_pods, unseen
+from onyx_operator.conditions import problem_lines
 
 
 def check(body: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> list[Problem]:
@@ -48,6 +49,11 @@ def unfit(job: Job, cluster: Mapping[str, Any]) -> tuple[Problem, ...]:
     except ManifestError:
         return ()  # which its own conditions say
     return () if pods is None else unseen(job, pods)
+
+
+def why_unfit(job: Job, cluster: Mapping[str, Any]) -> str:
+    """What `unfit` finds, in words for a person; empty if nothing is known against it."""
+    return problem_lines(unfit(job, cluster))
 
 
 def _modules(cluster: Mapping[str, Any]) -> Sequence[str]:

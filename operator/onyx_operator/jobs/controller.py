@@ -3,39 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection
 
-from onyx.deaths import Death
-from onyx.errors import OnyxError, Problem, Unavailable
 from onyx.ids import JobId
-from onyx.model.crd.status import PHASES
 from onyx.settings import Settings
 from onyx_operator.context import Operator
 from onyx_operator.jobs.act import Actor
-from onyx_operator.jobs.check import check
+from onyx_operator.jobs.checks import JobChecks
 from onyx_operator.jobs.departures import Departures
-from onyx_operator.jobs.events import news
-from onyx_operator.jobs.observe import Observer, cluster_of
-from onyx_operator.jobs.observed import Observed
-from onyx_operator.jobs.plan import Plan, plan
-from onyx_operator.jobs.status import status
-from onyx_operator.kube import CLUSTERS, KubeError, Object
-from onyx_operator.logs.state import Trouble
+from onyx_operator.jobs.kind import job_kind
+from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
+from onyx_operator.jobs.observe import Observer
+from onyx_operator.jobs.phases import Phases
+from onyx_operator.kube import Object
 from onyx_operator.logs.views import LogViews
-from onyx_operator.reconciler import Kind, Reconciler
+from onyx_operator.periodic import every
+from onyx_operator.reconciler import Reconciler
 from onyx_operator.work_queue import Key
 
-logger = logging.getLogger(__name__)
-
-CHECK_TIMEOUT_S = 2.0
-"""Longest wait for the API server by whoever applies a job."""
-PLANS_MAX = 8
-"""Plans in one reconciliation; an edited job needs four."""
 COUNT_INTERVAL_S = 5.0
 """Period at which the jobs are counted by phase."""
 
@@ -46,12 +32,15 @@ class Jobs:
     def __init__(self, operator: Operator, now_s: Callable[[], float] = time.time) -> None:
         settings, kube, metrics = operator.settings.jobs, operator.kube, operator.metrics
         self._operator, self._settings = operator, settings
+        self._phases = Phases(operator)
         self._jobs, self._clusters = operator.jobs.store, operator.clusters.store
-        self._actor = Actor(kube, self._jobs, metrics, settings.retry_max_s)
-        self._views = LogViews(settings, operator.connect, self._log_changed, metrics, kube.mark)
-        self._observer = Observer(operator, self._views, now_s)
-        self._departures = Departures(operator, self._views, self._actor, now_s)
-        kind = Kind(self._observer.observe, plan, self._act, status, news, PLANS_MAX)
+        actor = Actor(kube, self._jobs, metrics, settings.retry_max_s)
+        self.views = LogViews(settings, operator.connect, self._log_changed, metrics, kube.mark)
+        self._logs = LogsOfJobs(operator, self.views)
+        self._observer = Observer(operator, self._logs, now_s)
+        self._departures = Departures(operator, self.views, actor, now_s)
+        self.checks = JobChecks(operator)
+        kind = job_kind(self._observer, self._logs, actor)
         self._reconciler = Reconciler(kind, operator.jobs, kube, settings, metrics)
         operator.jobs.listen(self._job_changed)
         operator.jobs.after_list(self._search)
@@ -63,37 +52,13 @@ class Jobs:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._reconciler.run())
                 group.create_task(self._departures.run())
-                group.create_task(_every(self._settings.resync_interval_s, self._tidy))
-                group.create_task(_every(COUNT_INTERVAL_S, self._count))
+                group.create_task(every(self._settings.resync_interval_s, self._tidy))
+                group.create_task(every(COUNT_INTERVAL_S, self._phases.count))
                 group.create_task(
-                    _every(self._settings.progress_interval_s, self._views.learn_progress)
+                    every(self._settings.progress_interval_s, self.views.learn_progress)
                 )
         finally:
-            await self._views.keep(())
-
-    def deaths(self, settings: Settings) -> Sequence[Death]:
-        """Worker processes of a cluster that have died in the last minutes, as far as its log has
-        been read."""
-        view = dict(self._views.items()).get(settings)
-        return () if view is None else view.deaths
-
-    async def check(self, body: Mapping[str, Any]) -> tuple[Sequence[Problem], Sequence[Problem]]:
-        """Problems and warnings of an OnyxJob that is about to be stored, as far as its namespace
-        is known."""
-        key = cluster_of(body)
-        if not self._operator.clusters.covers(key.namespace):
-            return (), ()
-        cluster = self._clusters.get(key)
-        if cluster is None:  # perhaps it has just been made
-            with contextlib.suppress(KubeError, Unavailable, TimeoutError):
-                async with asyncio.timeout(CHECK_TIMEOUT_S):
-                    cluster = await self._operator.kube.get(CLUSTERS, key.namespace, key.name)
-        return (), check(body, cluster)
-
-    async def _act(self, body: Object, seen: Observed, plan: Plan) -> Plan | None:
-        view = self._observer.view(body)
-        log = None if isinstance(view, Trouble) else view
-        return await self._actor.act(body, seen.spec, plan, log)
+            await self.views.keep(())
 
     def _job_changed(self, key: Key, body: Object, gone: bool) -> None:
         if not gone:
@@ -101,7 +66,7 @@ class Jobs:
             return
         self._reconciler.forget(key)
         self._observer.forget(key)
-        settings = self._observer.log_of(body)
+        settings = self._logs.log_of(body)
         known = settings if isinstance(settings, Settings) else None
         self._departures.job_gone(body, cluster_of(body), known)
 
@@ -111,8 +76,8 @@ class Jobs:
         may be jobs in it whose objects are gone."""
         if gone and not self._operator.tenancies.is_refused(body):
             self._departures.cluster_gone(key, body)
-        elif not gone and isinstance(settings := self._observer.connection(key), Settings):
-            self._views.view(settings)
+        elif not gone and isinstance(settings := self._logs.connection(key), Settings):
+            self.views.view(settings)
         for job_key, job in self._jobs.items():
             named = cluster_of(job)
             if named == key or self._clusters.get(named) is None:
@@ -135,23 +100,7 @@ class Jobs:
 
     async def _tidy(self) -> None:
         """Close the logs of clusters that are gone, and read job files again."""
-        wanted = [self._observer.connection(key) for key in self._clusters]
+        wanted = [self._logs.connection(key) for key in self._clusters]
         found = {each for each in wanted if isinstance(each, Settings)}
-        await self._views.keep(found.union(self._departures.wanted()))
+        await self.views.keep(found.union(self._departures.wanted()))
         self._observer.forget_files()
-
-    async def _count(self) -> None:
-        phases = Counter((body.get("status") or {}).get("phase") for _, body in self._jobs.items())
-        self._operator.metrics.jobs({phase: phases[phase] for phase in PHASES})
-
-
-async def _every(interval_s: float, do: Callable[[], Awaitable[None]]) -> None:
-    """Do something periodically; with an interval of 0, never."""
-    while interval_s > 0:
-        await asyncio.sleep(interval_s)
-        try:
-            await do()
-        except OnyxError as error:
-            logger.warning("%s", error)
-        except Exception:
-            logger.exception("a bug in the operator")

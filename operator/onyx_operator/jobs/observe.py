@@ -7,38 +7,33 @@ cluster's log. Job files, failures and the answers of an upgrade are read, and r
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from onyx.errors import Unavailable
 from onyx.ids import JobId
-from onyx.model.declaration import JobRef
-from onyx.settings import Settings, ZooKeeperSettings
-from onyx_operator.conditions import by_type, problem_lines
-from onyx_operator.connection import connection
 from onyx_operator.context import Operator
-from onyx_operator.jobs.check import unfit
+from onyx_operator.jobs.check import why_unfit
+from onyx_operator.jobs.logs_of_jobs import LogsOfJobs, cluster_of
 from onyx_operator.jobs.observed import Observed, observed
 from onyx_operator.jobs.record import read_record
-from onyx_operator.jobs.spec import Spec, read_spec, reference
+from onyx_operator.jobs.spec import Spec
+from onyx_operator.jobs.specs import Specs, invalid_s
 from onyx_operator.jobs.versions import ids_of_interest
-from onyx_operator.kube import CONFIG_MAPS, Object, seconds
+from onyx_operator.kube import Object
 from onyx_operator.logs.owners import owner_of
-from onyx_operator.logs.state import Log, Trouble
-from onyx_operator.logs.view import CONNECTING, LogView
-from onyx_operator.logs.views import LogViews
+from onyx_operator.logs.state import CONNECTING, Log, Trouble
+from onyx_operator.logs.view import LogView
 from onyx_operator.work_queue import Key
 
 
 class Observer:
     """Looks at an OnyxJob and at all that it depends on. Belongs to one event loop."""
 
-    def __init__(self, operator: Operator, views: LogViews, now_s: Callable[[], float]) -> None:
-        self._operator, self._views, self._now_s = operator, views, now_s
+    def __init__(self, operator: Operator, logs: LogsOfJobs, now_s: Callable[[], float]) -> None:
+        self._operator, self._logs, self._now_s = operator, logs, now_s
         self._owners: dict[JobId, Key] = {}
-        self._specs: dict[Key, tuple[Any, Spec]] = {}
-        self._files: dict[tuple[str, JobRef], tuple[float, str | None]] = {}
+        self._specs = Specs(operator, now_s)
 
     async def observe(self, key: Key, body: Object) -> Observed | None:
         """What there is of an OnyxJob; None while the log is being opened for the first time, after
@@ -48,8 +43,8 @@ class Observer:
             KubeError: the API server refuses.
             Unavailable: it, or the log, cannot be reached.
         """
-        spec = self._spec(key, body, await self._referenced(body))
-        view = self.view(body)
+        spec = await self._specs.read(key, body)
+        view = self._logs.view(body)
         if isinstance(view, LogView):
             found = await self._with_log(key, spec, body, view)
         else:
@@ -57,68 +52,18 @@ class Observer:
         connecting = isinstance(found.log, Trouble) and found.log.reason == CONNECTING
         return None if connecting else found
 
-    def view(self, body: Mapping[str, Any]) -> LogView | Trouble:
-        """The view of the log of an OnyxJob's cluster, or why there is none."""
-        settings = self.log_of(body)
-        return settings if isinstance(settings, Trouble) else self._views.view(settings)
-
-    def log_of(self, body: Mapping[str, Any]) -> Settings | Trouble:
-        """How the log is reached that has the job of an OnyxJob, or is to have it: that of its
-        cluster; if there is none any more, that of another one that has taken over its log."""
-        found = self.connection(cluster_of(body))
-        heir = self._heir(body, found)
-        return found if heir is None else self.connection(heir)
-
-    def connection(self, cluster: Key) -> Settings | Trouble:
-        """How the log of a cluster is reached, or why it cannot be."""
-        body = self._operator.clusters.store.get(cluster)
-        if body is None:
-            message = (
-                f"there is no OnyxCluster {cluster.name} in namespace {cluster.namespace}: "
-                "make it, or correct spec.clusterRef"
-            )
-            return Trouble("ClusterNotFound", message, without_workers=True)
-        if self._operator.tenancies.is_refused(body):
-            message = (
-                f"OnyxCluster {cluster.name} has no workers, because another one has its tenancy: "
-                f"kubectl describe oc/{cluster.name} says what to do"
-            )
-            return Trouble("ClusterRefused", message, without_workers=True)
-        engine = self._operator.settings.engine
-        named = ((body.get("spec") or {}).get("zookeeper") or {}).get("address")
-        if not named and engine.zookeeper.address == ZooKeeperSettings().address:
-            return Trouble(
-                "ClusterNotReady",
-                f"OnyxCluster {cluster.name} names no ZooKeeper: set its spec.zookeeper.address",
-            )
-        return connection(body, engine)
-
-    def _heir(self, body: Mapping[str, Any], found: Settings | Trouble) -> Key | None:
-        """The cluster that has taken over the log with the job of an object whose own cluster is
-        gone or refused."""
-        job = read_record(body).job_id
-        if isinstance(found, Settings) or job is None:
-            return None
-        views = dict(self._views.items())
-        for key in self._operator.clusters.store:
-            settings = self.connection(key)
-            view = views.get(settings) if isinstance(settings, Settings) else None
-            if view is not None and view.stage_of(job) != "unknown":
-                return key
-        return None
-
     def owner_of(self, job: JobId) -> Key | None:
         """The OnyxJob for which this job of a log was observed last."""
         return self._owners.get(job)
 
     def forget(self, key: Key) -> None:
         """The object is gone."""
-        self._specs.pop(key, None)
+        self._specs.forget(key)
         self._owners = {job: owner for job, owner in self._owners.items() if owner != key}
 
     def forget_files(self) -> None:
         """Read all job files again."""
-        self._files.clear()
+        self._specs.forget_files()
 
     async def _with_log(self, key: Key, spec: Spec, body: Object, view: LogView) -> Observed:
         ids = ids_of_interest(spec, read_record(body), view.stage_of)
@@ -127,7 +72,7 @@ class Observer:
             for job in ids:
                 await view.learn(job)
         log = view.seen(ids, owner_of(body, self._operator.kube.mark))
-        heir = self._heir(body, self.connection(cluster_of(body)))
+        heir = self._logs.heir(body, self._logs.connection(cluster_of(body)))
         if heir is not None and isinstance(log, Log):
             log = replace(log, heir=str(heir))
         found = self._observed(spec, body, log)
@@ -146,7 +91,7 @@ class Observer:
             read_record(body),
             log,
             unfit=self._unfit(spec, body),
-            invalid_s=_invalid_s(status, now_s),
+            invalid_s=invalid_s(status, now_s),
             status_is_current=status.get("observedGeneration")
             == body["metadata"].get("generation"),
             before=status,
@@ -157,44 +102,4 @@ class Observer:
         cluster = self._operator.clusters.store.get(cluster_of(body))
         if cluster is None or spec.job is None:
             return ""
-        return problem_lines(unfit(spec.job, cluster))
-
-    def _spec(self, key: Key, body: Object, referenced: str | None) -> Spec:
-        """The object's spec; it is parsed again only when it has changed."""
-        metadata = body["metadata"]
-        read_from = (metadata["uid"], body.get("spec"), referenced)
-        known = self._specs.get(key)
-        if known is None or known[0] != read_from:
-            known = self._specs[key] = (read_from, read_spec(body, referenced))
-        return replace(
-            known[1],
-            generation=metadata.get("generation", 0),
-            deleted_at=metadata.get("deletionTimestamp") or "",
-        )
-
-    async def _referenced(self, body: Object) -> str | None:
-        """The text of the job file that an object refers to; not read again each time."""
-        ref = reference(body) if (body.get("spec") or {}).get("jobRef") else None
-        if ref is None:
-            return None
-        namespace, now_s = body["metadata"]["namespace"], self._now_s()
-        read_s, text = self._files.get((namespace, ref), (0.0, None))
-        if text is None or now_s - read_s >= self._operator.settings.jobs.resync_interval_s:
-            found = await self._operator.kube.get(CONFIG_MAPS, namespace, ref.config_map)
-            text = ((found or {}).get("data") or {}).get(ref.key)
-            self._files[namespace, ref] = (now_s, text)
-        return text
-
-
-def cluster_of(body: Mapping[str, Any]) -> Key:
-    """Which OnyxCluster an OnyxJob belongs to, whether its spec is valid or not."""
-    name = (body.get("spec") or {}).get("clusterRef")
-    default = Spec("", "", "", 0).declaration.cluster_ref
-    return Key(body["metadata"]["namespace"], name if isinstance(name, str) else default)
-
-
-def _invalid_s(status: Mapping[str, Any], now_s: float) -> float:
-    """For how long a spec has been invalid, in seconds."""
-    validated = by_type(status).get("Validated", {})
-    since_s = seconds(str(validated.get("lastTransitionTime", "")))
-    return 0.0 if since_s is None or validated.get("status") != "False" else now_s - since_s
+        return why_unfit(spec.job, cluster)

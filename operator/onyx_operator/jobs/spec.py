@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from onyx.client.submissions import Check
 from onyx.errors import ManifestError
 from onyx.ids import JobId
 from onyx.model.declaration import Declaration, JobRef
 from onyx.model.job import Job
 from onyx.model.parsing.job import job_hash, parse_declared, parse_manifest
-from onyx.submission.plugin_options import wrong_options
 from onyx.upgrade.plan import drop_unused_upgrade
 from onyx_operator.conditions import problem_lines
 from onyx_operator.jobs.record import job_id
@@ -60,9 +60,17 @@ def reference(body: Mapping[str, Any]) -> JobRef | None:
     return declaration.job_ref
 
 
-def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
-    """The spec of an OnyxJob object. `referenced`: the text that its `jobRef` leads to, None when
-    there is none there."""
+def read_spec(
+    body: Mapping[str, Any],
+    referenced: str | None = None,
+    checks: Sequence[Check] = (),
+) -> Spec:
+    """The spec of an OnyxJob object.
+
+    Args:
+        referenced: the text that its `jobRef` leads to, None when there is none there.
+        checks: what else may be wrong with a job.
+    """
     metadata = body["metadata"]
     spec = Spec(
         metadata["namespace"],
@@ -77,7 +85,7 @@ def read_spec(body: Mapping[str, Any], referenced: str | None = None) -> Spec:
         if declaration.job_ref is not None:
             job = _referenced(declaration.job_ref, referenced, spec.name)
         assert job is not None
-        if problems := wrong_options(job):
+        if problems := [each for check in checks for each in check(job)]:
             raise ManifestError(problems)
     except LookupError as error:
         return replace(spec, problem=str(error.args[0]), problem_reason=JOB_REF_NOT_FOUND)

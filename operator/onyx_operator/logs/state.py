@@ -83,6 +83,10 @@ class Log:
         return self.jobs.get(job, UNKNOWN) if job is not None else UNKNOWN
 
 
+CONNECTING = "Connecting"
+"""Reason of the trouble of a log that was never tried yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """Why the log cannot be used now."""

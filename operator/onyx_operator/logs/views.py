@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+from onyx.deaths import Death
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.settings import Settings
+from onyx_operator.logs.follower import Connect
 from onyx_operator.logs.state import Trouble
-from onyx_operator.logs.view import Changed, Connect, LogView
+from onyx_operator.logs.view import Changed, LogView
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import JobSettings
 
@@ -50,6 +52,12 @@ class LogViews:
     def items(self) -> list[tuple[Settings, LogView]]:
         """Every log that is followed."""
         return list(self._views.items())
+
+    def deaths(self, settings: Settings) -> Sequence[Death]:
+        """Worker processes of a cluster that have died in the last minutes, as far as its log has
+        been read."""
+        view = self._views.get(settings)
+        return () if view is None else view.deaths
 
     async def keep(self, wanted: Iterable[Settings]) -> None:
         """Close all views but these."""

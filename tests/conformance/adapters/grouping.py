@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.key_getters import key_getter
+from onyx.flow.groups.getters import key_getter
+from onyx.flow.groups.grouping import Grouping
 from onyx.model.job import CatalogEntry
 
 SLOTS = 7

@@ -17,7 +17,8 @@ from tests.conformance import manifests
 from onyx.errors import ManifestError, Problem
 from onyx.model.bundle import CheckOptions, add_task
 from onyx.model.manifest import SECTIONS
-from onyx.model.parsing.job import check_entry, parse_mapping
+from onyx.model.parsing.entry import check_entry
+from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.options import Options, check_options
 
 _Text = Annotated[str, msgspec.Meta(min_length=1)]

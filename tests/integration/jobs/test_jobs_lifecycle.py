@@ -12,7 +12,7 @@ from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, un
 from onyx import api
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, JobId, Position
-from onyx.plugins.channel import Channel
+from onyx.plugins.channel_queue import Channel
 from onyx.settings import HistorySettings, Settings
 from onyx.testing import TestEnv, with_test_env
 

@@ -16,7 +16,7 @@ from tests.support.servers.cluster import Cluster
 from tests.support.servers.processes import onyx
 
 from onyx import api
-from onyx.client.query import WindowView
+from onyx.client.window_view import WindowView
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.settings import StateSettings, ZooKeeperSettings

@@ -18,8 +18,9 @@ from onyx.errors import Fenced, LogReplaced, Unavailable
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import Session
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper import session
-from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
+from onyx.log.zookeeper import dialler
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.replica.entry import Entry
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
@@ -241,7 +242,7 @@ def test_no_server_gives_an_error_that_says_what_to_do():
 
 
 def test_a_client_that_waits_says_for_what_before_it_gives_up(monkeypatch, caplog):
-    monkeypatch.setattr(session, "TELL_AFTER_S", 0.01)
+    monkeypatch.setattr(dialler, "TELL_AFTER_S", 0.01)
     nowhere = ZooKeeperSettings(address="127.0.0.1:1", connect_timeout_s=1.0)
     with pytest.raises(Unavailable):
         ZooKeeperClientLog(Settings(zookeeper=nowhere))

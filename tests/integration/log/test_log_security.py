@@ -29,8 +29,9 @@ from onyx.log.server.formation import Holds, Unknown
 from onyx.log.server.formation_port import ask
 from onyx.log.server.member import Member
 from onyx.log.server.process import ZooKeeperServer
-from onyx.log.zookeeper.log import ZooKeeperClientLog, ZooKeeperGroupLog
-from onyx.log.zookeeper.session import zookeeper_certificates
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.log.zookeeper.dialler import zookeeper_certificates
+from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.log.zookeeper.tls_handler import TlsHandler
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx.tls.diagnosis import diagnose

@@ -16,10 +16,12 @@ from tests.support.log.markers import marker
 
 from onyx.errors import SettingsError, Unavailable
 from onyx.ids import NO_POSITION
-from onyx.log.server import process as server_module
+from onyx.log.server import java_command
 from onyx.log.server.config import Ensemble
-from onyx.log.server.process import ZooKeeperServer, find_jars, is_serving
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.server.java_command import find_jars
+from onyx.log.server.probe import is_serving
+from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 
 OWNER = """
 import sys, time
@@ -76,7 +78,7 @@ def test_without_a_java_of_the_machine_that_of_the_package_serves(tmp_path: Path
 
 @pytest.mark.server
 def test_a_server_that_ends_while_starting_is_an_error_that_names_its_output(tmp_path, monkeypatch):
-    monkeypatch.setattr(server_module, "_MAIN", "no.such.Main")
+    monkeypatch.setattr(java_command, "_MAIN", "no.such.Main")
     with pytest.raises(Unavailable, match=r"ended with code 1.*zookeeper.log"):
         ZooKeeperServer(tmp_path).start()
     assert "no.such.Main" in (tmp_path / "zookeeper.log").read_text()

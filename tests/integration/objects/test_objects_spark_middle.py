@@ -22,7 +22,8 @@ from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.middle.bundles import Bundle, Bundles
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of
-from onyx.spark.middle.results import PARTITIONS, StageResults
+from onyx.spark.middle.result_reader import PARTITIONS
+from onyx.spark.middle.results import StageResults
 from onyx.spark.middle.spool import StageSpool
 from onyx.spark.objects.fetch import rows_of
 from onyx.spark.objects.staged import Staged, write_list

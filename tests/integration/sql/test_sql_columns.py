@@ -16,7 +16,7 @@ from tests.support.servers.sql_databases import Database
 from tests.support.windows.column_strategies import arrays
 
 from onyx.errors import UserError
-from onyx.flow.columns import Columns, from_dicts, to_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.plugins.registry import build_output
 from onyx.plugins.sql import rows as sql_rows
 

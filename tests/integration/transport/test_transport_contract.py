@@ -19,7 +19,7 @@ from tests.support.servers.tcp_proxy import TcpProxy
 
 from onyx.errors import SegmentError, SettingsError
 from onyx.flow.batch import Batch
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TransportSettings
 from onyx.transport.frames import encoder

@@ -25,7 +25,8 @@ from onyx.ledger.pending import PendingWindow, Range
 from onyx.state.names import Listed, LogKey
 from onyx.state.reading import Reader
 from onyx.task.source.source import Source
-from onyx.task.window_state.windowing import Columns, Windowing
+from onyx.task.window_state.chunks import Columns
+from onyx.task.window_state.windowing import Windowing
 from onyx.windows import watermarks
 from onyx.windows.types.session import Session, SessionExtents
 from onyx.windows.watermarks import IDLE, Mark, Quiet
@@ -73,7 +74,7 @@ def _complete_frontiers(source: Source) -> dict[int, int]:
 def _send_early(windowing: Windowing, idle: bool) -> bool:
     """B20."""
     began = _cut(windowing, idle)
-    appending = windowing._appending
+    appending = windowing.appends.current
     if began and appending is not None:
         windowing.emissions.release(appending.emitted)
         appending.emitted = {}
@@ -99,7 +100,8 @@ def _count_as_applied(
     """B22."""
     if withdrawn and batch.roots is not None and batch.ids is not None:
         chosen = list(withdrawn)
-        windowing._apply(batch.roots[chosen], batch.ids[chosen])
+        assert windowing.state.applied is not None
+        windowing.state.applied.apply(batch.roots[chosen], batch.ids[chosen])
     return _fresh(windowing, batch, withdrawn)
 
 

@@ -23,7 +23,7 @@ from tests.sim.windows.story import keys_of, leaves_in
 from tests.sim.windows.violation import fatal
 
 from onyx.flow.batch import U64, Batch
-from onyx.flow.grouping import SHARDS, shard_of
+from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import GroupId
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, unpack, without_attempts
 from onyx.log import job_documents

@@ -22,7 +22,7 @@ from onyx.errors import NameNotRegistered
 from onyx.flow.batch import U64, Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.model.job import Job
-from onyx.peer.holding import Holding
+from onyx.peer.work.holding import Holding
 from onyx.plugins.indexed import IndexedReader
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.parts.writer import PartsWriter

@@ -27,7 +27,7 @@ from onyx.flow.batch import U64, Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
-from onyx.peer.holding import Holding
+from onyx.peer.work.holding import Holding
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
 from onyx.program.phases import Phase

@@ -9,7 +9,8 @@ from typing import Any
 
 import yaml
 
-from onyx.plugins.channel import Channel, open_channel
+from onyx.plugins.channel import open_channel
+from onyx.plugins.channel_queue import Channel
 from onyx.replica.state import Replica
 from onyx.testing import TestEnv
 

@@ -10,7 +10,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 from onyx.ids import GroupId
-from onyx.log.zookeeper.log import ZooKeeperGroupLog
+from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.log.zookeeper.tls_handler import TlsHandler
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
@@ -63,7 +63,7 @@ def settings_for(
 
 def expire_session(log: ZooKeeperGroupLog, address: str) -> None:
     """End the session of a log on the server, as its expiry would."""
-    files = log._session._certificates
+    files = log._session._dialler._certificates
     client = KazooClient(
         address,
         client_id=log._session._client.client_id,

@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.servers import kafka_jars
 
 from onyx.java import find_java
-from onyx.log.server.process import end_with_parent
+from onyx.log.server.parent import end_with_parent
 
 JAVA_MIN = 17
 START_TIMEOUT_S = 60.0

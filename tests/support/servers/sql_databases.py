@@ -11,7 +11,8 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.sql.engine import connect
-from onyx.plugins.sql.store import SqlStore, Target
+from onyx.plugins.sql.store import SqlStore
+from onyx.plugins.sql.target import Target
 
 
 class Database:

@@ -1,8 +1,8 @@
 """Queries without a JVM: frames that call the same functions on the same rows as Spark does.
 
-What Spark does between two stages is to move rows to partitions and sort them there. So nearly all
-of a query can be tested in milliseconds, and with jobs made by hypothesis; that real Spark gives
-the same is for the integration tests.
+What Spark does between two fragments is to move rows to partitions and sort them there. So nearly
+all of a query can be tested in milliseconds, and with jobs made by hypothesis; that real Spark
+gives the same is for the integration tests.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from onyx.spark.driver.request import QueryBatch, QueryReply, QueryRequest
 from onyx.spark.objects.fetch import opened_parquet
 from onyx.spark.objects.staged import write_list
 from onyx.spark.objects.upload import Upload, uploaded
-from onyx.spark_query.programs import Query, StageConfig
+from onyx.spark_query.config import QueryConfig
+from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import SCHEMA, Row, rows_of
 from onyx.spark_query.run import answer
 from onyx.spark_query.stream import Publish
@@ -56,7 +57,7 @@ class Frame:
     def mapInArrow(self, function: Callable[..., Any], schema: str) -> Frame:
         def batches(rows: Rows) -> Iterator[pa.RecordBatch]:
             for row in rows:
-                yield pa.RecordBatch.from_pylist([row], SCHEMA if "stage" in row else None)
+                yield pa.RecordBatch.from_pylist([row], SCHEMA if "fragment" in row else None)
 
         def run(rows: Rows) -> Rows:
             return [row for batch in function(batches(rows)) for row in as_dicts(batch)]
@@ -99,7 +100,7 @@ class Frame:
 
 
 def as_dicts(batch: pa.RecordBatch) -> Rows:
-    if "stage" not in batch.schema.names:
+    if "fragment" not in batch.schema.names:
         return list(batch.to_pylist())
     return [row._asdict() for row in rows_of(batch)]
 
@@ -194,15 +195,19 @@ def run_query(
 
 def publish_all(request: QueryRequest, reply: QueryReply) -> None:
     """As the driver of a job does."""
-    query = Query(StageConfig(request, (), 1))
-    outputs = Outputs({task: partial(query.output, task) for task in reply.outputs}, lambda: True)
+    query = Query(QueryConfig(request, (), 1))
+    outputs = Outputs(
+        {task: partial(query.plugins.output, task) for task in reply.outputs}, lambda: True
+    )
     outputs.write_spools(reply.outputs)
     outputs.publish(request.attempt, reply.outputs)
 
 
 def publish_batch(request: QueryRequest, batch: QueryBatch) -> None:
     """A micro-batch, as the driver of a job does."""
-    query = Query(StageConfig(request, (), 1))
-    outputs = Outputs({task: partial(query.output, task) for task in batch.outputs}, lambda: True)
+    query = Query(QueryConfig(request, (), 1))
+    outputs = Outputs(
+        {task: partial(query.plugins.output, task) for task in batch.outputs}, lambda: True
+    )
     outputs.write_spools(batch.outputs)
     outputs.publish(request.attempt, batch.outputs, over=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 
 _INTEGERS = ((pa.int64(), 64), (pa.int8(), 8))
 _FLOATS = st.floats(allow_nan=False, allow_infinity=False)

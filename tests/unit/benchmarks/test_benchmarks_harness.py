@@ -77,13 +77,65 @@ def test_a_program_that_fails_is_told_with_its_output() -> None:
     assert b"oh no" in done.stdout
 
 
-def test_the_report_has_ratios_and_a_spread() -> None:
-    runs = [(0.5, harness.Run(1.0, 0.6, 10_000_000, "")), (0.7, harness.Run(2.0, 0.8, 20, ""))]
-    fast = harness._result(harness.Contender("fast", None, None), runs[:1])
-    slow = harness._result(harness.Contender("slow", None, None), runs)
-    assert (slow.cpu_s_low, slow.cpu_s_high, slow.rss_peak_bytes) == (0.5, 0.7, 10_000_000)
-    report = harness.report("Title", [fast, slow], "fast")
-    assert [each["ratio"] for each in report["results"]] == [1.0, pytest.approx(1.2)]
+def made(name: str, *cpu_s: float) -> harness.Result:
+    """A result of repeats that used so much."""
+    contender = harness.Contender(name, lambda data, folder: [], harness.printed_answer)
+    return harness.result(contender, [(each, harness.Run(1.0, 0.8, 20, "")) for each in cpu_s])
+
+
+def test_the_report_has_ratios_and_says_who_is_absent(capsys: pytest.CaptureFixture[str]) -> None:
+    absent = harness.Absent("gone", "not installed: pip install gone")
+    results = [made("fast", 0.5), made("slow", 0.5, 0.7), made("wild", 0.1, 0.5), absent]
+    report = harness.report("Title", results, "fast")
+    shown = capsys.readouterr().out
+    ratios = [each["ratio"] for each in report["results"] if "ratio" in each]
+    assert ratios == [1.0, pytest.approx(1.2), None]
+    assert "too noisy" in shown
+    assert "pip install gone" in shown
+
+
+def test_who_is_absent_is_not_run(bench_data: Path) -> None:
+    absent = harness.Absent("gone", "not installed")
+    found = harness.compare([absent], data.segments(20), data.segments(10), 1, 60.0)
+    assert found == [absent]
+
+
+@pytest.mark.parametrize(
+    ("values", "too_noisy"),
+    [
+        ([1.0, 1.4, 1.2], False),
+        ([0.5, 1.4, 0.8], True),
+        ([1.0], False),
+        ([-0.1], True),
+        ([-1.0, -1.1], True),
+        ([0.0], True),
+    ],
+    ids=["narrow", "wider than its median", "one repeat", "negative", "all negative", "nothing"],
+)
+def test_a_number_is_one_if_its_repeats_agree(values: list[float], too_noisy: bool) -> None:
+    assert figures.Repeats(tuple(values)).too_noisy is too_noisy
+
+
+def test_start_up_is_subtracted_from_the_run_beside_it() -> None:
+    whole, start = figures.Repeats((5.0, 9.0, 5.5)), figures.Repeats((2.0, 6.0, 2.0))
+    assert whole.less(start).values == (3.0, 3.0, 3.5)
+    assert whole.less(start).per(2).typical == 1.5
+
+
+def test_a_ratio_to_noise_is_noise() -> None:
+    sure, noise = figures.Repeats((2.0, 3.0)), figures.Repeats((0.1, 3.0))
+    assert sure.over(sure) == (1.0, 1.0)
+    assert sure.over(noise) == noise.over(sure) == (None, None)
+
+
+def test_noise_is_held_against_no_goal(capsys: pytest.CaptureFixture[str]) -> None:
+    sure, noise = figures.Repeats((2.0, 3.0)), figures.Repeats((0.1, 3.0))
+    found = figures.ratio("ratio", sure, noise, 1.3), figures.typical("cost", noise, "us", 1.0)
+    assert [each.ok for each in found] == [None, None]
+    figures.publish(figures.Measured(found), None)
+    shown = capsys.readouterr().out
+    assert shown.count("too noisy") == 2
+    assert "SHORT" not in shown
 
 
 def test_a_figure_is_held_against_its_goal_from_the_right_side() -> None:

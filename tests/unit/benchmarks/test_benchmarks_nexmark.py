@@ -41,6 +41,7 @@ def test_a_job_reads_the_data_and_ends_in_the_tally(
 ) -> None:  # fmt: skip
     found = nexmark.events(query, 100)
     contender = nexmark.contenders(query)["onyx-3-columns" if columns else "onyx-3"]
+    assert isinstance(contender, harness.Contender)
 
     contender.command(found, tmp_path)
 

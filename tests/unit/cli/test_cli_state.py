@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onyx.cli.commands.state import parse_key, state
-from onyx.client.query import WindowView
+from onyx.client.window_view import WindowView
 from onyx.ids import JobId
 from onyx.windows.firing import ALL, Extent
 

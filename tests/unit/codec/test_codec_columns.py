@@ -5,7 +5,7 @@ import pytest
 
 from onyx.codec import columns as codec
 from onyx.errors import SegmentError
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 
 ROWS = pa.record_batch({"n": [1, 2, 3], "name": ["a", None, "c"], "tags": [["x"], [], None]})
 PAYLOAD = codec.encode(Columns(ROWS))

@@ -5,7 +5,7 @@ import pytest
 
 from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.codec.refused_rows import refused_rows, text_of
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 
 UTC = pa.timestamp("us", tz="UTC")
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999

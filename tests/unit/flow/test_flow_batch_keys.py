@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.flow.batch import Batch, concatenate
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes, KeyList
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes, KeyList
 
 SEGMENTS = [{"k": "a"}, {"k": "b"}, {"k": "a"}, {"k": "c"}]
 

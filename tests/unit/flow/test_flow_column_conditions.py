@@ -10,7 +10,7 @@ import pytest
 
 from onyx.errors import UserFunctionError
 from onyx.flow import evaluation
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.conditions import compile_conditions
 from onyx.flow.handling import Handling
 from onyx.flow.leaves import Leaves

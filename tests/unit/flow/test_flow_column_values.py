@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.windows.column_strategies import EDGES, VALUES, arrays
 
-from onyx.flow.column_values import python_values
+from onyx.flow.columns.values import python_values
 
 TYPES = [pytest.param(kind, values, id=str(kind)) for kind, values in VALUES]
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from onyx.flow.columnar import ROW, apply_to_columns
-from onyx.flow.columns import Columns, from_dicts, to_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.leaves import Leaves
 
 BATCH = from_dicts([{"n": n, "words": ["w"] * n} for n in (3, 0, 2, 1)])[0]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from onyx.codec.refused_rows import refused_rows
 from onyx.errors import UserError
-from onyx.flow.batch import Batch, concatenate, joined, part_of, segment_at, take
-from onyx.flow.columns import Columns, from_dicts, join, of_table, to_dicts
-from onyx.flow.schemas import arrow_schema, as_columns
+from onyx.flow.batch import Batch, as_columns, concatenate, joined, part_of, segment_at, take
+from onyx.flow.columns.record_batch import Columns, from_dicts, join, of_table, to_dicts
+from onyx.flow.columns.schemas import arrow_schema
 from onyx.model.job import CatalogEntry
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.errors import UserError
-from onyx.flow import group_hashes
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.grouping import key_bytes, key_hash
-from onyx.flow.key_getters import ByKey, key_getter
+from onyx.flow.groups import grouping as module
+from onyx.flow.groups.getters import ByKey, key_getter
+from onyx.flow.groups.grouping import Grouping
+from onyx.flow.groups.keys import key_bytes, key_hash
 from onyx.flow.segment_failure import Refusal
 from onyx.model.job import CatalogEntry
 from onyx.windows.groups import hashable_key
@@ -96,7 +96,7 @@ def test_a_key_nested_too_deep_is_refused():
 
 def test_hashes_are_the_same_in_every_process():
     program = (
-        "from onyx.flow.grouping import key_hash;"
+        "from onyx.flow.groups.keys import key_hash;"
         "print(key_hash('JFK'), key_hash(['JFK', 2013]), key_hash({'b': 1, 'a': None}))"
     )
     answers = {
@@ -129,7 +129,7 @@ def test_a_bool_does_not_find_what_an_int_has_left():
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
-    monkeypatch.setattr(group_hashes, "MEMO_KEYS_MAX", 10)
+    monkeypatch.setattr(module, "MEMO_KEYS_MAX", 10)
     group = grouping()
     segments = [{"k": str(number)} for number in range(25)]
     assert group.hashes_of(segments).tolist() == [key_hash(str(n)) for n in range(25)]

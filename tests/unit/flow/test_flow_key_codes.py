@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onyx.errors import UserError
-from onyx.flow import key_codes
-from onyx.flow.columns import Columns, from_dicts, to_dicts
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.grouping import key_hash
-from onyx.flow.key_codes import KeyCodes, Remembered, compact
-from onyx.flow.key_getters import key_getter
-from onyx.flow.segment_failure import Refusal, one_by_one
+from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
+from onyx.flow.formats import COLUMNS
+from onyx.flow.groups import codes
+from onyx.flow.groups.codes import KeyCodes, Remembered, compact
+from onyx.flow.groups.getters import key_getter
+from onyx.flow.groups.grouping import Grouping
+from onyx.flow.groups.keys import key_hash
+from onyx.flow.segment_failure import Refusal
 from onyx.model.job import CatalogEntry
 
 TEXT = st.sampled_from(["a", "b", "", "é"])
@@ -99,7 +100,7 @@ def test_columns_of_other_types_find_nothing_of_one_another():
 
 def test_nan_is_refused_alone():
     segments = [{"k": 1.0}, {"k": float("nan")}, {"k": 0.5}]
-    [(index, error)] = one_by_one(grouping("k").check, columns_of(segments))
+    [(index, error)] = COLUMNS.bad(columns_of(segments), grouping("k").check)
     assert index == 1
     assert "groupByKey k of task count: a group key is NaN" in str(error)
 
@@ -108,7 +109,7 @@ def test_of_a_missing_column_every_row_is_refused_or_grouped():
     columns = columns_of([{"a": 1, "b": 2}, {"a": 3, "b": None}])
     with pytest.raises(Refusal, match="no key 'x', which is the groupByKey"):
         grouping("x").hashes_of(columns)
-    assert [index for index, _ in one_by_one(grouping(("a", "x")).check, columns)] == [0, 1]
+    assert [index for index, _ in COLUMNS.bad(columns, grouping(("a", "x")).check)] == [0, 1]
     optional = {"on_missing_key": "group"}
     assert grouping("x", **optional).hashes_of(columns).tolist() == [key_hash(None)] * 2
     parts = [key_hash({"b": 2}), key_hash({"b": None})]
@@ -123,8 +124,8 @@ def test_a_function_gets_dicts():
 
 
 def test_what_is_made_of_a_key_is_remembered_up_to_a_limit(monkeypatch):
-    monkeypatch.setattr(key_codes, "KEYS_MAX", 3)
-    monkeypatch.setattr(key_codes, "KINDS_MAX", 2)
+    monkeypatch.setattr(codes, "KEYS_MAX", 3)
+    monkeypatch.setattr(codes, "KINDS_MAX", 2)
     asked = []
     remembered = Remembered(lambda value: asked.append(value) or str(value))
     one, four = ({"k": pa.array(list(range(n)))} for n in (1, 4))
@@ -146,5 +147,5 @@ def test_a_failing_row_is_found_among_many():
                 raise UserError(str(segment["n"]))
 
     columns = columns_of([{"n": n} for n in range(100)])
-    found = one_by_one(check, columns, first=1)
-    assert [(index, str(error)) for index, error in found] == [(1, "0"), (8, "7"), (100, "99")]
+    found = COLUMNS.bad(columns, check)
+    assert [(index, str(error)) for index, error in found] == [(0, "0"), (7, "7"), (99, "99")]

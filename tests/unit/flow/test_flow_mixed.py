@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.flow.batch import Batch, Segments, as_dicts, by_form
-from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.batch import Batch, Segments, as_dicts, by_format
+from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.mixed import Mixed, Read, of_runs, part_of_read, pieces_of, runs_of, take_of_read
 
 
@@ -77,17 +77,17 @@ def test_waiting_batches_become_one_of_each_form(lineage):
         return Batch(segments, ids, ids) if lineage else Batch(segments)
 
     waiting = [columns(1, 2), dicts(3), columns(4), dicts(5, 6)]
-    rows, others = by_form(list(map(batch, waiting)))
+    rows, others = by_format(list(map(batch, waiting)))
     assert (numbers(rows.segments), numbers(others.segments)) == ([1, 2, 4], [3, 5, 6])
     assert isinstance(rows.segments, Columns)
     if lineage:
         assert (rows.ids.tolist(), others.roots.tolist()) == ([1, 2, 4], [3, 5, 6])
-    assert by_form([]) == []
+    assert by_format([]) == []
 
 
 def test_waiting_columns_whose_types_do_not_fit_together_stay_apart():
     nulls = Columns(pa.record_batch({"n": pa.nulls(1)}))
-    one, two = by_form([Batch(columns(1)), Batch(columns("x")), Batch(columns(2))])
+    one, two = by_format([Batch(columns(1)), Batch(columns("x")), Batch(columns(2))])
     assert (numbers(one.segments), numbers(two.segments)) == ([1, 2], ["x"])
-    (wider,) = by_form([Batch(columns(1)), Batch(nulls), Batch(columns(0.5))])
+    (wider,) = by_format([Batch(columns(1)), Batch(nulls), Batch(columns(0.5))])
     assert numbers(wider.segments) == [1, None, 0.5]

@@ -15,7 +15,7 @@ from tests.support.log.submissions import submit_job
 from onyx.client.client import Client
 from onyx.errors import Unavailable, UserError
 from onyx.history.archive import Archive
-from onyx.history.collection import Collector
+from onyx.history.collector import Collector
 from onyx.history.replicas import Replicas
 from onyx.ids import NO_POSITION, JobId, Position
 from onyx.log.interface import Origin

@@ -11,7 +11,8 @@ import pytest
 from onyx.errors import ManifestError, Problem
 from onyx.model.functions import function_names
 from onyx.model.job import CatalogEntry, FlowCondition, Job, Lifecycle, Trigger, Window
-from onyx.model.parsing.job import check_entry, job_hash, parse_manifest, parse_mapping, to_mapping
+from onyx.model.parsing.entry import check_entry
+from onyx.model.parsing.job import job_hash, parse_manifest, parse_mapping, to_mapping
 
 FLIGHTS = """\
 apiVersion: onyx.dev/v1alpha1

@@ -11,10 +11,10 @@ from tests.support.log.replica_log import ReplicaLog
 
 from onyx.client.statuses import status_at
 from onyx.codes import began_with
-from onyx.history.collection import sweep_documents
+from onyx.history.beside import sweep_documents
 from onyx.ids import GroupId, JobId
 from onyx.log import job_documents
-from onyx.peer.code_watch import POOLS_MAX, CodeWatch, note
+from onyx.peer.watch.code_watch import POOLS_MAX, CodeWatch, note
 from onyx.replica.commands import AddVirtualPeer
 from onyx.replica.state import Replica
 

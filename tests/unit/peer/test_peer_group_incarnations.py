@@ -13,6 +13,7 @@ from tests.support.log.memory_log import MemoryLog
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, GroupId
 from onyx.log.interface import GroupLog, Origin
+from onyx.peer.context import new_context
 from onyx.peer.membership import PeerGroup
 from onyx.replica import machine
 from onyx.replica.entry import Entry
@@ -43,7 +44,9 @@ class Process:
         self.wiped = False
         settings = Settings(log=LogSettings(join_back_off_s=0.01))
         self.clock = FastClock()
-        self.group = PeerGroup(settings, self._open, LocalTransport, Resolver(()), clock=self.clock)
+        self.group = PeerGroup(
+            new_context(settings, Resolver(()), clock=self.clock), self._open, LocalTransport
+        )
         self._replica = Replica()
         self._items: queue.Queue[Entry | Origin] = queue.Queue()
         self.log.client().subscribe(NO_POSITION, self._items.put)

@@ -8,11 +8,11 @@ from concurrent.futures import Future
 
 from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 
-from onyx.client.statuses import totals
+from onyx.client.reports import totals
 from onyx.ids import GroupId, TaskName
 from onyx.log import job_documents
 from onyx.outcomes import TaskTotals
-from onyx.peer.outcome_reports import WRITE_INTERVAL_S, OutcomeReports
+from onyx.peer.watch.outcome_reports import WRITE_INTERVAL_S, OutcomeReports
 from onyx.telemetry.catalog import DEAD_LETTERS
 from onyx.telemetry.interface import NULL_TASK
 from onyx.telemetry.kept_counts import SIZE, KeptCounts

@@ -13,7 +13,8 @@ from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 from onyx.client.client import Client
 from onyx.errors import Blocked
 from onyx.log import job_documents
-from onyx.peer.stall_watch import StallWatch
+from onyx.peer.watch.stall_reports import StallReports
+from onyx.peer.watch.stall_watch import StallWatch
 from onyx.stalls import Reason, Stall, cause
 from onyx.task import machine
 from onyx.task.source.source import Source
@@ -42,7 +43,8 @@ class Watched:
         self.bench = Bench(spec, {"m:fn": fn, **(functions or {})})
         self.metrics = Metrics()
         self.looks = 0
-        self.watch = StallWatch(self.bench.log, self.metrics, self.bench.clock, self.now, AFTER_S)
+        reports = StallReports(self.bench.log, self.now)
+        self.watch = StallWatch(reports, self.metrics, self.bench.clock, AFTER_S)
         self.permitted = True
 
     def now(self, work):

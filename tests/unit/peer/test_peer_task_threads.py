@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onyx.peer.task_threads import TaskThreads
+from onyx.peer.work.task_threads import TaskThreads
 from onyx.task.table import Progress
 
 PATIENCE_S = 30.0

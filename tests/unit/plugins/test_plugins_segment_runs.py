@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onyx.flow.columns import from_dicts, to_dicts
+from onyx.flow.columns.record_batch import from_dicts, to_dicts
 from onyx.plugins import segment_runs
 from onyx.plugins.segment_runs import Run, SegmentRuns
 

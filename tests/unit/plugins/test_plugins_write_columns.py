@@ -19,7 +19,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from tests.support.windows.column_strategies import columns
 
 from onyx.errors import UserError
-from onyx.flow.columns import Columns, from_dicts, of_table, to_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts, of_table, to_dicts
 from onyx.plugins import channel, function, jsonl
 from onyx.plugins.channel import open_channel
 from onyx.plugins.parts import formats

@@ -12,7 +12,7 @@ from onyx.errors import ManifestError
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
-from onyx.spark.compiler.plan import Exchange, Middle, Plan, PlannedOutput, PlannedWindow, Stage
+from onyx.spark.compiler.plan import Exchange, Fragment, Middle, Plan, PlannedOutput, PlannedWindow
 from onyx.spark.compiler.render import render
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -46,7 +46,7 @@ def job(spec: str) -> Job:
     return parse_manifest((HEAD + spec).encode())
 
 
-def test_a_task_behind_a_shuffle_begins_a_stage() -> None:
+def test_a_task_behind_a_shuffle_begins_a_fragment() -> None:
     below = "windows below it hear each watermark"
     hours = PlannedWindow("hours", "fixed", "sum n", False, below)
     best = PlannedWindow(
@@ -55,9 +55,9 @@ def test_a_task_behind_a_shuffle_begins_a_stage() -> None:
     assert compile_job(job(SHOP)) == Plan(
         "shop",
         (
-            Stage(0, ("read",), ("read", "price", "bad")),
-            Stage(1, ("totals",), ("totals",)),
-            Stage(2, ("top",), ("top", "print")),
+            Fragment(0, ("read",), ("read", "price", "bad")),
+            Fragment(1, ("totals",), ("totals",)),
+            Fragment(2, ("top",), ("top", "print")),
         ),
         (
             Exchange("totals", 1, "shop, day", (hours,), "batches", ends=True),
@@ -67,7 +67,7 @@ def test_a_task_behind_a_shuffle_begins_a_stage() -> None:
     )
 
 
-def test_a_task_that_is_fed_by_two_stages_runs_in_both() -> None:
+def test_a_task_that_is_fed_by_two_fragments_runs_in_both() -> None:
     plan = compile_job(
         job("""
   workflow: [[read, count], [read, write], [count, write]]
@@ -80,7 +80,7 @@ def test_a_task_that_is_fed_by_two_stages_runs_in_both() -> None:
               emit: "shop:row"}]
 """)
     )
-    assert [each.tasks for each in plan.stages] == [("read", "write"), ("count", "write")]
+    assert [each.tasks for each in plan.fragments] == [("read", "write"), ("count", "write")]
     assert plan.exchanges[0].watermarks == "none"
 
 
@@ -104,7 +104,7 @@ MIDDLE = """
 def test_all_stages_above_a_spark_stage_are_a_part_of_their_own() -> None:
     plan = compile_job(job(MIDDLE))
     assert plan.middles == (Middle("join", 2, "shop:join", ("hours", "read")),)
-    assert [each.begins for each in plan.stages] == [("read",), ("hours",), ("join",), ("last",)]
+    assert [each.begins for each in plan.fragments] == [("read",), ("hours",), ("join",), ("last",)]
     assert plan.pieces == (range(2), range(2, 4))
     assert [(each.task, each.watermarks) for each in plan.exchanges] == [
         ("hours", "segments"),
@@ -115,12 +115,12 @@ def test_all_stages_above_a_spark_stage_are_a_part_of_their_own() -> None:
 def test_the_plan_says_when_a_spark_stage_runs_and_over_what() -> None:
     middle = job(MIDDLE)
     printed = render(compile_job(middle), middle).splitlines()
-    assert printed[0] == "job shop on Spark: one batch query of 4 stages, in 2 parts"
+    assert printed[0] == "job shop on Spark: one batch query of 4 fragments, in 2 parts"
     where = printed.index("Spark stage shop:join of task join, once, over all of hours, read")
     assert printed[where + 1 : where + 4] == [
-        "stage 2: one mapInArrow, a task of Spark for each share of the rows",
+        "fragment 2: one mapInArrow, a task of Spark for each share of the rows",
         "  join: rows of the Spark stage shop:join",
-        "    shuffle to last in stage 3, by page",
+        "    shuffle to last in fragment 3, by page",
     ]
     assert printed[where - 1] == "    written for the Spark stage of join"
 
@@ -136,17 +136,17 @@ def test_no_watermark_goes_past_a_spark_stage() -> None:
 def test_a_plan_is_readable() -> None:
     shop = job(SHOP)
     assert render(compile_job(shop), shop).splitlines() == [
-        "job shop on Spark: one batch query of 3 stages",
-        "stage 0: one mapInArrow, a task of Spark for each partition of the inputs",
+        "job shop on Spark: one batch query of 3 fragments",
+        "fragment 0: one mapInArrow, a task of Spark for each partition of the inputs",
         "  read: input files with watermarks by at",
         "    price: function, shop:price on dicts",
         "      bad: output, files staged, and published by the worker at the end",
-        "      shuffle to totals in stage 1, by shop, day",
-        "stage 1: one mapInArrow, a task of Spark for each share of the groups",
+        "      shuffle to totals in fragment 1, by shop, day",
+        "fragment 1: one mapInArrow, a task of Spark for each share of the groups",
         "  totals: reduce, fixed window hours of sum n folded behind the shuffle (windows below it "
         "hear each watermark), watermarks of every batch",
-        "    shuffle to top in stage 2, all to one bucket",
-        "stage 2: one mapInArrow, a task of Spark for each share of the groups",
+        "    shuffle to top in fragment 2, all to one bucket",
+        "fragment 2: one mapInArrow, a task of Spark for each share of the groups",
         "  top: reduce, global window best of shop:best folded behind the shuffle (states of "
         "shop:best are not numbers)",
         "    print: output, stdout spooled, and written by the worker at the end",
@@ -230,7 +230,7 @@ def test_the_command_prints_the_plan_of_a_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "stages"),
+    ("file", "fragments"),
     [
         ("flights/job.yaml", 1),
         ("flights/outliers.yaml", 3),
@@ -244,9 +244,9 @@ def test_the_command_prints_the_plan_of_a_file() -> None:
         ("failures/job.yaml", 2),
     ],
 )
-def test_the_examples_can_be_planned(file: str, stages: int) -> None:
+def test_the_examples_can_be_planned(file: str, fragments: int) -> None:
     plan = compile_job(parse_manifest((EXAMPLES / file).read_bytes()))
-    assert len(plan.stages) == stages
+    assert len(plan.fragments) == fragments
 
 
 def test_a_trigger_by_the_clock_is_refused_in_the_example_that_has_one() -> None:

@@ -24,7 +24,7 @@ from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
 from onyx.spark.child.request import Frame, StageRequest, Watch
-from onyx.spark.stage import directory_stage
+from onyx.spark.stage import result_folder
 from onyx.spark.stage.directory_stage import Workspace, run_stage
 from onyx.spark.stage.output import SparkOutput
 from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, Notes, upgrade
@@ -385,7 +385,7 @@ def test_a_result_goes_back_if_a_worker_dies_before_the_next_one_is_there(
     runner = SummingRunner()
     dying = spark_output(tmp_path, runner, job="job-2")
     written(dying, 2)
-    monkeypatch.setattr(directory_stage, "_put_back", lambda *_: None)
+    monkeypatch.setattr(result_folder, "put_back", lambda *_: None)
     failing_rename(monkeypatch, dies=True)
     with pytest.raises(KeyboardInterrupt):
         dying.seal()

@@ -14,9 +14,9 @@ from tests.support.spark.children import warm_children
 from tests.support.spark.windows import Peer, by_spark
 from tests.support.windows.short import shown, task_windows
 
-from onyx.flow.columns import from_dicts
-from onyx.flow.grouping import key_hash
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.columns.record_batch import from_dicts
+from onyx.flow.groups.codes import KeyCodes
+from onyx.flow.groups.keys import key_hash
 from onyx.windows.coded import GroupKeys
 from onyx.windows.groups import hashable_keys
 

@@ -1,6 +1,6 @@
 """A whole job as a query: the rows of the examples, and what becomes of segments that fail.
 
-Without a JVM (`support.spark.query`): the stages run the same functions on the same rows.
+Without a JVM (`support.spark.query`): the fragments run the same functions on the same rows.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def test_each_kind_of_window_runs(
     assert len(printed) == {"sliding.yaml": 16, "session.yaml": 6, "own.yaml": 6}[file]
 
 
-def test_segments_that_fail_become_dead_letters_in_every_stage(
+def test_segments_that_fail_become_dead_letters_in_every_fragment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, reply = run_example("failures", "job.yaml", ("orders",), tmp_path, monkeypatch)

@@ -100,7 +100,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
     (tmp_path / "small_stages.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("onyx.spark_query.middle.PAUSE_S", 0.0)
+    monkeypatch.setattr("onyx.spark_query.middle.stages.PAUSE_S", 0.0)
     yield tmp_path
     sys.modules.pop("small_stages", None)
 

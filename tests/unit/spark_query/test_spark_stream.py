@@ -1,7 +1,7 @@
 """A query over inputs without end: each micro-batch is published once, whoever dies and whatever
 Spark repeats.
 
-Without a JVM (`support.spark.query`): the source, the stages and the hand-over are the real ones.
+Without a JVM (`support.spark.query`): the source, the fragments and the hand-over are real.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def test_a_query_that_waits_keeps_its_session_and_notices_that_spark_is_gone(
 
 def test_the_plan_says_that_it_is_a_streaming_query() -> None:
     lines = render(compile_job(job()), job()).splitlines()
-    assert lines[0] == "job ticks on Spark: one streaming query, each micro-batch of 1 stage"
+    assert lines[0] == "job ticks on Spark: one streaming query, each micro-batch of 1 fragment"
     assert lines[-1].strip() == (
         "write: output, files staged, and published by the worker behind each micro-batch"
     )

@@ -17,7 +17,7 @@ from tests.support.spark.stream import Worker, written
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.driver.request import QueryBatch
-from onyx.spark_query import kept_states
+from onyx.spark_query.folding import kept_states
 
 INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
 WIDTH = 10

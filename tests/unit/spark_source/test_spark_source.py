@@ -13,13 +13,13 @@ import pytest
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 
-from onyx.client.query import WindowView
+from onyx.client.window_view import WindowView
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.plugins.files.options import OutputOptions
 from onyx.plugins.files.output import FilesOutput
 from onyx.spark.objects.frames import spark_schema
-from onyx.spark_source import cluster, schemas
+from onyx.spark_source import schemas, window_state
 from onyx.spark_source.listing import Folder, NotThere, OutputFiles, published
 from onyx.spark_source.offsets import Part, Rows
 from onyx.spark_source.options import SourceOptions, read_options
@@ -271,7 +271,7 @@ VIEW = WindowView(
 def test_the_state_of_a_window_is_a_row_for_each_extent() -> None:
     moment = pa.timestamp("us", tz="UTC")
     columns = {"job": pa.string(), "group": pa.string(), "upper": moment, "state": pa.string()}
-    rows = cluster.rows_of(VIEW, pa.schema(list(columns.items()))).to_pylist()
+    rows = window_state.rows_of(VIEW, pa.schema(list(columns.items()))).to_pylist()
     assert [(row["job"], row["group"], row["state"]) for row in rows] == [
         ("j", "a", '{"n":1}'), ("j", "5", "3"),
     ]  # fmt: skip
@@ -281,7 +281,9 @@ def test_the_state_of_a_window_is_a_row_for_each_extent() -> None:
 def test_the_state_of_a_window_may_be_asked_for_as_a_type() -> None:
     view = WindowView(JobId("j"), "t", "w", (Extent(7, 0, float("inf"), 3),), False, False)
     schema = pa.schema([("group", pa.int64()), ("upper", pa.float64()), ("state", pa.int64())])
-    assert cluster.rows_of(view, schema).to_pylist() == [{"group": 7, "upper": None, "state": 3}]
+    assert window_state.rows_of(view, schema).to_pylist() == [
+        {"group": 7, "upper": None, "state": 3}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -293,4 +295,4 @@ def test_the_state_of_a_window_may_be_asked_for_as_a_type() -> None:
 )
 def test_columns_that_a_state_does_not_have_are_named(column: Any, error: str) -> None:
     with pytest.raises(UserError, match=error):
-        cluster.rows_of(VIEW, pa.schema([column]))
+        window_state.rows_of(VIEW, pa.schema([column]))

@@ -18,7 +18,8 @@ from onyx.ledger.lineage import RANGE_POSITIONS
 from onyx.plugins.protocol import Output, PluginContext
 from onyx.program.phases import Phase
 from onyx.task.acking import acker as acker_module
-from onyx.task.acking.acker import EXPIRE_MARGIN_S, REPLAYS_MAX, AckerTask, idle_timeout_s
+from onyx.task.acking.acker import REPLAYS_MAX, AckerTask
+from onyx.task.acking.idle_timeout import EXPIRE_MARGIN_S, idle_timeout_s
 from onyx.task.channels.wiring import Site
 from onyx.task.messages import Stop
 from onyx.task.table import Kind

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.support.jobs.bench import Bench, chain
 
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import CatalogEntry
 from onyx.recorder import ROOTS_MAX
 from onyx.task.batch_sizing import (

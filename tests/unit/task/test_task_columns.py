@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.jobs.bench import Bench
 
-from onyx.flow import columns
+from onyx.flow.columns import record_batch
 
 ROWS = [
     {"n": n, "key": f"k{n % 3}", "price": n / 4, "at": 1_000 * n, "tags": ["a", "b"][: n % 3]}
@@ -55,7 +55,7 @@ def no_dicts(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(_: Any) -> Any:
         raise AssertionError("a dict is made on a path of columns")
 
-    monkeypatch.setattr(columns.to_dicts, "__code__", forbidden.__code__)
+    monkeypatch.setattr(record_batch.to_dicts, "__code__", forbidden.__code__)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from tests.support.jobs.feeds import Fed, Feed
 from onyx.flow.batch import Segment
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.program import program
+from onyx.program import building
 from onyx.replica.spec import JobSpec
 from onyx.settings import Settings
 from onyx.task.channels.event_time import EventTime, Origin, needs
@@ -25,7 +25,7 @@ from onyx.windows.watermarks import IDLE
 
 @pytest.fixture(autouse=True)
 def _windows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "compiled", lambda job, task, resolve: None)
+    monkeypatch.setattr(building, "compiled", lambda job, task, resolve: None)
 
 
 class Watched(Fed):

@@ -11,7 +11,7 @@ from tests.support.jobs.bench import Bench, chain
 
 from onyx import recorder
 from onyx.flow.batch import Segment
-from onyx.peer.stall_facts import facts_of
+from onyx.peer.watch.stall_facts import facts_of
 from onyx.plugins.generator import GeneratorInput
 from onyx.recorder import RESERVED_S, Recorder
 from onyx.replica.commands import KillJob, ReportLoss
@@ -236,7 +236,7 @@ def test_what_was_taken_apart_is_dropped_with_its_allocation_and_comes_again(
     work = bench.task("work")
     for _ in range(1_000):
         bench.round()
-        if len(work.work.parts.waiting) == 5:
+        if len(work.work.pieces.waiting) == 5:
             break
     bench.rewire()
     bench.settle()
@@ -260,8 +260,8 @@ def test_a_watermark_stays_behind_the_last_part_of_its_batch(job: Callable[..., 
     for _ in range(1_000):
         bench.round()
         if work.work.batch is not None:
-            order.append(f"{len(work.work.batch)} of {len(work.work.parts.waiting)}")
-            assert not (work.work.parts.waiting and work.work.controls)
+            order.append(f"{len(work.work.batch)} of {len(work.work.pieces.waiting)}")
+            assert not (work.work.pieces.waiting and work.work.controls)
         if bench.completed:
             break
     assert "9 of 1" in order

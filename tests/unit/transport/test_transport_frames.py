@@ -9,7 +9,7 @@ import pytest
 
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames import decoder, encoder

@@ -8,7 +8,7 @@ from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import InvariantViolated
 from onyx.flow.batch import Batch
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control, ControlKind

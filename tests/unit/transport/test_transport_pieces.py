@@ -7,7 +7,7 @@ import pytest
 from onyx.codec.columns import ROWS_MAX
 from onyx.errors import SegmentError
 from onyx.flow.batch import Batch, as_dicts
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.transport.frames import encoder
 from onyx.transport.pieces import encoded_pieces
 

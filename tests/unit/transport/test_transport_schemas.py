@@ -8,7 +8,7 @@ import pytest
 
 from onyx.codec import columns as codec
 from onyx.flow.batch import Batch
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.settings import TransportSettings
 from onyx.transport.counters import Counters

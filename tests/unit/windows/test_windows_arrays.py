@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes
 from onyx.windows.aggregations.arrays import added, extremes, sums_of
 from onyx.windows.coded import GroupKeys, Groups, chosen, numbers_of
 from onyx.windows.groups import hashable_keys

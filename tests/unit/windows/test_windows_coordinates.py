@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from onyx.errors import UserError
-from onyx.flow.columns import from_dicts
+from onyx.flow.columns.record_batch import from_dicts
 from onyx.windows.assigning.coordinates import Coordinates
 
 NOON_MS = 1_442_145_600_000

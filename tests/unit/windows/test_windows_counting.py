@@ -5,9 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.windows.short import shown, task_windows
 
-from onyx.flow import columns
-from onyx.flow.columns import from_dicts
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.columns import record_batch
+from onyx.flow.columns.record_batch import from_dicts
+from onyx.flow.groups.codes import KeyCodes
 from onyx.windows.coded import GroupKeys
 from onyx.windows.groups import hashable_keys
 
@@ -78,7 +78,7 @@ def test_columns_stay_columns_while_nothing_fires(monkeypatch):
     windows = made(SHAPES["fixed"], [every(4)])
     batch = [{"k": key, "at": 1} for key in "aabbb"]
     with monkeypatch.context() as patch:
-        patch.setattr(columns.to_dicts, "__code__", forbidden.__code__)
+        patch.setattr(record_batch.to_dicts, "__code__", forbidden.__code__)
         assert as_columns(windows, batch) == []
     assert len(as_columns(windows, batch[2:])) == 1
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.flow.key_hashes import column_hashes
+from onyx.flow.groups.hashes import column_hashes
 from onyx.windows.arrays import key_table, key_values
 from onyx.windows.arrays.key_table import AnyKeys, HashedKeys, table_for, unpacked
 from onyx.windows.coded import Groups

@@ -5,7 +5,7 @@ import pytest
 from tests.support.windows.short import WATERMARK, held, task_windows
 
 from onyx.codec.records import decode_records, encode_records
-from onyx.flow.columns import from_dicts
+from onyx.flow.columns.record_batch import from_dicts
 from onyx.windows.coded import Groups
 
 SEGMENTS = [

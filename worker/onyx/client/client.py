@@ -7,43 +7,23 @@ when in doubt.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Sequence
 
-from onyx.client.deaths import read_deaths
-from onyx.client.positions import completed_positions
-from onyx.client.statuses import (
-    JobStatus,
-    digest_of,
-    exception,
-    manifest,
-    stalls,
-    status_at,
-    statuses,
-)
+from onyx.client.manifests import digest_of
+from onyx.client.reader import JobReader
 from onyx.client.submissions import Check, Submission, Submissions
-from onyx.deaths import Death
 from onyx.errors import UserError
 from onyx.history.archive import Archive
 from onyx.history.collection import Collected, collect_all
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
-from onyx.log.interface import ClientLog, Origin
+from onyx.log.interface import ClientLog
 from onyx.model.job import Job
-from onyx.path_names import path_name
 from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SubmitJob, SuspendJob
-from onyx.replica.entry import Entry
-from onyx.replica.jobs import has_completed
-from onyx.replica.state import Replica
-from onyx.stalls import Stall
 from onyx.upgrade.plan import Plan
 
-FORGOTTEN = "its id was let go by `onyx gc`, or by more than ONYX_HISTORY_REMEMBERED_MAX jobs since"
 
-
-class Client:
+class Client(JobReader):
     """One connection to the log of a tenancy. Use as a context manager, or call `close`."""
 
     def __init__(
@@ -59,19 +39,8 @@ class Client:
             archive: of entries that have left the log, if they are kept.
             checks: of jobs that are submitted, besides those against the log.
         """
-        self.log = log
-        self._replicas = Replicas(log, job_scheduler, archive)
+        super().__init__(log, Replicas(log, job_scheduler, archive))
         self._submissions = Submissions(log, self._replicas, checks)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the connection."""
-        self.log.close()
 
     def submit(self, job: Job) -> Submission:
         """Submit a job, and upgrade an old one if `spec.upgrade` names it. See `submit_all`."""
@@ -174,90 +143,6 @@ class Client:
                 raise UserError(f"job {job} is {ended}: only a job that runs can be {done}")
         self.log.append(command)
 
-    def wait(
-        self,
-        job: JobId,
-        timeout_s: float | None = None,
-        progress: Callable[[Replica], None] = lambda _: None,
-    ) -> bool:
-        """Wait for a job to end: True when it completed, False when it was killed.
-
-        Raises:
-            UserError: no job has this id.
-            TimeoutError: it had not ended after `timeout_s`.
-        """
-        replica = self.replica()
-        completed = has_completed(replica, JobId(_named(job)))
-        if completed is not None:
-            return completed
-        digest_of(replica, job)
-        ended = threading.Event()
-        answer: list[bool | None] = []
-
-        def look(_: Entry | Origin, replica: Replica) -> None:
-            progress(replica)
-            if job not in replica.jobs:
-                answer.append(has_completed(replica, job))
-                ended.set()
-
-        progress(replica)
-        with self.follow(look, after=replica):
-            if not ended.wait(timeout_s):
-                raise TimeoutError(f"job {job} has not ended after {timeout_s} s")
-        if answer[0] is None:
-            raise UserError(f"job {job} has ended, and nobody knows any more how: {FORGOTTEN}")
-        return answer[0]
-
     def gc(self) -> Collected:
         """Forget the jobs that have ended, and trim the log. See `collection.collect_all`."""
         return collect_all(self.log, self._replicas)
-
-    def entries(self, after: Position) -> Iterator[Entry]:
-        """All entries behind a position that are there now. See `Replicas.entries`."""
-        return self._replicas.entries(after)
-
-    def replica(self, at: Position | None = None) -> Replica:
-        """The current replica, or the one at a position. See `Replicas.at`."""
-        return self._replicas.at(at)
-
-    def follow(
-        self, deliver: Callable[[Entry | Origin, Replica], None], after: Replica | None = None
-    ) -> AbstractContextManager[None]:
-        """Call `deliver` for each entry with the replica after it. See `Replicas.follow`."""
-        return self._replicas.follow(deliver, after)
-
-    def exception(self, job: JobId) -> dict[str, Any] | None:
-        """The report of a task that killed its job; None if no task did."""
-        return exception(self.log, job)
-
-    def stalls(self, replica: Replica, job: JobId) -> list[Stall]:
-        """The tasks of a job that do not advance, as live workers report."""
-        return stalls(self.log, replica, job)
-
-    def deaths(self) -> list[Death]:
-        """Worker processes that have died, as their supervisors have reported."""
-        return read_deaths(self.log)
-
-    def status_at(self, replica: Replica, job: JobId) -> JobStatus:
-        """The status of a job as of a replica."""
-        return status_at(self.log, replica, job)
-
-    def completed_positions(self, replica: Replica, job: JobId) -> dict[str, int]:
-        """How many positions each input of a job has completed. See `positions`."""
-        return completed_positions(self.log, replica, job)
-
-    def job(self, job: JobId) -> Job:
-        """The job as it was submitted."""
-        return manifest(self.log, self.replica(), job)
-
-    def status(self, job: JobId) -> JobStatus:
-        """The current status of a job."""
-        return self.status_at(self.replica(), job)
-
-    def statuses(self) -> list[JobStatus]:
-        """Every job that the replica knows, in the order of submission."""
-        return statuses(self.log, self.replica())
-
-
-def _named(job: str) -> str:
-    return path_name(job, "the id of a job")

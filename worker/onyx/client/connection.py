@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onyx.client.client import Client
 from onyx.history.archive import open_archive
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.settings import Settings
 from onyx.submission.plugin_options import wrong_options
 

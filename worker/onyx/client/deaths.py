@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from onyx.deaths import SHOWN_S, Death
+from onyx.deaths import SHOWN_S, Death, concerning, sentence
+from onyx.ids import JobId
 from onyx.log import worker_documents
 from onyx.log.interface import LogReader
 from onyx.path_names import is_path_name
+from onyx.seams import SystemClock
 
 KEPT_MAX = 16
 """Deaths in one report, the newest."""
@@ -29,6 +33,11 @@ def read_deaths(log: LogReader) -> list[Death]:
     for host in log.list_documents(worker_documents.DEATHS)[:READ_MAX]:
         found += _read(log, host)[0]
     return found
+
+
+def words_of(deaths: Sequence[Death], job: JobId) -> str:
+    """The deaths of the last minutes that may have to do with a job; empty if there are none."""
+    return sentence(concerning(deaths, job, SystemClock().wall_ms()))
 
 
 def report_death(log: LogReader, death: Death) -> None:

@@ -10,19 +10,14 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import msgspec
-
+from onyx.client.drafts import Drafts, id_of
 from onyx.errors import JobRefused, ManifestError, Problem
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId, Position
 from onyx.log.interface import ChunkGone, ClientLog
 from onyx.model.job import Job
-from onyx.model.keys.kinds import JOB_ID
-from onyx.model.parsing.job import to_mapping
-from onyx.path_names import path_name
 from onyx.replica.commands import SubmitJob
 from onyx.replica.state import Replica
-from onyx.replica.submission import submission
 from onyx.submission import preflight
 from onyx.upgrade.plan import Plan, drop_unused_upgrade
 
@@ -51,6 +46,7 @@ class Submissions:
         self._log = log
         self._replicas = replicas
         self._checks = checks
+        self._drafts = Drafts(log, replicas.job_scheduler)
 
     def submit_all(self, jobs: Sequence[Job]) -> list[Submission]:
         """Submit jobs, in this order, after all of them have been checked."""
@@ -58,8 +54,8 @@ class Submissions:
             raise ManifestError(problems)
         replica, entries = self._replicas.at(None), dict[JobId, tuple[SubmitJob, Job]]()
         for job in map(drop_unused_upgrade, jobs):
-            job_id = _id_of(job)
-            entry = self._entry(job_id, job, self._store(job))
+            job_id = id_of(job)
+            entry = self._drafts.prepare(job_id, job)
             self._check(replica, job, job_id, entry)
             if entries.setdefault(job_id, (entry, job))[0].spec.digest != entry.spec.digest:
                 raise JobRefused(f"two of the jobs have the id {job_id}: {_OTHER_ID}")
@@ -80,18 +76,17 @@ class Submissions:
         job = drop_unused_upgrade(job)
         if problems := self._problems(job):
             return Plan((), problems)
-        entry = self.prepare(JobId(str(uuid.uuid4())), job)
+        entry = self._drafts.prepare(JobId(str(uuid.uuid4())), job)
         return self._examined(self._replicas.at(None), job, entry)
 
     def hand_in(self, job_id: JobId, job: Job, owner: str) -> Position:
         """Write the submission of a job whose id is made of its content."""
         job = drop_unused_upgrade(job)
-        return self._hand_in(self.prepare(job_id, job, owner), job)
+        return self._hand_in(self._drafts.prepare(job_id, job, owner), job)
 
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
         """Store a job; the entry that would submit it."""
-        job = drop_unused_upgrade(job)
-        return self._entry(job_id, job, self._store(job), owner)
+        return self._drafts.prepare(job_id, drop_unused_upgrade(job), owner)
 
     def _examined(self, replica: Replica, job: Job, entry: SubmitJob, asks: bool = True) -> Plan:
         follow = self._replicas.follow
@@ -106,16 +101,5 @@ class Submissions:
         try:
             return self._log.append(entry)
         except ChunkGone:
-            self._store(job)
+            self._drafts.store(job)
             return self._log.append(entry)
-
-    def _store(self, job: Job) -> str:
-        return self._log.put_chunk(msgspec.json.encode(to_mapping(job), order="sorted"))
-
-    def _entry(self, job_id: JobId, job: Job, digest: str, owner: str = "") -> SubmitJob:
-        scheduler = self._replicas.job_scheduler
-        return submission(job_id, job, digest, scheduler, owner)
-
-
-def _id_of(job: Job) -> JobId:
-    return JobId(path_name(str(job.metadata.get(JOB_ID, uuid.uuid4())), "the id of a job"))

@@ -23,8 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.errors import SegmentError, UserError
-from onyx.flow.column_types import usual_schema
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.types import usual_schema
 
 SCHEMA_BYTES_MAX = 262_144
 """The size of one schema, encoded: some 5,000 columns."""

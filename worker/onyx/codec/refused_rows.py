@@ -23,8 +23,8 @@ import pyarrow.types as kinds
 from onyx.codec.limits import SEGMENT_BYTES_MAX, too_large
 from onyx.errors import SegmentError
 from onyx.flow.batch import Indices, Mask
-from onyx.flow.column_values import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, is_utc, is_within
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, is_utc, is_within
 from onyx.flow.segment_failure import SegmentFailure
 
 _DAY_US = 86_400_000_000

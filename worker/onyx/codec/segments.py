@@ -21,8 +21,8 @@ from onyx.codec.kinds import TEXT, fits, is_native, levels, packed, unpacked
 from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.codec.refusals import refusal
 from onyx.errors import SegmentError
-from onyx.flow.batch import U64, Segment
-from onyx.flow.columns import Columns
+from onyx.flow.batch import U64, Segment, Segments, format_of
+from onyx.flow.columns.record_batch import Columns
 
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""
@@ -80,10 +80,16 @@ def size_bytes(segments: Sequence[Segment]) -> int:
         raise _explain(segments, error) from error
 
 
-def bytes_each(segments: Sequence[Segment] | Columns) -> float:
+def bytes_each(segments: Segments) -> float:
     """Size of a segment of these, encoded, by a few of them; 0 if they cannot be encoded."""
-    if isinstance(segments, Columns):
-        return segments.size_bytes / len(segments)
+    return format_of(segments).choose(_bytes_of_dict, _bytes_of_row)(segments)
+
+
+def _bytes_of_row(columns: Columns) -> float:
+    return columns.size_bytes / len(columns)
+
+
+def _bytes_of_dict(segments: list[Segment]) -> float:
     some = segments[:: max(1, -(-len(segments) // SAMPLED_SEGMENTS))]
     try:
         return size_bytes(some) / len(some)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from onyx.codec.kinds import KINDS, fits, is_native, levels, packed, unpacked
-from onyx.codec.refusals import reason
+from onyx.codec.reasons import reason
 from onyx.errors import SegmentError
 
 WRONG = (TypeError, ValueError, OverflowError, RecursionError)

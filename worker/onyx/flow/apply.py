@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from onyx.errors import UserError, UserFunctionError, contained
+from onyx.errors import UserError, UserFunctionError, contained, describe_type
 from onyx.flow.batch import Segment
-from onyx.flow.leaves import Leaves, describe_type, flatten
+from onyx.flow.leaves import Leaves, flatten
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.model.job import CatalogEntry
 

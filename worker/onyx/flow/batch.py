@@ -1,28 +1,28 @@
 """The unit of work everywhere: segments plus two columns of lineage.
 
 Columns, not envelopes: an object around every segment would cost more than the hop itself. The
-segments are a list of dicts or the columns of an Arrow record batch; few modules look inside.
+segments are a list of dicts or the columns of an Arrow record batch: what is done with either, its
+format knows (`formats`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain
 from typing import Protocol, Self
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from onyx.errors import UserError
-from onyx.flow.columns import Columns, join, shown_dicts, to_dicts
+from onyx.flow.arrays import U64 as U64
+from onyx.flow.arrays import Indices as Indices
+from onyx.flow.arrays import Mask as Mask
+from onyx.flow.formats import DICTS, Fitted, Format
+from onyx.flow.formats import Segments as Segments
+from onyx.flow.formats import format_of as format_of
 from onyx.flow.segment import Segment as Segment
-
-Segments = list[Segment] | Columns
-U64 = NDArray[np.uint64]
-Indices = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 
 
 class FoundKeys(Protocol):
@@ -81,51 +81,50 @@ class Batch:
 
 def take(segments: Segments, chosen: Indices) -> Segments:
     """The segments at these indices."""
-    if isinstance(segments, Columns):
-        return segments.take(chosen)
-    return [segments[index] for index in chosen.tolist()]
+    return format_of(segments).take(segments, chosen)
 
 
 def chosen_by(segments: Segments, mask: Mask) -> Segments:
     """The segments where the mask is true."""
-    if isinstance(segments, Columns):
-        return segments.filter(mask)
-    return list(compress(segments, mask.tobytes()))
+    return format_of(segments).filter(segments, mask)
 
 
 def part_of(segments: Segments, first: int, last: int) -> Segments:
     """The segments from `first` to before `last`."""
-    if isinstance(segments, Columns):
-        return segments.slice(first, min(last, len(segments)))
-    return segments[first:last]
+    return format_of(segments).slice(segments, first, last)
 
 
 def segment_at(segments: Segments, index: int) -> Segment:
     """One segment as a dict: for messages and dead letters."""
-    return segments.row(index) if isinstance(segments, Columns) else segments[index]
+    return format_of(segments).segment(segments, index)
 
 
 def as_dicts(segments: Segments) -> list[Segment]:
     """The segments as dicts."""
-    return to_dicts(segments) if isinstance(segments, Columns) else segments
+    return format_of(segments).dicts(segments)
 
 
 def as_shown(segments: Segments) -> list[Segment]:
     """The segments as dicts where some may be no segments, as an input reads them
     (`Columns.row`)."""
-    return shown_dicts(segments) if isinstance(segments, Columns) else segments
+    return format_of(segments).shown(segments)
+
+
+def as_columns(segments: Segments, schema: pa.Schema | None = None) -> Fitted:
+    """The segments as columns of a schema, if there is one."""
+    return format_of(segments).columns(segments, schema)
 
 
 def as_given(segments: Segments) -> pa.RecordBatch | list[Segment]:
     """The segments as functions, hooks and plugins have them: a record batch, or a list of
     dicts."""
-    return segments.record_batch if isinstance(segments, Columns) else segments
+    return format_of(segments).given(segments)
 
 
 def copies_of(segments: Segments) -> Segments:
     """Segments that may be changed where others have them too: copies of dicts. Columns cannot be
     changed."""
-    return segments if isinstance(segments, Columns) else [dict(each) for each in segments]
+    return format_of(segments).copies(segments)
 
 
 def joined(parts: Sequence[Segments]) -> Segments:
@@ -133,25 +132,22 @@ def joined(parts: Sequence[Segments]) -> Segments:
     since every row has a dict, but not every dict fits the columns of others."""
     if len(parts) == 1:
         return parts[0]
-    columns = [each for each in parts if isinstance(each, Columns)]
-    if len(columns) == len(parts):
-        return join(columns)
-    segments: list[Segment] = []
-    for each in parts:
-        segments.extend(as_dicts(each))
-    return segments
+    formats = {format_of(each) for each in parts}
+    if len(formats) == 1:
+        return formats.pop().join(parts)
+    return DICTS.join([as_dicts(each) for each in parts])
 
 
-def by_form(batches: Sequence[Batch]) -> list[Batch]:
+def by_format(batches: Sequence[Batch]) -> list[Batch]:
     """Batches joined into as few batches as possible of several: small ones waiting in a queue are
     joined before bookkeeping. Columns stay columns: those of types that nothing holds both of stay
     apart, and so do dicts, which a few bad rows would otherwise make of all."""
     if len(batches) <= 1:
         return list(batches)
-    columns = [each for each in batches if isinstance(each.segments, Columns)]
-    dicts = [each for each in batches if not isinstance(each.segments, Columns)]
-    found = _joined_by_types(columns) if columns else []
-    return [*found, concatenate(dicts)] if dicts else found
+    found: dict[Format[Segments], list[Batch]] = {}
+    for each in batches:
+        found.setdefault(format_of(each.segments), []).append(each)
+    return list(chain.from_iterable(map(_joined_by_types, found.values())))
 
 
 def _joined_by_types(batches: Sequence[Batch]) -> list[Batch]:
@@ -160,8 +156,7 @@ def _joined_by_types(batches: Sequence[Batch]) -> list[Batch]:
     except UserError:
         alike: dict[object, list[Batch]] = {}
         for each in batches:
-            assert isinstance(each.segments, Columns)
-            alike.setdefault(each.segments.record_batch.schema, []).append(each)
+            alike.setdefault(format_of(each.segments).types(each.segments), []).append(each)
         return list(map(concatenate, alike.values()))
 
 

@@ -24,9 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from onyx.errors import UserError, UserFunctionError, contained
-from onyx.flow.columns import Columns, Indices, join, of_table, shown_dicts
-from onyx.flow.leaves import Leaves, describe_type
+from onyx.errors import UserError, UserFunctionError, contained, describe_type
+from onyx.flow.arrays import Indices
+from onyx.flow.columns.record_batch import Columns, join, of_table, shown_dicts
+from onyx.flow.leaves import Leaves
 
 ROW = "__row__"
 """Name of the column of row numbers."""
@@ -58,7 +59,7 @@ def apply_to_columns(fn: Callable[..., Any], params: Sequence[Any], columns: Col
     try:
         batch = columns.record_batch.append_column(ROW, _row_numbers(count))
         result = result_columns(fn(*params, batch))
-        return _without_failed(_leaves(result, count))
+        return _without_failed(*_parted(result, count))
     except BaseException as raised:
         error = contained(raised)
         nothing = np.empty(0, dtype=np.intp)
@@ -105,16 +106,19 @@ def _parts(result: Any) -> Iterator[Columns]:
         raise UserFunctionError(f"what the function returned cannot go on: {error}") from error
 
 
-def _leaves(result: Columns | None, count: int) -> Leaves:
-    nothing = np.empty(0, dtype=np.intp)
+_Parted = tuple[Columns, Indices | None, Indices | None]
+"""The rows of a result, with `parents` and `child_index` of their leaves."""
+
+
+def _parted(result: Columns | None, count: int) -> _Parted:
     if result is None:
-        return Leaves(Columns(pa.record_batch({})), nothing)
+        return Columns(pa.record_batch({})), np.empty(0, dtype=np.intp), None
     if not result.has(ROW):
         if len(result) != count:
             raise UserFunctionError(
                 f"the function returned {len(result)} rows without {ROW} for {count}: {RULE}"
             )
-        return Leaves(result)
+        return result, None, None
     parents = _parents(result.column(ROW), count)
     result = result.without((ROW,))
     steps = np.diff(parents)
@@ -123,36 +127,37 @@ def _leaves(result: Columns | None, count: int) -> Leaves:
         result, parents = result.take(order), parents[order]
         steps = np.diff(parents)
     if len(parents) == count and (steps == 1).all():
-        return Leaves(result)
-    return Leaves(result, parents, None if (steps > 0).all() else _child_index(parents, steps))
+        return result, None, None
+    return result, parents, None if (steps > 0).all() else _child_index(parents, steps)
 
 
-def _without_failed(leaves: Leaves) -> Leaves:
-    """Without the column of errors, and without all that was made of rows for which it has one."""
-    result = leaves.segments
-    if not isinstance(result, Columns) or not result.has(ERROR):
-        return leaves
+def _without_failed(
+    result: Columns, parents: Indices | None, child_index: Indices | None
+) -> Leaves:
+    """The leaves without the column of errors, and without all that was made of rows for which it
+    has one."""
+    if not result.has(ERROR):
+        return Leaves(result, parents, child_index)
     column = result.column(ERROR)
     if not kinds.is_string(column.type) and not kinds.is_null(column.type):
         raise UserFunctionError(
             f"the function's result has values of type {column.type} in {ERROR}: it must be text "
             "that says why the row has failed, or null"
         )
-    leaves.segments = result = result.without((ERROR,))
+    result = result.without((ERROR,))
     if column.null_count == len(column):
-        return leaves
+        return Leaves(result, parents, child_index)
     rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    parents = np.arange(len(result)) if leaves.parents is None else leaves.parents
+    parents = np.arange(len(result)) if parents is None else parents
     errors: dict[int, Exception] = {}
     said = shown_dicts(Columns(pa.record_batch([column.take(pa.array(rows))], [ERROR])))
     for parent, each in zip(parents[rows].tolist(), said, strict=True):
         errors.setdefault(parent, UserFunctionError(each[ERROR] or f"{ERROR} is empty text"))
     kept = np.isin(parents, list(errors), invert=True)
-    index = leaves.child_index
     return Leaves(
         result.filter(kept),
         parents[kept],
-        None if index is None else index[kept],
+        None if child_index is None else child_index[kept],
         sorted(errors.items()),
     )
 

@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.batch import Mask
-from onyx.flow.leaves import describe_type
+from onyx.errors import describe_type
+from onyx.flow.arrays import Mask
 from onyx.flow.segment_failure import Refusal
 
 ORDERS: dict[str, Callable[[Any, Any], Any]] = {

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.batch import Indices, Mask, Segment, Segments
-from onyx.flow.columns import Columns, from_dicts, shown_dicts
+from onyx.flow.batch import Indices, Mask, Segment, Segments, format_of
+from onyx.flow.columns.record_batch import Columns, from_dicts, shown_dicts
 from onyx.flow.conditions import Compiled
 from onyx.flow.leaves import Leaves
 from onyx.flow.masks import Asked, Question, ask_each
@@ -31,21 +31,27 @@ class Rows:
 
     def at(self, indices: Indices | None) -> list[Segment]:
         """The rows at these indices; None: all."""
-        if isinstance(self._segments, list):
-            if indices is None:
-                return self._segments
-            return [self._segments[index] for index in indices.tolist()]
-        wanted = range(len(self._segments)) if indices is None else indices.tolist()
-        known = self._known
-        unknown = [index for index in wanted if index not in known]
-        if unknown:
-            made = shown_dicts(self._segments.take(np.array(unknown, dtype=np.intp)))
-            known.update(zip(unknown, made, strict=True))
-        return [known[index] for index in wanted]
+        at = format_of(self._segments).choose(_dicts_at, _rows_at)
+        return at(self._segments, indices, self._known)
 
     def one(self, index: int) -> Segment:
         """The segment at this index."""
         return self.at(np.array([index]))[0]
+
+
+def _dicts_at(
+    segments: list[Segment], indices: Indices | None, known: dict[int, Segment]
+) -> list[Segment]:
+    return segments if indices is None else [segments[index] for index in indices.tolist()]
+
+
+def _rows_at(columns: Columns, indices: Indices | None, known: dict[int, Segment]) -> list[Segment]:
+    wanted = range(len(columns)) if indices is None else indices.tolist()
+    unknown = [index for index in wanted if index not in known]
+    if unknown:
+        made = shown_dicts(columns.take(np.array(unknown, dtype=np.intp)))
+        known.update(zip(unknown, made, strict=True))
+    return [known[index] for index in wanted]
 
 
 class Evaluation:
@@ -65,8 +71,12 @@ class Evaluation:
         """For which of the wanted leaves the predicate of a condition holds, and for which it
         raised, by index of the leaf."""
         segments = self._leaves.segments
-        if isinstance(segments, Columns):
-            return self._over(segments, condition, wanted)
+        ask = format_of(segments).choose(self._over_dicts, self._over)
+        return ask(segments, condition, wanted)
+
+    def _over_dicts(
+        self, segments: list[Segment], condition: Compiled, wanted: Mask
+    ) -> tuple[Mask, list[SegmentFailure]]:
         if condition.takes_columns:
             return self._over_converted(segments, condition, wanted)
         if condition.compared and len(wanted) >= TOGETHER_MIN:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onyx.errors import UserFunctionError, contained
+from onyx.errors import UserFunctionError, contained, describe_type
 from onyx.flow.batch import Indices, Segment, Segments
 from onyx.flow.segment_failure import SegmentFailure
 
@@ -154,14 +154,3 @@ def _plain(segment: Segment) -> Segment:
     """A dict, as it would arrive in another process: a defaultdict, say, would give other answers
     here than there."""
     return segment if type(segment) is dict else dict(segment)
-
-
-def describe_type(value: Any) -> str:
-    """The type only: what is in a segment does not belong in a log."""
-    kind = type(value)
-    name = (
-        kind.__qualname__
-        if kind.__module__ == "builtins"
-        else f"{kind.__module__}.{kind.__qualname__}"
-    )
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -8,6 +8,7 @@ the child, and otherwise null in those rows.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import reduce
 from operator import or_
 
@@ -15,68 +16,100 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from onyx.flow.batch import Indices, Mask, Segment, chosen_by
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Indices, Mask, Segment
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.conditions import without_keys
+from onyx.flow.formats import DICTS, format_of
 from onyx.flow.leaves import Leaves
-from onyx.flow.routed import NOTHING, Outgoing
+from onyx.flow.routed import NOTHING, Outgoing, with_extra
+
+Extra = list[tuple[int, Segment]]
+"""Segments made of exceptions, each with its parent."""
 
 
-class Leaving:
+class Leaving(ABC):
     """The leaves of one batch."""
 
     def __init__(self, leaves: Leaves) -> None:
         self._leaves = leaves
-        self._segments = leaves.segments
-        self._beside: dict[int, Segment] = {}
-        """What goes in the index of rows of columns."""
         self._excluded: list[tuple[frozenset[str], frozenset[str], Mask]] = []
         """Keys that a condition leaves out, for which children, and the leaves it held for."""
 
+    @abstractmethod
     def replace(self, index: int, segment: Segment) -> None:
         """Put a segment in the index of a leaf."""
-        if isinstance(self._segments, Columns):
-            self._beside[index] = segment
-            return
-        if self._segments is self._leaves.segments:
-            self._segments = list(self._segments)
-        self._segments[index] = segment
+
+    @abstractmethod
+    def _in_mask(
+        self, child: str, mask: Mask, extra: Extra
+    ) -> tuple[Outgoing, Outgoing | None]: ...
 
     def exclude(self, keys: frozenset[str], children: frozenset[str], rows: Mask) -> None:
         """Leave keys out of these leaves for these children."""
         if keys and children:
             self._excluded.append((keys, children, rows))
 
-    def outgoing(self, child: str, mask: Mask | None) -> tuple[Outgoing, Outgoing | None]:
-        """What a child gets of the leaves in the mask, and what goes beside that because it is no
-        row of the same columns."""
+    def outgoing(
+        self, child: str, mask: Mask | None, extra: Extra
+    ) -> tuple[Outgoing, Outgoing | None]:
+        """What a child gets of the leaves in the mask and besides them, and what of that goes
+        apart because it is no row of the same columns."""
         if mask is None:
-            return Outgoing([], NOTHING), None
-        if isinstance(self._segments, Columns):
-            return self._of_columns(self._segments, child, mask)
-        leaves, segments = self._leaves, self._of_child(self._segments, child)
-        if mask.all():
-            return Outgoing(segments, leaves.parents, leaves.child_index), None
-        return Outgoing(chosen_by(segments, mask), *self._lineage(np.flatnonzero(mask))), None
+            return with_extra([], Outgoing([], NOTHING), extra), None
+        return self._in_mask(child, mask, extra)
 
-    def _of_child(self, segments: list[Segment], child: str) -> list[Segment]:
+    def _lineage(self, found: Indices) -> tuple[Indices | None, Indices | None]:
+        leaves = self._leaves
+        parents = found if leaves.parents is None else leaves.parents[found]
+        return parents, None if leaves.child_index is None else leaves.child_index[found]
+
+
+class _Dicts(Leaving):
+    def __init__(self, segments: list[Segment], leaves: Leaves) -> None:
+        super().__init__(leaves)
+        self._given = self._segments = segments
+
+    def replace(self, index: int, segment: Segment) -> None:
+        if self._segments is self._given:
+            self._segments = list(self._given)
+        self._segments[index] = segment
+
+    def _in_mask(self, child: str, mask: Mask, extra: Extra) -> tuple[Outgoing, None]:
+        leaves, segments = self._leaves, self._of_child(child)
+        if mask.all():
+            outgoing = Outgoing(segments, leaves.parents, leaves.child_index)
+        else:
+            segments = DICTS.filter(segments, mask)
+            outgoing = Outgoing(segments, *self._lineage(np.flatnonzero(mask)))
+        return with_extra(segments, outgoing, extra), None
+
+    def _of_child(self, child: str) -> list[Segment]:
         mine = [(keys, rows) for keys, children, rows in self._excluded if child in children]
         if not mine:
-            return segments
-        segments = list(segments)
+            return self._segments
+        segments = list(self._segments)
         for keys, rows in mine:
             for index in np.flatnonzero(rows).tolist():
                 segments[index] = without_keys(segments[index], keys)
         return segments
 
-    def _of_columns(
-        self, columns: Columns, child: str, mask: Mask
-    ) -> tuple[Outgoing, Outgoing | None]:
+
+class _Columns(Leaving):
+    def __init__(self, columns: Columns, leaves: Leaves) -> None:
+        super().__init__(leaves)
+        self._columns = columns
+        self._beside: dict[int, Segment] = {}
+        """What goes in the index of rows."""
+
+    def replace(self, index: int, segment: Segment) -> None:
+        self._beside[index] = segment
+
+    def _in_mask(self, child: str, mask: Mask, extra: Extra) -> tuple[Outgoing, Outgoing | None]:
         beside = [index for index in sorted(self._beside) if mask[index]]
         if beside:
             mask = mask.copy()
             mask[beside] = False
-        leaves, excluded = self._leaves, self._by_key(child)
+        leaves, columns, excluded = self._leaves, self._columns, self._by_key(child)
         if mask.all():
             lineage = leaves.parents, leaves.child_index
         else:
@@ -84,10 +117,11 @@ class Leaving:
             columns = columns.filter(mask)
             excluded = {key: rows[mask] for key, rows in excluded.items()}
         outgoing = Outgoing(_without(columns, excluded), *lineage)
-        if not beside:
+        if not beside and not extra:
             return outgoing, None
         segments = [self._without_keys(child, index) for index in beside]
-        return outgoing, Outgoing(segments, *self._lineage(np.array(beside)))
+        apart = Outgoing(segments, *self._lineage(np.array(beside, dtype=np.intp)))
+        return outgoing, with_extra(segments, apart, extra)
 
     def _by_key(self, child: str) -> dict[str, Mask]:
         """For each key that is left out somewhere, of which leaves."""
@@ -105,10 +139,11 @@ class Leaving:
                 segment = without_keys(segment, keys)
         return segment
 
-    def _lineage(self, found: Indices) -> tuple[Indices | None, Indices | None]:
-        leaves = self._leaves
-        parents = found if leaves.parents is None else leaves.parents[found]
-        return parents, None if leaves.child_index is None else leaves.child_index[found]
+
+def leaving(leaves: Leaves) -> Leaving:
+    """The leaves of a batch, before anything is decided about them."""
+    made = format_of(leaves.segments).choose(_Dicts, _Columns)
+    return made(leaves.segments, leaves)
 
 
 def _without(columns: Columns, excluded: dict[str, Mask]) -> Columns:

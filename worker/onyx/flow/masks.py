@@ -17,12 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from onyx.errors import UserFunctionError, contained
-from onyx.flow.batch import Indices, Mask, Segment, Segments
-from onyx.flow.column_comparisons import ColumnComparison, mask_of
-from onyx.flow.columns import Columns, from_dicts
+from onyx.errors import UserFunctionError, contained, describe_type
+from onyx.flow.batch import Indices, Mask, Segment, Segments, as_given, format_of
+from onyx.flow.columns.comparisons import ColumnComparison, mask_of
+from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.comparisons import Answer, Comparison
-from onyx.flow.leaves import describe_type
 from onyx.flow.predicates import Call, Combination, Node, Test, segment_test
 from onyx.flow.segment_failure import SegmentFailure
 
@@ -126,16 +125,20 @@ def _comparing(comparison: Comparison) -> Ask:
     over_columns, key = ColumnComparison(comparison), comparison.key
     of_all, of_one = comparison.of_all(), comparison.answer()
 
-    def ask(question: Question, wanted: Mask) -> Mask:
-        segments = question.segments
-        if isinstance(segments, list):
-            values = [segment.get(key) for segment in segments]
-            holds = of_all(values)
-            return _each(of_one, values, question, wanted) if holds is None else holds
-        answers = over_columns.answers(segments)
+    def of_dicts(segments: list[Segment], question: Question, wanted: Mask) -> Mask:
+        values = [segment.get(key) for segment in segments]
+        holds = of_all(values)
+        return _each(of_one, values, question, wanted) if holds is None else holds
+
+    def of_columns(columns: Columns, question: Question, wanted: Mask) -> Mask:
+        answers = over_columns.answers(columns)
         if answers.refused is not None and answers.error is not None:
             question.fail(answers.refused & wanted, answers.error)
         return answers.holds
+
+    def ask(question: Question, wanted: Mask) -> Mask:
+        compare = format_of(question.segments).choose(of_dicts, of_columns)
+        return compare(question.segments, question, wanted)
 
     return ask
 
@@ -157,10 +160,8 @@ def _of_columns(call: Call) -> Ask:
     def ask(question: Question, wanted: Mask) -> Mask:
         if not wanted.any():
             return wanted
-        rows = question.segments
-        assert isinstance(rows, Columns), "they are converted for it"
         try:
-            answer = fn(question.event, rows.record_batch, *params)
+            answer = fn(question.event, as_given(question.segments), *params)
             return _as_mask(answer, len(wanted), fn)
         except BaseException as error:
             question.fail(wanted, contained(error, "the predicate"))

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onyx.flow.batch import Indices, Segments, joined, part_of, take
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Indices, Segments, format_of, joined, part_of, take
 
 Piece = tuple[Indices, Segments]
 """Segments of one form, with their indices, which rise."""
@@ -88,8 +87,8 @@ def of_runs(runs: Sequence[Segments]) -> Read:
     found: dict[object, tuple[list[Indices], list[Segments]]] = {}
     first = 0
     for run in runs:
-        form = run.record_batch.schema if isinstance(run, Columns) else None
-        indices, segments = found.setdefault(form, ([], []))
+        types = format_of(run).types(run)
+        indices, segments = found.setdefault(types, ([], []))
         indices.append(np.arange(first, first + len(run)))
         segments.append(run)
         first += len(run)

@@ -62,7 +62,7 @@ class Routed:
 
 
 def with_extra(
-    outgoing: Outgoing, segments: list[Segment], extra: list[tuple[int, Segment]]
+    segments: list[Segment], outgoing: Outgoing, extra: list[tuple[int, Segment]]
 ) -> Outgoing:
     """With segments made of exceptions put in order of parent; they are their parents' only
     ones.
@@ -71,6 +71,8 @@ def with_extra(
         segments: those of `outgoing`.
         extra: each with its parent.
     """
+    if not extra:
+        return outgoing
     count = len(segments)
     parents = np.arange(count) if outgoing.parents is None else outgoing.parents
     indices = np.zeros(count, np.intp) if outgoing.child_index is None else outgoing.child_index

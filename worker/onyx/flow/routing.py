@@ -33,8 +33,8 @@ from onyx.flow.conditions import (
 from onyx.flow.evaluation import Evaluation
 from onyx.flow.handling import Handling, Refused
 from onyx.flow.leaves import Leaves
-from onyx.flow.leaving import Leaving
-from onyx.flow.routed import NOTHING, Outgoing, Routed, with_extra
+from onyx.flow.leaving import leaving
+from onyx.flow.routed import NOTHING, Outgoing, Routed
 from onyx.flow.segment_failure import SegmentFailure
 
 NOTHING_ELSE = Handling()
@@ -133,7 +133,7 @@ class _Run:
         self.leaves = leaves
         self.handling = handling
         self.evaluation = Evaluation(event, batch, leaves)
-        self.leaving = Leaving(leaves)
+        self.leaving = leaving(leaves)
         self.flow: dict[str, Mask] = {}
         self.retries: dict[int, int] = {}
         """How often the condition asks for that at most, by parent."""
@@ -310,30 +310,18 @@ class _Run:
             mask = self.flow.get(child)
             if mask is not None and kept is not None:
                 mask = mask & kept
-            to[child], dicts = self.leaving.outgoing(child, mask)
-            dicts = self._with_handled(child, to[child], dicts)
-            if dicts is not None and isinstance(to[child].segments, list):
-                to[child] = dicts
-            elif dicts is not None:
-                beside[child] = dicts
+            to[child], apart = self.leaving.outgoing(child, mask, self._in_place(child))
+            if apart is not None:
+                beside[child] = apart
         return to, beside
 
-    def _with_handled(
-        self, child: str, outgoing: Outgoing, beside: Outgoing | None
-    ) -> Outgoing | None:
-        """Dicts for a child, with what is sent in place of segments that failed."""
-        extra = [
+    def _in_place(self, child: str) -> list[tuple[int, Segment]]:
+        """What a child is sent in place of segments that failed, each with its parent."""
+        return [
             (parent, each.route.for_child(child, each.segment))
             for parent, each in sorted(self.handled.items())
             if child in each.route.flow
         ]
-        if not extra:
-            return beside
-        if isinstance(outgoing.segments, list):
-            return with_extra(outgoing, outgoing.segments, extra)
-        dicts = Outgoing([], NOTHING) if beside is None else beside
-        assert isinstance(dicts.segments, list)
-        return with_extra(dicts, dicts.segments, extra)
 
     def _parents_of_leaves(self) -> Indices:
         parents = self.leaves.parents

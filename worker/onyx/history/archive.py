@@ -3,59 +3,33 @@
     <archive>/<tenancy>/<log>/<first>-<last>      positions of 20 digits; the log by its identity
 
 Each file begins with the replica before its first entry, so any one of them is enough to know the
-replica at its positions. It is compressed text with a line each, as people and `zcat` read it. A
-file is written before the log is trimmed, and never changed. Collectors that trim at once may write
-files that overlap, and a collector that dies leaves one whose entries are still in the log: readers
-take each position once.
+replica at its positions (`archive_file`). A file is written before the log is trimmed, and never
+changed. Collectors that trim at once may write files that overlap, and a collector that dies leaves
+one whose entries are still in the log: readers take each position once.
 """
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from onyx.codec.entries import decode_entry, encode_entry
-from onyx.errors import StateError, UserError
+from onyx.errors import UserError
+from onyx.history.archive_file import decode_file, encode_file
 from onyx.ids import Position
 from onyx.log.interface import LogReader, Origin
 from onyx.path_names import path_name
 from onyx.replica import canonical
-from onyx.replica.command import Undecodable
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.storage.interface import PRIVATE, BlobStore, Purpose
 from onyx.storage.opening import absolute, location_of
-from onyx.structs import prepared
 
 _PURPOSE = Purpose(
     "the log cannot be archived in",
     "set ONYX_HISTORY_ARCHIVE to a folder that may be written, or to s3://bucket/prefix",
     PRIVATE,
 )
-
-
-@prepared
-class _First(msgspec.Struct, forbid_unknown_fields=True):
-    """The first line: where the entries begin."""
-
-    position: int
-    replica: msgspec.Raw = msgspec.Raw(b"null")
-
-
-@prepared
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    """An entry: its bytes as they were in the log, or why they could not be read."""
-
-    position: int
-    entry: msgspec.Raw = msgspec.Raw(b"null")
-    fn: str = ""
-    unreadable: str = ""
-    writer: str = ""
-    sequence: int = 0
 
 
 class Segment(NamedTuple):
@@ -82,11 +56,8 @@ class Archive:
         """Write the entries that follow an origin, in order and without a gap."""
         if not entries:
             return
-        first = _First(origin.position, msgspec.Raw(origin.replica or b"null"))
-        lines = [msgspec.json.encode(each) for each in (first, *map(_line, entries))]
-        # Without a time, so that whoever writes the same entries writes the same bytes.
-        data = gzip.compress(b"\n".join(lines), mtime=0)
-        self._store.create(self._name(entries[0].position, entries[-1].position), data)
+        name = self._name(entries[0].position, entries[-1].position)
+        self._store.create(name, encode_file(origin, entries))
 
     def segments(self) -> list[Segment]:
         """The files there are, by their first positions."""
@@ -110,8 +81,7 @@ class Archive:
         for segment in self.segments():
             if segment.first - 1 <= position <= segment.last:
                 first, entries = self._read(segment)
-                whole = bytes(first.replica)
-                replica = empty if whole == b"null" else canonical.decode(whole)
+                replica = canonical.decode(first) if first else empty
                 for entry in entries:
                     if entry.position > position:
                         break
@@ -129,15 +99,10 @@ class Archive:
                         yield entry
                         after = entry.position
 
-    def _read(self, segment: Segment) -> tuple[_First, list[Entry]]:
+    def _read(self, segment: Segment) -> tuple[bytes, list[Entry]]:
+        """The replica before the first entry, empty for none, and the entries."""
         name = self._name(*segment)
-        data = self._store.read(name)
-        try:
-            first, *lines = gzip.decompress(data or b"").split(b"\n")
-            found = msgspec.json.decode(first, type=_First)
-            return found, [_entry(msgspec.json.decode(line, type=_Line)) for line in lines]
-        except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
-            raise StateError(f"{name} in the archive of the log is damaged: {error}") from error
+        return decode_file(name, self._store.read(name) or b"")
 
     def _name(self, first: Position, last: Position) -> str:
         return f"{self._prefix}{first:020d}-{last:020d}"
@@ -156,24 +121,3 @@ def open_archive(settings: Settings, log: LogReader) -> Archive | None:
         return Archive(location_of(location, _PURPOSE), settings.tenancy_id, log.identity)
     except UserError as error:
         raise type(error)(f"ONYX_HISTORY_ARCHIVE {error}") from error
-
-
-def _line(entry: Entry) -> _Line:
-    command = entry.command
-    if isinstance(command, Undecodable):
-        return _Line(
-            entry.position,
-            fn=command.fn,
-            unreadable=command.reason,
-            writer=entry.writer,
-            sequence=entry.sequence,
-        )
-    data = encode_entry(command, entry.writer, entry.sequence, entry.parent)
-    return _Line(entry.position, msgspec.Raw(data))
-
-
-def _entry(line: _Line) -> Entry:
-    position = Position(line.position)
-    if line.unreadable:
-        return Entry(position, Undecodable(line.fn, line.unreadable), line.writer, line.sequence)
-    return decode_entry(position, bytes(line.entry))

@@ -174,11 +174,14 @@ class Acker:
                 self._pack(next(iter(self._ranges)))
             ledger.touched_s = self._now_s
             self._ranges[key] = ledger
+        # With nothing open all its values are zero, as those of a new one.
         elif len(self._spares) < _SPARES_MAX:
             self._spares.append(ledger)
         return _roots(key, positions)
 
     def _take(self, key: int) -> _Range:
+        # Out of the dict until it is settled: so `_settle` packs none that is in use, and what it
+        # puts back comes last. The dict is in the order of use, and its first range idle longest.
         if key in self._ranges:
             return self._ranges.pop(key)
         ledger = self._spares.pop() if self._spares else _Range()

@@ -202,7 +202,7 @@ class PendingWindow:
     def overdue(self, now_s: float) -> int:
         """Positions sent longer than the pending timeout ago and not complete; from any thread."""
         sent, state = self._sent, self._state
-        if not self._incomplete or len(sent) != len(state):
+        if not self._incomplete or len(sent) != len(state):  # the ring grows on another thread
             return 0
         late = sent + self._lifetime <= self._rotation_at(now_s)
         return int(np.count_nonzero(late & (state != _DONE)))
@@ -250,7 +250,7 @@ class PendingWindow:
         found: list[Indices] = []
         while self._resting and self._resting[0][0] <= now_s:
             _, first, end = heapq.heappop(self._resting)
-            positions = np.arange(max(first, self._frontier), end)
+            positions = np.arange(max(first, self._frontier), end)  # some have completed since
             found.append(positions[self._state[positions & self._mask] == _RESTING])
         return self._make_due(np.unique(np.concatenate(found))) if found else []
 
@@ -287,7 +287,7 @@ class PendingWindow:
         self._any_retried = True
         self._state[slots] = _IN_FLIGHT
         self._sent[slots] = self._rotation_at(now_s)
-        self._held[slots] = 0
+        self._held[slots] = 0  # what was said of the attempt before says nothing of this one
         self._attempt[slots] = next_attempt(self._attempt[slots])
         attempts = self._attempt[slots].astype(np.uint64)
         return pack_roots(self.partition, attempts, positions.astype(np.uint64))

@@ -32,6 +32,8 @@ from onyx.log.interface import Session
 from onyx.replica.command import Command
 from onyx.settings import LogSettings
 
+SEQUENCE_MAX = 2**63 - 1
+"""The longest sequence number of a writer, for the size of an entry before it has one."""
 BATCH_ENTRIES_MAX = 100
 """Entries of one transaction; beyond this throughput no longer grows."""
 BATCH_BYTES_MAX = 524_288
@@ -105,6 +107,7 @@ class AppendQueue:
             (self._encode(command, self._sequence + number, parent), command.chunks)
             for number, command in enumerate(commands, start=1)
         ]
+        # Only now, when all of them could be encoded: a command that is refused takes no number.
         self._sequence += len(payloads)
         self._unacknowledged.extend(payloads)
         return self._send()
@@ -113,11 +116,14 @@ class AppendQueue:
         """The transaction of this attempt was answered, or its connection broke."""
         if self.fenced:
             return None
+        # Before the attempt is compared: that the pulse is gone is true whichever attempt says so.
         if reply is Reply.PULSE_GONE:
             self._drop_everything()
         if attempt != self._attempt or self._under_way == 0:
             return None
         if reply is Reply.UNKNOWN:
+            # Not sent again here: kazoo keeps requests for its next connection, which may be one of
+            # another session. `on_session` sends it when this session is back.
             self._connected = False
             return None
         for _ in range(self._under_way):
@@ -136,6 +142,8 @@ class AppendQueue:
         if self._connected:
             return None
         self._connected = True
+        # What was under way is sent again from its first entry, with a new attempt: it is still at
+        # the front of the queue, and a reply to the old attempt no longer counts.
         self._under_way = 0
         return self._send()
 
@@ -168,6 +176,15 @@ class AppendQueue:
         self.fenced = True
         self._unacknowledged.clear()
         self._under_way = 0
+
+
+def check_command(command: Command, group: GroupId, entry_bytes_max: int) -> None:
+    """Refuse a command that `enqueue` would refuse, whatever its sequence number will be.
+
+    Raises:
+        UserError: it is too large or cannot be encoded.
+    """
+    check_size(command, encode_entry(command, group, SEQUENCE_MAX), entry_bytes_max)
 
 
 def check_size(command: Command, payload: bytes, entry_bytes_max: int) -> None:

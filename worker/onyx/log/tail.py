@@ -125,6 +125,8 @@ class LogTail:
     def on_children(self, positions: Iterable[Position]) -> Actions:
         """The listing was answered."""
         self._listing = False
+        # Joined and not replaced: a listing of a former connection may be answered late, and lacks
+        # what a newer one had. What is gone meanwhile is taken out by `on_entry`.
         self._ahead = deque(sorted({*self._ahead, *(p for p in positions if p > self.position)}))
         polled, self._polled = self._polled, False
         cause, self._list_again = self._list_again, None
@@ -135,6 +137,7 @@ class LogTail:
 
     def on_entry(self, position: Position, data: bytes | None) -> Actions:
         """An entry was read, or (None) it is no longer there."""
+        # A reply of a connection that broke, or to an entry that an origin has passed over.
         if position not in self._asked:
             return ()
         self._asked.discard(position)
@@ -150,6 +153,8 @@ class LogTail:
             return ()
         self._asking_origin = False
         if origin is None or origin.position <= self.position:
+            # Of the child that was the lowest when it was asked, not of the one that is so now: a
+            # collection may have happened in between.
             self._explained = self._question
             return self._advance()
         self._jump(origin.position)
@@ -159,6 +164,7 @@ class LogTail:
         """List the children and arm the watch, whatever the cause."""
         self._polled = self._polled or cause in (Cause.START, Cause.CONNECTED, Cause.POLL)
         if self._listing:
+            # CHANGED lists the least, so any other cause replaces it, and it replaces none.
             if self._list_again in (None, Cause.CHANGED):
                 self._list_again = cause
             return ()
@@ -170,6 +176,7 @@ class LogTail:
         return self._ask_origin()
 
     def _ask_again(self, cause: Cause) -> Actions:
+        # Replies to what was asked may never come, so nothing may wait for one.
         self._listing = False
         self._list_again = None
         self._asked.clear()

@@ -14,7 +14,7 @@ from typing import Any
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.manifest import SECTIONS
-from onyx.model.parsing.job import check_entry
+from onyx.model.parsing.entry import check_entry
 from onyx.model.report import at
 
 CheckOptions = Callable[[Mapping[str, Any]], Iterable[Problem]]

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from onyx.errors import OnyxError
 from onyx.ids import GroupId, JobId
-from onyx.log.interface import GroupLog
 from onyx.peer.actions import (
     Action,
     Append,
@@ -22,12 +21,9 @@ from onyx.peer.actions import (
     StartBackOff,
     StartPauseTimer,
 )
-from onyx.peer.background import Background
-from onyx.peer.event_queue import EventQueue
 from onyx.peer.events import BackOffElapsed, PauseDue, PulseGone
-from onyx.peer.job_checker import JobChecker
-from onyx.peer.lease import Lease
-from onyx.peer.running_tasks import RunningTasks
+from onyx.peer.life import Life
+from onyx.peer.work.workforce import Workforce
 from onyx.replica.effects import (
     AnswerCheck,
     Effect,
@@ -36,8 +32,6 @@ from onyx.replica.effects import (
     UnwatchPulse,
     WatchPulse,
 )
-from onyx.seams import Randomness
-from onyx.task.services import Services
 
 logger = logging.getLogger("onyx.peer")
 
@@ -45,25 +39,13 @@ logger = logging.getLogger("onyx.peer")
 class ActionRunner:
     """The actions of one incarnation."""
 
-    def __init__(
-        self,
-        log: GroupLog,
-        events: EventQueue,
-        lease: Lease,
-        background: Background,
-        services: Services,
-        tasks: RunningTasks,
-        checker: JobChecker,
-        randomness: Randomness,
-    ) -> None:
-        self._log = log
-        self._events = events
-        self._lease = lease
-        self._background = background
-        self._services = services
-        self._tasks = tasks
-        self._checker = checker
-        self._randomness = randomness
+    def __init__(self, life: Life, work: Workforce) -> None:
+        self._log = life.log
+        self._events = life.events
+        self._lease = life.lease
+        self._background = life.background
+        self._context = life.context
+        self._work = work
 
     def carry_out(self, actions: Sequence[Action]) -> Left | Restart | None:
         """Carry out the actions in order; the one that ends the incarnation, if there is one."""
@@ -83,7 +65,7 @@ class ActionRunner:
                 case RemoveState(job):
                     self._remove_state(job)
                 case AnswerCheck():
-                    self._checker.ask(action)
+                    self._work.checker.ask(action)
                 case StartPauseTimer(suspension):
                     self._events.post_after(self._lease.remaining_s(), PauseDue(suspension))
                 case StartBackOff():
@@ -94,15 +76,15 @@ class ActionRunner:
                 case Resume():
                     logger.info("ZooKeeper answers again and the session lives: tasks resume")
                     self._lease.resume()
-                    self._tasks.wake()
+                    self._work.tasks.wake()
                 case _:
                     for_tasks.append(action)
-        self._tasks.apply(for_tasks)
+        self._work.tasks.apply(for_tasks)
         return None
 
     def _back_off_s(self) -> float:
         """Random, so that groups that join at once do not collide again."""
-        return 2 * self._randomness.random() * self._services.settings.log.join_back_off_s
+        return 2 * self._context.randomness.random() * self._context.settings.log.join_back_off_s
 
     def _probe(self, other: GroupId) -> None:
         def look() -> None:
@@ -114,7 +96,7 @@ class ActionRunner:
     def _remove_state(self, job: JobId) -> None:
         def work() -> None:
             try:
-                self._services.state_store(durable=True).remove_tree(job)
+                self._work.services.state_store(durable=True).remove_tree(job)
             except OnyxError as error:
                 logger.warning("the state of job %s could not be removed: %s", job, error)
 

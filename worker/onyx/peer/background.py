@@ -1,4 +1,4 @@
-"""Work of one incarnation that may block: a small pool of threads.
+"""Work of one incarnation that may block: a small pool of threads, and threads aside for hours.
 
 Each piece logs with the fields (job, task) of the thread that asked for it.
 """
@@ -14,22 +14,9 @@ from onyx.telemetry.logs import locate, location
 
 THREADS = 4
 T = TypeVar("T")
-
-
-def aside(work: Callable[[], T]) -> Future[T]:
-    """Run `work` on a thread of its own, which does not keep the process from ending. The future
-    has its result or what it raised."""
-    where, future = location(), Future[T]()
-
-    def located() -> None:
-        locate(where)
-        try:
-            future.set_result(work())
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=located, name="onyx-aside", daemon=True).start()
-    return future
+Pending = Future[None]
+Run = Callable[[Callable[[], None]], Pending]
+"""Runs something that may block, on a thread of its own."""
 
 
 class Background:
@@ -51,6 +38,21 @@ class Background:
         future = self._pool.submit(located)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
+        return future
+
+    def aside(self, work: Callable[[], T]) -> Future[T]:
+        """Run `work` on a thread of its own, which does not keep the process from ending. The
+        future has its result or what it raised."""
+        where, future = location(), Future[T]()
+
+        def located() -> None:
+            locate(where)
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+        Thread(target=located, name="onyx-aside", daemon=True).start()
         return future
 
     def wait(self, timeout_s: float) -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.ids import PeerId
+from onyx.codes import CODE
 from onyx.peer.liveness import Liveness
-from onyx.recorder import Recorder
+from onyx.peer.tags import tags_of
+from onyx.recorder import NoRecorder, Recorder, Recording
 from onyx.resolve import Resolver
-from onyx.seams import Clock, Randomness
+from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import Settings
-from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,50 @@ class Context:
     liveness: Liveness
     site: Mapping[str, Any]
     """Announced with every peer, beside the address of the transport."""
-    replace_peer: Callable[[PeerId], None]
-    """Gives up a virtual peer and offers a new one in its place."""
     recorder: Recorder | None = None
     """The flight recorder, if a supervisor reads it when this process dies."""
+
+    @property
+    def recording(self) -> Recording:
+        """Where tasks note what they work on, in case the process dies."""
+        return NoRecorder() if self.recorder is None else self.recorder
+
+    @property
+    def code(self) -> str:
+        """Hash of the code that this process runs; empty if it has no modules."""
+        return str(self.site.get(CODE, ""))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags that its peers offer."""
+        return tags_of(self.settings)
+
+
+def new_context(
+    settings: Settings,
+    resolver: Resolver,
+    metrics: GroupMetrics = NULL_GROUP,
+    site: Mapping[str, Any] | None = None,
+    clock: Clock | None = None,
+    randomness: Randomness | None = None,
+    recorder: Recorder | None = None,
+) -> Context:
+    """The process that these belong to.
+
+    Args:
+        site: announced with every peer beside the address (the metrics endpoint).
+        clock: of this process; the system's, if None.
+        randomness: of this process; seeded by the system, if None.
+        recorder: the flight recorder of this process, if a supervisor reads it.
+    """
+    clock = clock or SystemClock()
+    return Context(
+        settings,
+        resolver,
+        metrics,
+        clock,
+        randomness or system_randomness(),
+        Liveness(clock, settings.telemetry.stalled_after_s),
+        dict(site or {}),
+        recorder,
+    )

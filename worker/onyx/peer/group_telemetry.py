@@ -1,7 +1,7 @@
 """The metrics of one incarnation: its peers, its jobs, its part of the log, its traffic.
 
 Derived from the replica and from the totals of the transport when they change, so nothing that does
-the work has to count for a scrape. Used by the group's thread, except `job_started`.
+the work has to count for a scrape. Used by the group's thread, except for what says otherwise.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import logging
 import threading
 from collections import Counter
 
-from onyx.ids import GroupId, JobId
+from onyx.ids import GroupId, JobId, TaskName
+from onyx.model.job import Job
+from onyx.recorder import Recorder
 from onyx.replica.command import Undecodable
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
@@ -29,7 +31,7 @@ from onyx.telemetry.catalog import (
     Direction,
     PeerState,
 )
-from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.transport.counters import Counters
 
 logger = logging.getLogger(__name__)
@@ -39,13 +41,23 @@ REFUSAL_CHARACTERS_MAX = 300
 class GroupTelemetry:
     """The telemetry of one incarnation; close it with it."""
 
-    def __init__(self, group: GroupId, metrics: GroupMetrics) -> None:
+    def __init__(
+        self, group: GroupId, metrics: GroupMetrics, recorder: Recorder | None = None
+    ) -> None:
+        """`recorder` keeps the counts of tasks when this process dies."""
         self._group = group
         self._metrics = metrics
+        self._recorder = recorder
         self._lock = threading.Lock()
         self._jobs: dict[JobId, tuple[str, str]] = {}
         self._seen: tuple[object, ...] = ()
         self._reported = Counters()
+
+    def of_task(self, job_id: JobId, job: Job, task: TaskName) -> TaskMetrics:
+        """Where a peer that begins to work on a task reports what it does; from any thread."""
+        self.job_started(job_id, job.name, job.guarantee)
+        metrics, recorder = self._metrics.task(job.name, task), self._recorder
+        return metrics if recorder is None else recorder.counts.metrics(job_id, task, metrics)
 
     def job_started(self, job: JobId, name: str, guarantee: str) -> None:
         """A peer of this group works on the job; from any thread."""

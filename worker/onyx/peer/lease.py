@@ -70,6 +70,8 @@ class Lease:
         what `silent_s` does by way of others."""
         if self._paused or self._ended:
             return False
+        # Who is frozen behind this line acts late all the same, however often the clock is read:
+        # the fences hold then.
         now_s, session = self._clock.monotonic_s(), self._session
         return permitted(now_s, session.confirmed_s(), session.session_timeout_s)
 

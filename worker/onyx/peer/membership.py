@@ -15,8 +15,7 @@ from __future__ import annotations
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, describe
 from onyx.ids import GroupId, PeerId
@@ -25,12 +24,7 @@ from onyx.peer.actions import Left
 from onyx.peer.context import Context
 from onyx.peer.group import GroupState
 from onyx.peer.incarnation import Incarnation
-from onyx.peer.liveness import Liveness, Watched, obstacle
-from onyx.recorder import Recorder
-from onyx.resolve import Resolver
-from onyx.seams import Clock, Randomness, SystemClock, system_randomness
-from onyx.settings import Settings
-from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
+from onyx.peer.liveness import Watched, obstacle
 from onyx.telemetry.logs import locate
 from onyx.transport.interface import Transport
 
@@ -38,6 +32,7 @@ logger = logging.getLogger("onyx.peer")
 
 RESTART_BACK_OFF_S = 0.2
 RESTART_BACK_OFF_MAX_S = 5.0
+_JOIN_POLL_S = 0.01
 
 LogFactory = Callable[[GroupId, int | None], GroupLog]
 """Opens the log for an incarnation; with the identity of the one that the last incarnation knew."""
@@ -48,43 +43,18 @@ class PeerGroup:
     """Start with `start`, offer virtual peers with `add_peers`, end with `stop`."""
 
     def __init__(
-        self,
-        settings: Settings,
-        open_log: LogFactory,
-        open_transport: TransportFactory,
-        resolver: Resolver,
-        metrics: GroupMetrics = NULL_GROUP,
-        site: Mapping[str, Any] | None = None,
-        clock: Clock | None = None,
-        randomness: Randomness | None = None,
-        recorder: Recorder | None = None,
+        self, context: Context, open_log: LogFactory, open_transport: TransportFactory
     ) -> None:
         """
         Args:
+            context: the process.
             open_log: opens the log for one incarnation.
             open_transport: opens the transport for one incarnation.
-            site: announced with every peer beside the address (the metrics endpoint).
-            clock: of this process; the system's, if None.
-            randomness: of this process; seeded by the system, if None.
-            recorder: the flight recorder of this process, if a supervisor reads it.
         """
-        self.settings = settings
+        self._context = context
         self._open_log = open_log
         self._open_transport = open_transport
-        clock = clock or SystemClock()
-        self._randomness = randomness or system_randomness()
-        self._liveness = Liveness(clock, settings.telemetry.stalled_after_s)
-        self._context = Context(
-            settings,
-            resolver,
-            metrics,
-            clock,
-            self._randomness,
-            self._liveness,
-            dict(site or {}),
-            self._replace_peer,
-            recorder,
-        )
+        self._liveness = context.liveness
         self._lock = threading.Lock()
         self._peers: dict[PeerId, PeerId] = {}
         """The ids that virtual peers were offered under, and those that they have now."""
@@ -123,12 +93,13 @@ class PeerGroup:
         self._stopping.set()
         with self._lock:
             if self._incarnation is None:
-                return (
-                    True  # it connects or waits, and is no member: there is nothing to deregister
-                )
+                # It connects or waits, and is no member: there is nothing to deregister.
+                return True
             self._incarnation.leave()
         if self._thread.is_alive():
-            self._thread.join(self.settings.leave_timeout_s if timeout_s is None else timeout_s)
+            self._thread.join(
+                self._context.settings.leave_timeout_s if timeout_s is None else timeout_s
+            )
         return not self._thread.is_alive()
 
     @property
@@ -136,6 +107,27 @@ class PeerGroup:
         """Whether the group is a member now."""
         state = self._state
         return state is not None and state.joined
+
+    def await_joined(self, timeout_s: float) -> None:
+        """Wait until the group is a member.
+
+        Raises:
+            OnyxError: why the group gave up.
+            Unavailable: it could not join in time, and has been stopped.
+        """
+        waited = threading.Event()
+        for _ in range(int(timeout_s / _JOIN_POLL_S)):
+            if self.joined:
+                return
+            if self.failure is not None:
+                raise self.failure
+            waited.wait(_JOIN_POLL_S)
+        self.stop()
+        settings = self._context.settings
+        raise Unavailable(
+            f"this peer group could not join tenancy {settings.tenancy_id!r} at "
+            f"{settings.zookeeper.address} within {timeout_s:.0f} s"
+        )
 
     def obstacle(self) -> str:
         """Why the group does not take part with all its peers (readiness); empty when it does."""
@@ -176,7 +168,7 @@ class PeerGroup:
         return next((first for first, now in self._peers.items() if now == current), None)
 
     def _new_peer(self) -> PeerId:
-        return PeerId(str(uuid.UUID(int=self._randomness.getrandbits(128), version=4)))
+        return PeerId(str(uuid.UUID(int=self._context.randomness.getrandbits(128), version=4)))
 
     def _run(self) -> None:
         back_off_s = RESTART_BACK_OFF_S
@@ -209,8 +201,10 @@ class PeerGroup:
         group = GroupId(str(self._new_peer()))
         locate({"group": group})
         log = self._open_log(group, self._log_identity)
-        incarnation = Incarnation(self._context, log, self._open_transport())
+        incarnation = Incarnation(self._context, log, self._open_transport(), self._replace_peer)
         with self._lock:
+            # Together under the lock: `stop` either finds the incarnation and lets it leave, or was
+            # called before, and then this one never joins.
             stopping = self._stopping.is_set()
             self._incarnation = None if stopping else incarnation
             peers = tuple(self._peers.values())
@@ -222,6 +216,7 @@ class PeerGroup:
         finally:
             with self._lock:
                 self._incarnation = None
+                # Also when it ended with an error: the next one refuses a log made anew.
                 self._log_identity = log.identity
                 self._peers = {first: self._new_peer() for first in self._peers}
         if isinstance(end, Left):

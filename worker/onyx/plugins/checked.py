@@ -13,8 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from onyx.errors import UserError
-from onyx.flow.leaves import describe_type
+from onyx.errors import UserError, describe_type
 from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateOutput
 from onyx.plugins.protocol import ColumnsReader, Cursor, Input, Output, Reader

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 import pyarrow as pa
 
 from onyx.codec.refused_rows import refused_rows, text_of
-from onyx.flow.batch import Segments, as_dicts, joined
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Segments, as_dicts, format_of, joined
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.plugins.segment_runs import SegmentRuns
 
@@ -30,9 +30,12 @@ class Chunks(SegmentRuns):
 def first_alike(runs: Iterable[Segments]) -> Segments:
     """The runs at the start that are dicts, or columns of the same types."""
     found: list[Segments] = []
+    of_first: pa.Schema | None = None
     for run in runs:
-        if found and not _alike(found[0], run):
+        types = format_of(run).types(run)
+        if found and types != of_first:
             break
+        of_first = types
         found.append(run)
     return joined(found) if found else []
 
@@ -67,9 +70,3 @@ def with_columns(columns: Columns, added: Mapping[str, pa.Array]) -> Columns:
         else:
             batch = pa.RecordBatch.from_arrays([values], names=[name])
     return Columns(batch) if added else columns
-
-
-def _alike(one: Segments, other: Segments) -> bool:
-    if isinstance(one, Columns) and isinstance(other, Columns):
-        return bool(one.record_batch.schema.equals(other.record_batch.schema))
-    return type(one) is type(other)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from onyx.codec import columns as column_codec
 from onyx.codec import segments as segment_codec
 from onyx.errors import SegmentError
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onyx.flow.schemas import arrow_schema
+from onyx.flow.columns.schemas import arrow_schema
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.workflow import parents

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from onyx.errors import OnyxError
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateColumnsOutput
 from onyx.plugins.options import function_error

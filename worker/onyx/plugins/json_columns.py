@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
-from onyx.flow.column_types import usual_type
-from onyx.flow.column_values import MISMATCH, to_array
-from onyx.flow.columns import Columns, from_dicts, keys_of
+from onyx.flow.columns.record_batch import Columns, from_dicts, keys_of
+from onyx.flow.columns.types import usual_type
+from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.mixed import Piece, Read, mixed
 from onyx.flow.segment import Segment
 

@@ -12,21 +12,19 @@ forms of their own.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from onyx.codec.kinds import levels
 from onyx.errors import UserError
-from onyx.flow.column_values import python_values
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
+from onyx.flow.columns.values import python_values
 from onyx.flow.segment import Segment
+from onyx.plugins.odd_floats import any_odd, is_odd, with_texts
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
 
@@ -39,7 +37,6 @@ Nan = Literal["error", "null", "text"]
 _ROWS = 8_192
 """Rows of columns that are objects at a time, to bound memory."""
 _WRONG = (TypeError, ValueError, OverflowError, RecursionError)
-_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 class JsonLines:
@@ -60,7 +57,7 @@ class JsonLines:
         return self._encoded(_encoder.encode_lines, segments)
 
     def encode_each(self, segments: Sequence[Segment]) -> list[bytes]:
-        """The lines,, each without a newline."""
+        """The lines, each without a newline."""
         return self._encoded(_encode_each, segments)
 
     def encode_columns(self, columns: Columns) -> Iterator[bytes]:
@@ -68,7 +65,7 @@ class JsonLines:
         return map(_encoder.encode_lines, self._objects(columns))
 
     def encode_each_of(self, columns: Columns) -> list[bytes]:
-        """The lines of columns,, each without a newline."""
+        """The lines of columns, each without a newline."""
         return [each for objects in self._objects(columns) for each in _encode_each(objects)]
 
     def _objects(self, columns: Columns) -> Iterator[list[Any]]:
@@ -90,21 +87,21 @@ class JsonLines:
             values = python_values(column.cast(pa.string()) if kinds.is_decimal(kind) else column)
         except _WRONG as error:
             raise self._no_json(key, kind, error) from error
-        if self._nan == "null" or not _is_odd(column, values):
+        if self._nan == "null" or not is_odd(column, values):
             return values
         if self._nan == "error":
             raise self._not_finite(key)
-        return [_with_texts(each) for each in values]
+        return [with_texts(each) for each in values]
 
     def _encoded(self, encode: Callable[[Sequence[Segment]], T], segments: Sequence[Segment]) -> T:
         try:
             encoded = encode(segments)
-            if self._nan == "null" or not _has_null(encoded) or not _any_odd(segments):
+            if self._nan == "null" or not _has_null(encoded) or not any_odd(segments):
                 return encoded
             if self._nan == "error":
-                odd = (key for each in segments for key in each if _any_odd([each[key]]))
+                odd = (key for each in segments for key in each if any_odd([each[key]]))
                 raise self._not_finite(next(odd))
-            return encode([_with_texts(each) for each in segments])
+            return encode([with_texts(each) for each in segments])
         except _WRONG as error:
             raise self._explained(segments, error) from error
 
@@ -143,14 +140,6 @@ def _object_type(names: tuple[str, ...]) -> type[msgspec.Struct] | None:
         return None
 
 
-def _is_odd(column: pa.Array, values: list[Any]) -> bool:
-    """Whether a float in it is not finite."""
-    kind = column.type
-    if kinds.is_floating(kind):
-        return pc.all(pc.is_finite(column)).as_py() is False
-    return kinds.is_nested(kind) and _any_odd(values)
-
-
 def _encode_each(segments: Sequence[Segment]) -> list[bytes]:
     return list(map(_encoder.encode, segments))
 
@@ -159,24 +148,3 @@ def _has_null(encoded: bytes | list[bytes]) -> bool:
     if isinstance(encoded, bytes):
         return b"null" in encoded
     return any(b"null" in each for each in encoded)
-
-
-def _any_odd(values: Sequence[Any]) -> bool:
-    """Whether a float in them is not finite."""
-    return any(
-        not math.isfinite(each)
-        for level in levels(values)
-        if float in level.kinds
-        for each in level.values
-        if type(each) is float
-    )
-
-
-def _with_texts(value: Any) -> Any:
-    if type(value) is float:
-        return value if math.isfinite(value) else _TEXTS[str(value)]
-    if isinstance(value, dict):
-        return {key: _with_texts(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_texts(each) for each in value]
-    return value

@@ -6,12 +6,11 @@ Runs are kept as they came, and cut where somebody reads, so columns stay column
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from onyx.flow.columns import Columns
-from onyx.flow.segment import Segment
+from onyx.flow.batch import Segments, part_of
 
-Run = list[Segment] | Columns
+Run = Segments
 """Segments that came together."""
 _MERGED_MAX = 1_024
 """Dicts of short runs that become one run; more would make it slow to drop the first ones."""
@@ -69,8 +68,3 @@ class SegmentRuns:
             if max(begin, first) < min(end, last):
                 yield part_of(run, max(0, first - begin), min(last, end) - begin)
             begin = end
-
-
-def part_of(run: Sequence[Segment] | Columns, first: int, last: int) -> Run:
-    """The segments from `first` to before `last`."""
-    return run.slice(first, last) if isinstance(run, Columns) else list(run[first:last])

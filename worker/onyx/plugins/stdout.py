@@ -6,7 +6,7 @@ import sys
 
 import pyarrow as pa
 
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.plugins.immediate import ImmediateColumnsOutput
 from onyx.plugins.jsonl import JsonLines

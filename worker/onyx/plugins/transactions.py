@@ -165,6 +165,8 @@ class TransactionWriter(RollingWriter):
                     "waiting until that is known"
                 )
             packed = pack()
+            # Before the first segment is taken: what is taken must be applied some time, and
+            # without a position nothing is.
             if not self._known:
                 self._store.open(self._writer)
                 self._known = True
@@ -196,6 +198,8 @@ class TransactionWriter(RollingWriter):
             if full is not None and full.committed:
                 self._apply(full)
                 full = None
+            # A token that was handed out may be committed, although no answer has come. Whoever
+            # reads the commit applies it, and would take it for applied if the position were gone.
             in_doubt = full is not None and full.token is not None
             if self._known and not in_doubt:
                 self._store.forget(self._writer)
@@ -224,6 +228,8 @@ class TransactionWriter(RollingWriter):
         while self._context.permitted():
             self._tend_fence()
             if self._full is None and self._open is not None:
+                # Given once: a repeat after an unknown outcome has to be the same transaction to
+                # the store, or its segments would be there twice.
                 self._number += 1
                 self._open.number = self._number
                 self._full, self._open = self._open, None

@@ -10,14 +10,12 @@ import numpy as np
 
 from onyx.codec.refusals import refuse
 from onyx.flow.apply import apply_function
-from onyx.flow.batch import Batch, Segments, as_dicts, as_given, take
+from onyx.flow.batch import Batch, Segments, as_columns, as_dicts, as_given, take
 from onyx.flow.columnar import apply_to_columns
-from onyx.flow.columns import Columns, Indices
+from onyx.flow.formats import Fitted, format_of
 from onyx.flow.leaves import Leaves, of_some
-from onyx.flow.schemas import as_columns
-from onyx.flow.segment_failure import SegmentFailure
-from onyx.program.assign import read_groups
 from onyx.program.batch_work import BatchWork
+from onyx.program.prepare import read_groups
 from onyx.program.program import Program
 
 
@@ -35,7 +33,7 @@ def apply(program: Program, work: BatchWork, examined: bool) -> None:
         return
     leaves = _leaves(program, batch)
     # What cannot travel between tasks has failed. Of columns, the rows that cannot are bad.
-    travels = program.fn is None and (examined or isinstance(batch.segments, Columns))
+    travels = program.fn is None and (examined or format_of(batch.segments).checked_when_read)
     work.leaves = leaves if travels else refuse(leaves)
     if program.observed:
         program.event["results"] = as_given(work.leaves.segments)
@@ -53,16 +51,14 @@ def _leaves(program: Program, batch: Batch) -> Leaves:
 def _made(program: Program, segments: Segments) -> Leaves:
     fn, entry = program.fn, program.entry
     if program.takes == "arrow":
-        columns, kept, failures = as_columns(segments, program.schema)
-        return _of_columns(program, columns, kept, failures)
+        return _of_columns(program, as_columns(segments, program.schema))
     if fn is None:
         return Leaves(segments)
     return apply_function(fn, program.event["params"], as_dicts(segments), entry.batch_fn)
 
 
-def _of_columns(
-    program: Program, columns: Columns, kept: Indices | None, failures: list[SegmentFailure]
-) -> Leaves:
+def _of_columns(program: Program, fitted: Fitted) -> Leaves:
+    columns, kept, failures = fitted
     if program.fn is None:
         leaves = Leaves(columns)
     else:

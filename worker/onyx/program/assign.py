@@ -1,63 +1,22 @@
-"""Segments change the state of their windows: groups, what windows need, and what is fresh."""
+"""Segments that are fresh change the state of their windows."""
 
 from __future__ import annotations
 
-from functools import partial
-from operator import itemgetter
-
 import numpy as np
 
-from onyx.flow.batch import Batch, Segments, as_dicts, copies_of
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes, KeyList
-from onyx.flow.key_getters import naming
+from onyx.flow.batch import Batch, as_dicts
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
-from onyx.flow.segment_failure import one_by_one
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
 from onyx.program.folding import Folding
+from onyx.program.prepare import own_segments, prepared_for
 from onyx.program.program import Program
 from onyx.program.windows import Windowed
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.telemetry.interface import TaskMetrics
 from onyx.windows.coded import Groups, Keyed, chosen, keyed
-from onyx.windows.groups import hashable_keys
 from onyx.windows.prepared import Prepared
-from onyx.windows.prepared import prepare as prepare_batch
-
-
-def read_groups(program: Program, batch: Batch) -> Keyed | None:
-    """The groups of a batch, before the function may change what it is given; None without."""
-    its = program.windowed
-    if its is None or its.group_key is None:
-        return None
-    segments = batch.segments
-    known = None if program.lifecycles.hooks else batch.keys  # hooks may have changed segments
-    with naming(program.entry):
-        if isinstance(segments, Columns):
-            codes = known if isinstance(known, KeyCodes) else its.group_key.of_columns(segments)
-            return its.group_keys.of(codes)
-        if isinstance(known, KeyList):
-            return hashable_keys(known.raws)
-        return hashable_keys(its.group_key.of_all(segments))
-
-
-def prepare(program: Program, leaves: Leaves) -> Prepared | None:
-    """What windows need of the leaves of a batch. None if windows refuse some of them: these are
-    in `refusals` then."""
-    its = program.windowed
-    assert its is not None, "asked before"
-    segments = _own_segments(program, leaves)
-    try:
-        return _prepared(its, segments)
-    except Exception:
-        parents = range(len(segments)) if leaves.parents is None else leaves.parents.tolist()
-        refused: dict[int, Exception] = {}
-        for index, error in one_by_one(partial(_prepared, its), segments):
-            refused.setdefault(parents[index], error)
-        leaves.refusals = sorted(refused.items(), key=itemgetter(0))
-        return None
 
 
 def assign(program: Program, windowing: Folding, work: BatchWork) -> None:
@@ -86,16 +45,17 @@ def _fresh(
     prepared, fresh = work.prepared, windowing.fresh(batch, routed.withdrawn)
     groups = chosen(work.groups, leaves.parents)
     if fresh is not None:
-        segments = _own_segments(program, leaves) if prepared is None else prepared.segments
+        segments = own_segments(program, leaves) if prepared is None else prepared.segments
         where = np.flatnonzero(fresh if leaves.parents is None else fresh[leaves.parents])
-        prepared, groups = _prepared(its, chosen(segments, where)), chosen(groups, where)
+        prepared, groups = prepared_for(its, chosen(segments, where)), chosen(groups, where)
     assert prepared is not None, "what windows refuse is withdrawn"
     keys = keyed(prepared.segments, groups)
     if prepared.unique is not None and len(prepared.segments):
         new = windowing.first_seen(_shards(its, windowing, keys), prepared.unique)
         if not all(new):
             where = np.flatnonzero(new)
-            prepared, keys = _prepared(its, chosen(prepared.segments, where)), chosen(keys, where)
+            keys = chosen(keys, where)
+            prepared = prepared_for(its, chosen(prepared.segments, where))
     return prepared, keys
 
 
@@ -119,17 +79,6 @@ def _add(
     for child in its.late_to:
         for segment, shard in zip(late, shards, strict=True):
             windowing.emit(shard, [segment], child)
-
-
-def _own_segments(program: Program, leaves: Leaves) -> Segments:
-    """Copies of dicts where children get the segments too: they may change them, and a state may
-    keep them."""
-    shared = program.sends_to and program.entry.type == "function"
-    return copies_of(leaves.segments) if shared else leaves.segments
-
-
-def _prepared(its: Windowed, segments: Segments) -> Prepared:
-    return prepare_batch(its.compiled, segments, its.unique_key)
 
 
 def _shards(its: Windowed, windowing: Folding, groups: Keyed) -> list[int]:

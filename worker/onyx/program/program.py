@@ -7,24 +7,18 @@ the assignment of a peer as well, because a query would then have to pretend tha
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
 
-from onyx.flow.apply import resolve_params
-from onyx.flow.conditions import Conditions, children_of, compile_conditions, everything_to
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.key_getters import key_getter
-from onyx.flow.predicates import Resolve
-from onyx.flow.schemas import arrow_schema
+from onyx.flow.conditions import Conditions
+from onyx.flow.groups.grouping import Grouping
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.workflow import children
 from onyx.program.lifecycles import Event, Lifecycles
-from onyx.program.windows import Windowed, compiled, sends_to
+from onyx.program.windows import Windowed
 from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
 
@@ -96,53 +90,3 @@ def event_of(peer: PeerId, job_id: JobId, job: Job, entry: CatalogEntry) -> Even
         "metadata": job.metadata,
         "cooperative": entry.cooperative,
     }
-
-
-def with_functions(program: Program, resolve: Resolve, fn_params: Sequence[Any]) -> Program:
-    """The program with all functions that the job names for the task.
-
-    Args:
-        fn_params: leading arguments of the task's function that the worker was started with.
-
-    Raises:
-        UserError: a function is not registered or not of the right kind.
-    """
-    name, job, entry = program.task, program.job, program.entry
-    fn = resolve(entry.fn) if entry.fn is not None else None
-    conditions, below = compile_conditions(job, name, resolve), children_of(job, name)
-    program.event.update(params=resolve_params({name: fn_params}, entry), fn=fn)
-    return dataclasses.replace(
-        program,
-        fn=fn,
-        takes=_takes(program),
-        schema=arrow_schema(entry),
-        groupings=_groupings(job, name, resolve),
-        conditions=conditions,
-        own_conditions=_own_conditions(entry, conditions, below),
-        children=below,
-        sends_to=sends_to(job, name),
-        windowed=compiled(job, name, resolve),
-    )
-
-
-def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
-    """What the functions and hooks of a task get."""
-    entry = program.entry
-    looks = any(map(program.lifecycles.has, ("after_read_batch", "after_apply_fn", "after_batch")))
-    own = entry.fn is not None or looks
-    return entry.batch_format if own or entry.batch_format == "arrow" else None
-
-
-def _own_conditions(
-    entry: CatalogEntry, conditions: Conditions | None, below: tuple[str, ...]
-) -> Conditions | None:
-    """The conditions of a task whose segments go nowhere (outputs, stages of Spark and reduce
-    tasks): exceptions only."""
-    goes_on = entry.type in ("input", "function") and entry.spark_stage is None
-    return conditions if goes_on else (conditions or everything_to(below)).of_exceptions()
-
-
-def _groupings(job: Job, task: str, resolve: Resolve) -> dict[str, Grouping]:
-    entries = [job.entry(child) for child in children(job.workflow)[task]]
-    getters = [(entry, key_getter(entry, resolve)) for entry in entries]
-    return {entry.name: Grouping(get, entry) for entry, get in getters if get is not None}

@@ -7,27 +7,21 @@ leaves no trace in windows, or its replay would count twice or not at all.
 
 from __future__ import annotations
 
-from onyx.codec.refusals import refusal
-from onyx.errors import OnyxError, PoisonSegment, SegmentError, describe
-from onyx.flow.batch import Batch, Segment, segment_at
+from onyx.errors import PoisonSegment, SegmentError
+from onyx.flow.batch import Batch, segment_at
 from onyx.flow.conditions import Conditions, everything_to, lacking
-from onyx.flow.dead_letters import dead_letter
-from onyx.flow.handling import Handling, Refused
+from onyx.flow.handling import Refused
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.routing import route_batch, route_whole
 from onyx.flow.segment_failure import BadRecord, Refusal, RetriesExhausted, SegmentFailure
-from onyx.ledger.lineage import final_attempts, tries_of
-from onyx.model.locations import HIDDEN
 from onyx.program.batch_work import BatchWork
-from onyx.program.exceptions import shown
-from onyx.program.failure import Failure, blamed, code_line
+from onyx.program.failure import Failure, blamed
+from onyx.program.handling import handling_of
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED
 
-FIRST_CHARACTERS_MAX = 300
-"""The length of an error, where it is one line among others."""
 MEND = "; mend it"
 MEND_OR_ROUTE = (
     f"{MEND}, give the task a deadLetter, or route its exceptions with a flow condition that has "
@@ -83,7 +77,7 @@ def _route_leaves(
     children, event = program.children, program.event
     routed = route_whole(conditions, children, leaves, refused)
     if routed is None:
-        handling = _handling(program, refused, batch)
+        handling = handling_of(program, refused, batch)
         routed = route_batch(conditions, children, event, batch.segments, leaves, handling)
         if routed.failures:
             raise _failure(program, batch, leaves, routed.failures)
@@ -103,34 +97,6 @@ def _count_unmatched(
     if conditions is not None:
         asked = conditions
         program.metrics.note(UNMATCHED, lambda: lacking(asked, segment_at(leaves.segments, first)))
-
-
-def _handling(program: Program, refused: Refused, batch: Batch) -> Handling:
-    roots, exhausted = batch.roots, None
-    if program.retries and roots is not None:
-        exhausted = final_attempts(roots)
-
-    def letter(index: int, error: Exception) -> Segment:
-        program.metrics.note(DEAD_LETTERS, lambda: _shown(program, error))
-        return dead_letter(
-            program.job_id,
-            program.task,
-            segment_at(batch.segments, index),
-            error,
-            code_line(error).strip(" ()"),
-            1 if roots is None else tries_of(int(roots[index])),
-            program.clock.wall_ms(),
-        )
-
-    dead_letters_to = program.entry.dead_letter
-    return Handling(dead_letters_to, letter, exhausted, refused, refusal)
-
-
-def _shown(program: Program, error: Exception) -> str:
-    """An error in one line. What the user's function says may repeat what is in a segment."""
-    may_say = program.report_values or isinstance(error, OnyxError)
-    said = describe(error) if may_say else f"{type(error).__name__}: {HIDDEN}"
-    return shown(" ".join(said.split()), FIRST_CHARACTERS_MAX) + code_line(error)
 
 
 def _failure(

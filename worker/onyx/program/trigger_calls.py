@@ -12,9 +12,8 @@ from functools import partial
 from typing import Any
 
 from onyx.codec.refusals import refused
-from onyx.errors import UserFunctionError, contained, describe
+from onyx.errors import UserFunctionError, contained, describe, describe_type
 from onyx.flow.batch import Segment
-from onyx.flow.leaves import describe_type
 from onyx.model.job import Trigger
 from onyx.program.failure import Failure, blamed, code_line
 from onyx.program.phases import Phase

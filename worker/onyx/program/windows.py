@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onyx.flow.conditions import set_apart
-from onyx.flow.key_getters import KeyGetter, key_getter
+from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
 from onyx.model.workflow import children, sources_above

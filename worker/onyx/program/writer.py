@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onyx.flow.batch import Segments, as_dicts
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Segments, format_of
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.plugins.protocol import ColumnsOutput, Output
 
 
@@ -16,7 +16,10 @@ class Writer:
 
     def write(self, segments: Segments) -> None:
         """Write a batch. Raises like `Output.write`."""
-        if isinstance(segments, Columns) and self._columns is not None:
-            self._columns.write_columns(segments.record_batch)
+        format_of(segments).choose(self._plugin.write, self._write_columns)(segments)
+
+    def _write_columns(self, columns: Columns) -> None:
+        if self._columns is not None:
+            self._columns.write_columns(columns.record_batch)
         else:
-            self._plugin.write(as_dicts(segments))
+            self._plugin.write(to_dicts(columns))

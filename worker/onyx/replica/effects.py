@@ -1,6 +1,7 @@
 """What a group must do in the world after an entry, as data.
 
-`peer.action_runner` and `peer.running_tasks` carry these out; the simulator replaces only them.
+`peer.action_runner` and `peer.work.running_tasks` carry these out; the simulator replaces only
+them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -43,8 +42,8 @@ class Target:
         """The request, for a result in this folder."""
         if self.location.local is None:
             objects = ObjectTarget(self.location.path_of(self.name), "part")
-            return msgspec.structs.replace(request, target=str(self.list_of_names), objects=objects)
-        return msgspec.structs.replace(request, target=self.location.path_of(self.name))
+            return request.written_to(str(self.list_of_names), objects)
+        return request.written_to(self.location.path_of(self.name))
 
     def settle(self, master: str, durable: bool = True) -> tuple[tuple[str, int], ...]:
         """The files that a run has written.

@@ -110,7 +110,7 @@ def downstream(query: Query, task: str) -> frozenset[str]:
 def origins(query: Query, task: str) -> list[str]:
     """All origins that may send to a task behind a shuffle."""
     edges, found = above(query.job), list[str]()
-    begins = {each for stage in query.plan.stages for each in stage.begins}
+    begins = {each for fragment in query.plan.fragments for each in fragment.begins}
     waiting, seen = list(edges[task]), set[str]()
     while waiting:
         each = waiting.pop()

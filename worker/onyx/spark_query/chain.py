@@ -1,5 +1,5 @@
-"""The chain of frames that is a query: one action for all stages, and what its rows report. Spark
-stages of the user in the middle cut it into several (`spark_query.middle`).
+"""The chain of frames that is a query: one action for all fragments, and what its rows report.
+Spark stages of the user in the middle cut it into several (`spark_query.middle.stages`).
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import msgspec
 
 from onyx.spark.driver.request import OutputResult, QueryRequest, TaskCounts
 from onyx.spark.session.masters import is_connect
-from onyx.spark_query.kept_rows import keep_rows
-from onyx.spark_query.middle import MiddleStages
+from onyx.spark_query.counting import total
+from onyx.spark_query.middle.kept_rows import keep_rows
+from onyx.spark_query.middle.stages import MiddleStages
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import DDL, ORDER, REPORTED, Row
-from onyx.spark_query.stage import run_stage
-from onyx.spark_query.tree import total
+from onyx.spark_query.run_fragment import run_fragment
 
 TASKS_MAX = 256
-"""Tasks of Spark in stage 0; more partitions than that share them."""
+"""Tasks of Spark in fragment 0; more partitions than that share them."""
 BUCKETS_MAX = 128
 """The number of buckets: as many as there are key groups."""
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -60,20 +60,20 @@ def touch(spark: Any) -> None:
 
 
 def numbers_of(spark: Any, count: int) -> Any:
-    """What stage 0 is asked: the numbers of all partitions of the inputs."""
+    """What fragment 0 is asked: the numbers of all partitions of the inputs."""
     return spark.range(0, count, 1, min(count, TASKS_MAX))
 
 
-def chain(frame: Any, config: str, buckets: int, stages: int, reached: str = "") -> list[Row]:
-    """Have Spark run all stages over a frame of what stage 0 is asked; what they report.
+def chain(frame: Any, config: str, buckets: int, fragments: int, reached: str = "") -> list[Row]:
+    """Have Spark run all fragments over a frame of what fragment 0 is asked; what they report.
 
     Args:
-        reached: of a micro-batch, what was committed before (`stage.run_stage`).
+        reached: of a micro-batch, what was committed before (`run_fragment`).
 
     Raises:
         TaskFailed: as text within an exception of Spark.
     """
-    return _rows(_through(frame, config, buckets, range(stages), reached))
+    return _rows(_through(frame, config, buckets, range(fragments), reached))
 
 
 def chain_with_middles(
@@ -88,21 +88,21 @@ def chain_with_middles(
     reported: list[Row] = []
     for piece in query.plan.pieces:
         frame = _through(frame, config, query.config.buckets, piece)
-        if piece.stop == len(query.plan.stages):
+        if piece.stop == len(query.plan.fragments):
             return reported + _rows(frame)
         made = keep_rows(spark, frame, middles.rows_folder(piece.stop))
-        reported += _rows(made.where(f"stage = {REPORTED}"))
+        reported += _rows(made.where(f"fragment = {REPORTED}"))
         results = spark.createDataFrame(middles.results(piece.stop, reported), DDL)
-        frame = made.where(f"stage > {REPORTED}").union(results)
-    raise AssertionError("the last piece has the last stage")
+        frame = made.where(f"fragment > {REPORTED}").union(results)
+    raise AssertionError("the last piece has the last fragment")
 
 
-def _through(frame: Any, config: str, buckets: int, stages: range, reached: str = "") -> Any:
-    """The frame behind these stages."""
-    for number in stages:
+def _through(frame: Any, config: str, buckets: int, fragments: range, reached: str = "") -> Any:
+    """The frame behind these fragments."""
+    for number in fragments:
         if number:
             frame = frame.repartitionById(buckets, "bucket").sortWithinPartitions(*ORDER)
-        frame = frame.mapInArrow(partial(run_stage, config, number, reached), DDL)
+        frame = frame.mapInArrow(partial(run_fragment, config, number, reached), DDL)
     return frame
 
 
@@ -111,7 +111,7 @@ def _rows(frame: Any) -> list[Row]:
 
 
 def outputs_of(query: Query, rows: Iterable[Row]) -> dict[str, OutputResult]:
-    """What each output is to publish, by what stages report."""
+    """What each output is to publish, by what fragments report."""
     tokens: dict[str, list[dict[str, Any]]] = {}
     spools: dict[str, list[str]] = {}
     for row in rows:
@@ -129,7 +129,7 @@ def outputs_of(query: Query, rows: Iterable[Row]) -> dict[str, OutputResult]:
 
 
 def total_of(rows: Iterable[Row]) -> dict[str, TaskCounts]:
-    """The counts that stages report, together."""
+    """The counts that fragments report, together."""
     kind = dict[str, TaskCounts]
     return total(
         [msgspec.json.decode(row.payload, type=kind) for row in rows if row.kind == "counts"]

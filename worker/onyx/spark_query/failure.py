@@ -33,7 +33,7 @@ class TaskFailed(Exception):
 
 class Disordered(OnyxError):
     """A segment came behind the watermark of its partition. The query cannot combine states
-    (`spark_query.combine`), and runs again without."""
+    (`spark_query.folding.combine`), and runs again without."""
 
     def __init__(self, task: str) -> None:
         super().__init__(f"{_DISORDERED}: a segment of task {task!r} is behind the watermark")

@@ -9,38 +9,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from onyx.flow.batch import Batch, Segment, Segments
-from onyx.flow.grouping import shard_of
-from onyx.ledger.applied import Mask
 from onyx.program.firing import carry_out
 from onyx.program.program import Program
-from onyx.program.trigger_calls import TriggerCalls
-from onyx.seams import Clock
 from onyx.spark_query.failure import TaskFailed
-from onyx.spark_query.kept_states import Contents
+from onyx.spark_query.folding.contents import Contents
+from onyx.spark_query.folding.untracked import UntrackedFolding
 from onyx.spark_query.tree import Tree
 from onyx.windows.firing import Pages
-from onyx.windows.groups import Shards
 from onyx.windows.records import SetArrays, SetStates
 from onyx.windows.uniqueness import UniqueKeys
 
 
-class Fold:
+class Fold(UntrackedFolding):
     """The windows of one share (`program.folding.Folding`)."""
 
     def __init__(self, tree: Tree, program: Program, contents: Contents) -> None:
         """`contents`: what the windows of the share hold."""
-        its = program.windowed
-        assert its is not None, "only windowed tasks fold"
+        super().__init__(program)
         self._tree = tree
         self._task = program.task
-        self.shard_of = Shards(shard_of if its.group_key is not None else _only_shard)
         self.windows = contents.windows
-        self.calls = TriggerCalls(program.task, its.functions, program.event)
-        self.clock: Clock = program.clock
-        self.closed: set[int] = set()
         self._shards = contents.shards
         self._unique = contents.unique
         self._emitted: list[tuple[str | None, list[Segment]]] = []
@@ -83,14 +72,6 @@ class Fold:
 
     # What segments and firings do.
 
-    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
-        """All but those that are withdrawn: nothing comes twice."""
-        if not withdrawn:
-            return None
-        news = np.ones(len(batch), np.bool_)
-        news[list(withdrawn)] = False
-        return news
-
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
         return [
@@ -105,7 +86,3 @@ class Fold:
 
     def changed(self, segments: int) -> None:
         """Nothing is recorded."""
-
-
-def _only_shard(group: None) -> int:
-    return 0

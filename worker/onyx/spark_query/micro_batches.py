@@ -52,7 +52,7 @@ def due_ms(
 
 class News:
     """Whether there is something for the next batch. Its readers stay open as long as there is
-    not, and are closed before the batch: its stages open their own."""
+    not, and are closed before the batch: its fragments open their own."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -87,7 +87,7 @@ class News:
         for each in reached.positions:
             if each.exhausted:
                 continue
-            plugin = self._query.kept_input(each.task)
+            plugin = self._query.plugins.kept_input(each.task)
             reader = plugin.open(each.name, Cursor(each.cursor, each.state))
             self._readers.append(reader)
             for _ in range(each.position - each.cursor):

@@ -1,5 +1,5 @@
-"""Where the segments of a stage leave it: for tasks behind a shuffle, gathered by the bucket that
-has their group.
+"""Where the segments of a fragment leave it: for tasks behind a shuffle, gathered by the bucket
+that has their group.
 """
 
 from __future__ import annotations
@@ -8,9 +8,8 @@ from zlib import crc32
 
 import numpy as np
 
-from onyx.flow.batch import U64, Segments, take
-from onyx.flow.columns import Columns
-from onyx.flow.grouping import slots_of_shards
+from onyx.flow.batch import U64, Segments, format_of, take
+from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.mixed import of_runs, pieces_of
 from onyx.spark.compiler.plan import Exchange, Plan
 from onyx.spark_query.rows import Ending, Row, segments_row
@@ -61,8 +60,8 @@ class Outlet:
 
     def put_states(self, task: str, bucket: int, payload: bytes) -> None:
         """States of windows of a task that were folded here."""
-        stage = self._exchanges[task].stage
-        self._add(Row(stage, task, bucket, self._seq(), self._origin, "states", None, payload))
+        fragment = self._exchanges[task].fragment
+        self._add(Row(fragment, task, bucket, self._seq(), self._origin, "states", None, payload))
 
     def advanced(self, mark: int | None, downstream: frozenset[str]) -> None:
         """A step of the origin is over, and its watermark is this now.
@@ -96,7 +95,7 @@ class Outlet:
             if exchange.ends:
                 self._say(exchange)
                 for bucket in self._buckets_of(exchange):
-                    self._add(Row(exchange.stage, task, bucket, self._seq(), self._origin, how,
+                    self._add(Row(exchange.fragment, task, bucket, self._seq(), self._origin, how,
                                   self.mark, payload))  # fmt: skip
 
     def take_rows(self) -> list[Row]:
@@ -122,8 +121,7 @@ class Outlet:
     def _flush(self, task: str, bucket: int) -> None:
         self._counts.pop((task, bucket), None)
         parts = self._gathered.pop((task, bucket), [])
-        columns = [each for each in parts if isinstance(each, Columns)]
-        if 0 < len(columns) < len(parts):
+        if len(set(map(format_of, parts))) > 1:
             for each in parts:
                 self._segments(task, bucket, each)
         elif parts:
@@ -131,9 +129,9 @@ class Outlet:
                 self._segments(task, bucket, segments)
 
     def _segments(self, task: str, bucket: int, segments: Segments) -> None:
-        stage = self._exchanges[task].stage
+        fragment = self._exchanges[task].fragment
         seq = self._seq()
-        self._add(segments_row(stage, task, bucket, seq, self._origin, self.mark, segments))
+        self._add(segments_row(fragment, task, bucket, seq, self._origin, self.mark, segments))
 
     def _add(self, row: Row) -> None:
         self.rows.append(row)

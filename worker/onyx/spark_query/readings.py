@@ -60,7 +60,7 @@ def states_of_buckets(query: Query, rows: Sequence[Row], number: int) -> list[Bu
     """What the buckets report of a micro-batch.
 
     Args:
-        rows: what all stages report.
+        rows: what all fragments report.
 
     Raises:
         ReadAgain: the batch is not of one reading of its inputs.

@@ -1,5 +1,5 @@
-"""The rows between the stages of a query: batches of segments as they travel, and what a stage has
-to report.
+"""The rows between the fragments of a query: batches of segments as they travel, and what a
+fragment has to report.
 
 A row is a batch and not a segment: Spark sorts and moves few rows, and segments keep every type
 that they may have between peers. Columns with Spark's own types were rejected where Spark itself
@@ -11,22 +11,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 from onyx.codec.records import decode_records
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import Segments
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Segment, Segments, format_of
+from onyx.flow.columns.record_batch import Columns
 from onyx.windows.records import SetArrays, SetStates
 
 DDL = (
-    "stage int, task string, bucket int, seq bigint, origin string, kind string, mark bigint, "
+    "fragment int, task string, bucket int, seq bigint, origin string, kind string, mark bigint, "
     "payload binary"
 )
 """The schema for Spark."""
 SCHEMA = pa.schema(
     [
-        ("stage", pa.int32()),
+        ("fragment", pa.int32()),
         ("task", pa.string()),
         ("bucket", pa.int32()),
         ("seq", pa.int64()),
@@ -36,22 +37,22 @@ SCHEMA = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-ORDER = ("stage", "task", "bucket", "seq", "origin")
-"""How a stage wants its rows: group by group, and the rows of an origin as it made them."""
+ORDER = ("fragment", "task", "bucket", "seq", "origin")
+"""How a fragment wants its rows: group by group, and the rows of an origin as it made them."""
 REPORTED = -1
-"""Stage of rows that are for the driver."""
+"""Fragment of rows that are for the driver."""
 Kind = Literal[
     "dicts", "columns", "states", "end", "pause", "idle",
     "token", "spool", "counts", "position", "held", "part", "result",
 ]  # fmt: skip
-"""`states`: records of windows that were folded before the shuffle (`spark_query.combine`).
+"""`states`: records of windows that were folded before the shuffle (`spark_query.folding.combine`).
 `end`: nothing more comes from the origin. `pause`: nothing more in this micro-batch. `idle`: the
 same, and nobody waits for its watermark meanwhile.
 `position`: how far a partition was read for the micro-batch that `seq` is. `held`: what a bucket
 knows behind it (`request.BucketState`). Both name their origin, and its *reading*: a random number
 that is in the ending too, of all that its rows were made from (`spark_query.readings`).
 `part`: a file for a Spark stage in the middle. `result`: one that it has made
-(`spark_query.middle`)."""
+(`spark_query.middle.stages`)."""
 Ending = Literal["end", "pause", "idle"]
 ENDINGS = ("end", "pause", "idle")
 
@@ -59,7 +60,7 @@ ENDINGS = ("end", "pause", "idle")
 class Row(NamedTuple):
     """One row."""
 
-    stage: int
+    fragment: int
     """In which it is used."""
     task: str
     bucket: int
@@ -76,12 +77,24 @@ class Row(NamedTuple):
 
 
 def segments_row(
-    stage: int, task: str, bucket: int, seq: int, origin: str, mark: int | None, segments: Segments
+    fragment: int,
+    task: str,
+    bucket: int,
+    seq: int,
+    origin: str,
+    mark: int | None,
+    segments: Segments,
 ) -> Row:
     """A row that holds a batch."""
-    if isinstance(segments, Columns):
-        return Row(stage, task, bucket, seq, origin, "columns", mark, _columns(segments))
-    return Row(stage, task, bucket, seq, origin, "dicts", mark, encode(segments))
+    kind, payload = format_of(segments).choose(_dicts, _columns)(segments)
+    return Row(fragment, task, bucket, seq, origin, kind, mark, payload)
+
+
+def report(
+    kind: Kind, task: str, value: object, origin: str = "", seq: int = 0, reading: int | None = None
+) -> Row:
+    """A row for the driver, with a value that it decodes."""
+    return Row(REPORTED, task, 0, seq, origin, kind, reading, msgspec.json.encode(value))
 
 
 def segments_of(row: Row) -> Segments:
@@ -114,9 +127,13 @@ def rows_of(batch: pa.RecordBatch) -> list[Row]:
     return list(map(Row, *columns))
 
 
-def _columns(columns: Columns) -> bytes:
+def _dicts(segments: list[Segment]) -> tuple[Kind, bytes]:
+    return "dicts", encode(segments)
+
+
+def _columns(columns: Columns) -> tuple[Kind, bytes]:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, columns.record_batch.schema) as writer:
         writer.write_batch(columns.record_batch)
     payload: bytes = sink.getvalue().to_pybytes()
-    return payload
+    return "columns", payload

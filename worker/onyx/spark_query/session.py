@@ -34,6 +34,15 @@ def opened(request: QueryRequest) -> Any:
     return open_session(*_how(request))
 
 
+def ui_url(spark: Any) -> str | None:
+    """Where Spark shows what it does; None if nobody knows."""
+    try:
+        url = spark.sparkContext.uiWebUrl
+    except Exception:  # a Connect session has no context
+        return None
+    return None if url is None else str(url)
+
+
 def _how(request: QueryRequest) -> tuple[str, str, Path, dict[str, str], bool]:
     """The work of a query without end is in Python, and it has to be back soon."""
     rows = {} if is_connect(request.master) else ROWS_A_BATCH

@@ -1,4 +1,4 @@
-"""What a stage does with one share of the groups of a task: one bucket, row by row.
+"""What a fragment does with one share of the groups of a task: one bucket, row by row.
 
 Over bounded inputs the windows of a bucket begin empty and fire for the last time behind the last
 row. In a micro-batch they go on from what the last one has left, and what they hold behind it is
@@ -14,16 +14,17 @@ from onyx.program.phases import Phase
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.arrivals import Arrivals, before, origins
 from onyx.spark_query.fold import Fold
-from onyx.spark_query.kept_states import Contents, KeptStates
+from onyx.spark_query.folding.contents import Contents
+from onyx.spark_query.folding.kept_states import KeptStates
 from onyx.spark_query.micro_batches import Reached
 from onyx.spark_query.programs import Query
 from onyx.spark_query.readings import Report, heard, new_reading
-from onyx.spark_query.rows import ENDINGS, REPORTED, Ending, Row, segments_of, states_of
+from onyx.spark_query.rows import ENDINGS, Ending, Row, report, segments_of, states_of
 from onyx.spark_query.tree import Tree
 
 
 class Share:
-    """One bucket of a task, from the first row of a stage to the last."""
+    """One bucket of a task, from the first row of a fragment to the last."""
 
     def __init__(
         self, query: Query, tree: Tree, task: str, bucket: int, reached: Reached | None
@@ -92,11 +93,11 @@ class Share:
             return []
         number = self._reached.batches + 1
         try:
-            report = msgspec.json.encode(Report(self._held(number, over), self._heard))
+            said = Report(self._held(number, over), self._heard)
         except Exception as error:
             raise self._failure(error) from error
         task, origin = self._state.task, f"{self._state.task}:{self._state.bucket}"
-        return [Row(REPORTED, task, 0, number, origin, "held", self.reading, report)]
+        return [report("held", task, said, origin, number, self.reading)]
 
     @property
     def ending(self) -> Ending:

@@ -10,17 +10,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
-
 from onyx.flow.batch import Segments, as_dicts
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import Output, StagingOutput, Token
 from onyx.program.writer import Writer
 from onyx.spark.driver.spools import SpoolWriter
-from onyx.spark_query.frame_parts import FrameParts
-from onyx.spark_query.middle_files import parts_of
+from onyx.spark_query.middle.files import parts_of
+from onyx.spark_query.middle.frame_parts import FrameParts
 from onyx.spark_query.programs import Query
-from onyx.spark_query.rows import REPORTED, Kind, Row
+from onyx.spark_query.rows import REPORTED, Row, report
 
 
 class Sinks:
@@ -55,7 +53,7 @@ class Sinks:
         if not len(segments):
             return
         if task not in self._frames:
-            form = ParquetFormat(self._query.context(task))
+            form = ParquetFormat(self._query.plugins.context(task))
             self._frames[task] = FrameParts(parts_of(self._query, task), self._writer, form)
         self._frames[task].write(upstream, segments)
 
@@ -65,17 +63,18 @@ class Sinks:
             self.busy = task
             plugin.flush()
             plugin.close()
-        rows = [_row(task, "token", msgspec.json.encode(token)) for task, token in self._tokens]
+        rows = [report("token", task, token) for task, token in self._tokens]
         for task, spool in self._spools.items():
             spool.close()
-            rows.append(_row(task, "spool", os.fsencode(spool.path)))
+            path = os.fsencode(spool.path)
+            rows.append(Row(REPORTED, task, 0, 0, "", "spool", None, path))
         for task, frames in self._frames.items():
             self.busy = task
-            rows += (_row(task, "part", msgspec.json.encode(each)) for each in frames.finish())
+            rows += (report("part", task, each) for each in frames.finish())
         return rows
 
     def _opened(self, task: str) -> tuple[Output, Writer]:
-        plugin = self._query.output(task, self._writer)
+        plugin = self._query.plugins.output(task, self._writer)
         if isinstance(plugin, StagingOutput):
             plugin.stage(lambda token, segments: self._tokens.append((task, token)))
         return plugin, Writer(plugin)
@@ -85,7 +84,3 @@ class Sinks:
             folder = Path(self._query.request.scratch)
             self._spools[task] = SpoolWriter(folder / f"{task}.{self._writer}spool")
         return self._spools[task]
-
-
-def _row(task: str, kind: Kind, payload: bytes) -> Row:
-    return Row(REPORTED, task, 0, 0, "", kind, None, payload)

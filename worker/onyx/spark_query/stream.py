@@ -1,5 +1,5 @@
-"""A query over inputs without end: micro-batches, each of them a query by the chain of stages of a
-batch query.
+"""A query over inputs without end: micro-batches, each of them a query by the chain of fragments of
+a batch query.
 
 What a micro-batch has staged is handed to the worker, and the next one begins when the worker has
 committed and published it. So whatever Spark repeats has been seen by nobody. What counts is what
@@ -36,12 +36,13 @@ from onyx.spark_query.chain import (
     total_of,
     touch,
 )
+from onyx.spark_query.config import QueryConfig
+from onyx.spark_query.counting import total
 from onyx.spark_query.failure import is_disordered
 from onyx.spark_query.micro_batches import News, Reached, due_ms
-from onyx.spark_query.programs import Query, StageConfig
+from onyx.spark_query.programs import Query
 from onyx.spark_query.readings import ReadAgain, states_of_buckets
 from onyx.spark_query.rows import Row
-from onyx.spark_query.tree import total
 
 PERIOD_S = 0.5
 """Between the beginnings of two micro-batches at least, and between two looks at the inputs."""
@@ -80,7 +81,7 @@ class Stream:
         if ends:
             self._positions = [replace(each, exhausted=True) for each in self._positions]
         self._publish = publish
-        self._config = msgspec.json.encode(query.config).decode()
+        self._config = query.config.text()
         self._news = News(query)
         self.counts: dict[str, TaskCounts] = {}
         self.reached = self._reached(self._request.batches, ends)
@@ -106,7 +107,7 @@ class Stream:
         self._news.close()
 
     def _of_one_reading(self, spark: Any) -> tuple[list[Row], list[BucketState]]:
-        """What the stages report, and the buckets among them."""
+        """What the fragments report, and the buckets among them."""
         number, again = self.reached.batches + 1, READINGS_MAX - 1
         while True:
             rows = self._rows(spark)
@@ -118,18 +119,18 @@ class Stream:
                 again -= 1
 
     def _rows(self, spark: Any) -> list[Row]:
-        """What the stages report. If a segment stands against folding before the shuffle, they run
-        again without it, and so does every later micro-batch of this query."""
+        """What the fragments report. If a segment stands against folding before the shuffle, they
+        run again without it, and so does every later micro-batch of this query."""
         config, before = self._query.config, msgspec.json.encode(self.reached).decode()
-        stages, frame = len(self._query.plan.stages), numbers_of(spark, len(self._positions))
+        fragments, frame = len(self._query.plan.fragments), numbers_of(spark, len(self._positions))
         try:
-            return chain(frame, self._config, config.buckets, stages, before)
+            return chain(frame, self._config, config.buckets, fragments, before)
         except Exception as error:
             if not is_disordered(error):
                 raise
         anew = replace(config, request=replace(config.request, combine=False))
-        self._config = msgspec.json.encode(anew).decode()
-        return chain(frame, self._config, config.buckets, stages, before)
+        self._config = anew.text()
+        return chain(frame, self._config, config.buckets, fragments, before)
 
     def _take(self, rows: list[Row], states: list[BucketState]) -> None:
         """Hand over what a micro-batch has staged."""
@@ -171,7 +172,7 @@ def streaming(
         Exception: as `Stream.advance`.
     """
     buckets = request.held.buckets or streamed_buckets(spark, request)
-    stream = Stream(Query(StageConfig(request, partitions, buckets)), partitions, publish)
+    stream = Stream(Query(QueryConfig(request, partitions, buckets)), partitions, publish)
     waited, said_s = 0, time.monotonic()
     try:
         while not stream.is_over:

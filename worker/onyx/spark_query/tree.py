@@ -1,4 +1,4 @@
-"""Segments pass through the tasks of a stage, depth first, in one process.
+"""Segments pass through the tasks of a fragment, depth first, in one process.
 
 Each task does with a batch what it does on a peer, by the same code: its function, its conditions,
 dead letters, windows. Instead of being sent, what comes out is pushed into the next task, or put
@@ -8,51 +8,38 @@ for the segments that failed, because nothing of them has gone anywhere.
 
 from __future__ import annotations
 
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
 from functools import partial
 
-import numpy as np
-
-from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Batch, Segment, Segments, as_given, as_shown, copies_of
-from onyx.flow.group_checks import GroupChecks
+from onyx.flow.groups.checks import GroupChecks
 from onyx.flow.routed import Outgoing, Routed
-from onyx.ledger.lineage import FINAL, tries_of
-from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.program.apply import apply
-from onyx.program.assign import assign, prepare
+from onyx.program.assign import assign
 from onyx.program.batch_work import BatchWork
 from onyx.program.folding import Folding
 from onyx.program.phases import Phase
+from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.route import route, route_emitted
-from onyx.spark.driver.request import TaskCounts
-from onyx.spark_query.combine import Combining
-from onyx.spark_query.failure import TaskFailed
+from onyx.spark_query.counting import Counting
+from onyx.spark_query.failure import Disordered, TaskFailed
+from onyx.spark_query.folding.combine import Combining
 from onyx.spark_query.outlet import Outlet
-from onyx.spark_query.programs import Query, Tally
+from onyx.spark_query.programs import Query
+from onyx.spark_query.retrying import Retrying
 from onyx.spark_query.sinks import Sinks
-from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, UNMATCHED
-
-ATTEMPT = 1 << 40
-"""One attempt, in a root."""
-Sleep = Callable[[float], None]
 
 
 class Tree:
-    """The tasks of a stage in one task of Spark."""
+    """The tasks of a fragment in one task of Spark."""
 
-    def __init__(self, query: Query, sinks: Sinks, sleep: Sleep = time.sleep) -> None:
+    def __init__(self, query: Query, sinks: Sinks, retrying: Retrying | None = None) -> None:
         self._query = query
         self._sinks = sinks
-        self._sleep = sleep
-        self._delay: RetryDelay = DEFAULT
+        self._retrying = retrying or Retrying()
         self._programs: dict[str, Program] = {}
         self._checks: dict[str, GroupChecks] = {}
-        self._read: Counter[str] = Counter()
-        self._written: Counter[str] = Counter()
+        self.counting = Counting()
         self.examined: set[str] = set()
         """Inputs of which every segment can travel."""
         self._combining: dict[str, Combining] = {}
@@ -68,6 +55,7 @@ class Tree:
                 raise self.failure(task, Phase.BUILD.value, error) from error
             shuffled = [each for each in program.groupings if self._is_sent(each)]
             self._programs[task] = program
+            self.counting.metrics[task] = program.metrics
             self._checks[task] = GroupChecks(program.groupings, shuffled)
         return self._programs[task]
 
@@ -75,9 +63,13 @@ class Tree:
         """What is raised when a task has failed."""
         return self._query.failure(task, phase, error)
 
-    def counts(self) -> dict[str, TaskCounts]:
-        """By task, what it has done."""
-        return {task: self._counts(task) for task in {**self._programs, **self._read}}
+    def blamed(self, task: str, phase: str, error: Exception) -> Exception:
+        """What is raised when something raises that a task has done, or one that it has fed."""
+        return (
+            error
+            if isinstance(error, TaskFailed | Disordered)
+            else self.failure(task, phase, error)
+        )
 
     def push(self, task: str, batch: Batch, folding: Folding | None = None) -> None:
         """A batch comes to a task, or is of the rows of its Spark stage.
@@ -91,13 +83,13 @@ class Tree:
         program = self.program(task)
         most = program.entry.batch_size or len(batch)
         if program.entry.spark_stage is None:  # what came to the stage was counted
-            self._read[task] += len(batch)
+            self.counting.read[task] += len(batch)
         for first in range(0, len(batch), max(most, 1)):
             part = batch.slice(first, first + most) if len(batch) > most else batch
             if not program.retries:
                 self._try(program, part, folding)
                 continue
-            part.roots = np.zeros(len(part), np.uint64)
+            self._retrying.first(part)
             while len(part):
                 part = self._try(program, part, folding)
 
@@ -119,7 +111,8 @@ class Tree:
 
     def _try(self, program: Program, batch: Batch, folding: Folding | None) -> Batch:
         """Work on a batch; what is to be tried again, with its attempts as roots."""
-        unchanged = encode(as_shown(batch.segments)) if program.retries else b""
+        # Before the function has them: it may change segments, and a retry begins from what came.
+        unchanged = self._retrying.unchanged(batch) if program.retries else None
         phase = Phase.APPLY_FN
         try:
             work = self._applied(program, batch)
@@ -136,15 +129,15 @@ class Tree:
             if program.entry.type == "output":
                 phase = Phase.SEND
                 self._sinks.write(program.task, work.leaves.segments)
-                self._written[program.task] += len(work.leaves.segments)
+                self.counting.written[program.task] += len(work.leaves.segments)
         except TaskFailed:
             raise
         except Exception as error:
             raise self.failure(program.task, phase.value, error) from error
         self._pass_on(program, routed)
-        if not routed.retries:
+        if unchanged is None or not routed.retries:
             return Batch([])
-        return self._again(Batch(decode(unchanged), batch.roots, bad=batch.bad), routed)
+        return self._retrying.again(unchanged(), routed)
 
     def _applied(self, program: Program, batch: Batch) -> BatchWork:
         if program.observed:
@@ -164,7 +157,7 @@ class Tree:
                     share.segments = copies_of(share.segments)
                 shares.append((child, share))
         for child, share in shares:
-            self._written[program.task] += len(share)
+            self.counting.written[program.task] += len(share)
             if self._query.plan.middle(child) is not None:
                 self._bundle(child, program.task, share.segments)
                 continue
@@ -181,27 +174,11 @@ class Tree:
 
     def _bundle(self, child: str, task: str, segments: Segments) -> None:
         """Write segments for a Spark stage."""
-        self._read[child] += len(segments)
+        self.counting.read[child] += len(segments)
         try:
             self._sinks.bundle(child, task, segments)
         except Exception as error:
             raise self.failure(child, Phase.SEND.value, error) from error
-
-    def _counts(self, task: str) -> TaskCounts:
-        program = self._programs.get(task)
-        tally = None if program is None else program.metrics
-        if not isinstance(tally, Tally):
-            return TaskCounts(self._read[task], self._written[task])
-        counts, notes = tally.counts, tally.notes
-        return TaskCounts(
-            self._read[task],
-            self._written[task],
-            counts[DEAD_LETTERS],
-            counts[UNMATCHED],
-            counts[LATE_SEGMENTS],
-            notes.get(DEAD_LETTERS, ""),
-            notes.get(UNMATCHED, ""),
-        )
 
     def _is_sent(self, child: str) -> bool:
         """Whether segments for a child are shuffled."""
@@ -221,25 +198,3 @@ class Tree:
     def _leave(self, task: str, combining: Combining) -> None:
         for bucket, payload in combining.take(partial(self.outlet.bucket_of, task)):
             self.outlet.put_states(task, bucket, payload)
-
-    def _again(self, batch: Batch, routed: Routed) -> Batch:
-        """The segments to be tried again, after a rest, each with its next attempt."""
-        again = batch.take(np.array(routed.retries, np.intp))
-        roots = again.roots
-        assert roots is not None
-        tried = [tries_of(int(root)) for root in roots]
-        again.roots = roots + np.uint64(ATTEMPT)
-        for index, (count, most) in enumerate(zip(tried, routed.retries_max, strict=True)):
-            if count >= most:
-                again.roots[index] |= np.uint64(FINAL << 40)
-        self._sleep(max(self._delay.delay_s(count - 1) for count in tried))
-        return again
-
-
-def total(counts: Sequence[dict[str, TaskCounts]]) -> dict[str, TaskCounts]:
-    """The counts of several processes together."""
-    found: dict[str, TaskCounts] = {}
-    for each in counts:
-        for task, its in each.items():
-            found[task] = found.get(task, TaskCounts()).plus(its)
-    return found

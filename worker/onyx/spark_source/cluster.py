@@ -1,36 +1,24 @@
-"""What a cluster knows of a job: where an output writes, and what a window has gathered.
+"""A client of the cluster whose jobs are read: which job there is, and where its output writes.
 
-This module is the only one of `onyx.spark` that is a client of the log. No worker imports it.
+With `window_state` the only module here that reaches a cluster. No worker imports it.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import os
-from collections.abc import Sequence
-from typing import Any
-
-import msgspec
-import pyarrow as pa
 
 from onyx.client.client import Client
-from onyx.client.query import Question, StateReader, WindowView
 from onyx.errors import UserError
-from onyx.flow.schemas import arrow_schema
+from onyx.flow.columns.schemas import arrow_schema
 from onyx.ids import JobId
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.report import listed, nearest
 from onyx.settings import Settings, from_environment
 from onyx.spark_source.options import SourceOptions
 from onyx.spark_source.outputs import Found, output_at, readable
 from onyx.storage.opening import absolute
-from onyx.windows.firing import ALL, Number
-from onyx.windows.units import is_time
-
-_US_PER_MS = 1_000
 
 
 def find(options: SourceOptions) -> Found:
@@ -42,7 +30,7 @@ def find(options: SourceOptions) -> Found:
     """
     assert options.job is not None, "checked with the options"
     with connect(options) as client:
-        entry = _output(_job(client, options.job), options)
+        entry = _output(job_of(client, options.job), options)
     path = absolute(str(entry.options["path"]), settings(options).data_dir)
     frame = entry.options.get("frame")
     output = output_at(path, options, entry.plugin, frame)
@@ -67,102 +55,8 @@ def connect(options: SourceOptions) -> Client:
     return Client(ZooKeeperClientLog(chosen), chosen.job_scheduler)
 
 
-def state_schema(options: SourceOptions) -> pa.Schema:
-    """The schema of the rows of a window. Bounds are times where the window's are; else numbers."""
-    assert options.job is not None, "checked with the options"
-    with connect(options) as client:
-        job = _job(client, options.job)
-    window = next((each for each in job.windows if each.id == options.window), None)
-    if window is None:
-        names = [each.id for each in job.windows]
-        has = f"it has {listed(names)}" if names else "it has none"
-        raise UserError(f"job {options.job} has no window {options.window!r}: {has}")
-    amount = window.range or window.timeout_gap
-    in_time = amount is not None and is_time(amount)
-    bound = pa.timestamp("us", tz="UTC") if in_time else pa.float64()
-    text = pa.string()
-    columns = [("job", text), ("task", text), ("window", text), ("group", text)]
-    return pa.schema([*columns, ("lower", bound), ("upper", bound), ("state", text)])
-
-
-def state(options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
-    """The extents of a window, as of now.
-
-    Raises:
-        UserError: there is no such job or window, the job does not run, there are more extents
-            than asked for, or values do not fit the schema.
-        Unavailable: not all peers concerned could answer.
-    """
-    assert options.job is not None, "checked with the options"
-    assert options.window is not None, "asked only then"
-    key = ALL if options.key is None else _key(options.key)
-    question = Question(JobId(options.job), options.window, key, options.extents_max)
-    with connect(options) as client:
-        view = StateReader.over_grpc(client, settings(options)).read(question)
-    if view.more:
-        raise UserError(
-            f"window {options.window} of job {options.job} has more than the "
-            f"{len(view.extents)} extents that were asked for or can be sent: give a larger "
-            "'extentsMax', or a 'key'"
-        )
-    return rows_of(view, schema)
-
-
-def rows_of(view: WindowView, schema: pa.Schema) -> pa.RecordBatch:
-    """A row for each extent.
-
-    Raises:
-        UserError: the schema has a column that there is not, or of a type that does not hold it.
-    """
-    found = {
-        "job": [str(view.job)] * len(view.extents),
-        "task": [view.task] * len(view.extents),
-        "window": [view.window] * len(view.extents),
-        "group": [each.group for each in view.extents],
-        "lower": [_bound(each.lower, view.in_time) for each in view.extents],
-        "upper": [_bound(each.upper, view.in_time) for each in view.extents],
-        "state": [each.state for each in view.extents],
-    }
-    arrays = []
-    for field in schema:
-        if field.name not in found:
-            hint = nearest(field.name, found) or f"there are {listed(list(found))}"
-            raise UserError(f"the state of a window has no column {field.name!r}: {hint}")
-        arrays.append(_array(field, found[field.name]))
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
-    as_text = pa.types.is_string(field.type)
-    try:
-        return pa.array([_text(each) for each in values] if as_text else values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-        raise UserError(
-            f"column {field.name!r} is asked for as {field.type}, which does not hold its values: "
-            f"{error}; as STRING it is JSON"
-        ) from error
-
-
-def _bound(bound: Number, in_time: bool) -> Number | None:
-    if not math.isfinite(bound):
-        return None
-    return int(bound * _US_PER_MS) if in_time else float(bound)
-
-
-def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    return msgspec.json.encode(value, enc_hook=str).decode()
-
-
-def _key(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-def _job(client: Client, job: str) -> Job:
+def job_of(client: Client, job: str) -> Job:
+    """The job with this id. Raises UserError when there is none."""
     try:
         return client.job(JobId(job))
     except UserError as error:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from onyx.flow.column_values import MISMATCH, cast_values, python_values
-from onyx.flow.columns import Columns, shown_dicts
+from onyx.flow.columns.record_batch import Columns, shown_dicts
+from onyx.flow.columns.values import MISMATCH, cast_values, python_values
 from onyx.spark_source.lines import misfit
 
 

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
-from onyx.flow.column_values import MISMATCH, to_array
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.plugins.records import whole_lines
 from onyx.spark_source.offsets import Rows
 

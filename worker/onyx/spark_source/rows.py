@@ -7,37 +7,22 @@ becomes columns is the source's own (`lines`), because a user asks for parts of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 
 from onyx.errors import OnyxError, UserError
-from onyx.flow.columns import Columns
-from onyx.ids import GroupId, JobId, PeerId
-from onyx.model.job import CatalogEntry, Job
-from onyx.plugins.context import context_of
-from onyx.plugins.files.byte_sources import FileBytes
-from onyx.plugins.files.extras import Extras
-from onyx.plugins.files.input import FilesInput
-from onyx.plugins.files.options import InputOptions
-from onyx.plugins.files.parquet_reader import ParquetRows
-from onyx.plugins.files.text_reader import FileBlocks, FileReader
-from onyx.plugins.protocol import Cursor, Reader
-from onyx.plugins.records import BadRecords, Records
-from onyx.seams import SystemClock
+from onyx.flow.columns.record_batch import Columns
+from onyx.plugins.protocol import Reader
 from onyx.spark_source.fitting import as_text, fitted
-from onyx.spark_source.lines import JsonLines, Misfit, TextLines
+from onyx.spark_source.line_parts import open_lines
+from onyx.spark_source.lines import Misfit
 from onyx.spark_source.offsets import Rows
-from onyx.storage.files import Files
+from onyx.spark_source.parquet_parts import open_parquet, rows_of_parquet
 
 BATCH_ROWS = 65_536
 TEXT = pa.schema([("value", pa.string())])
 """The schema of rows that are read as text."""
 _PARQUET = ".parquet"
-_READ = CatalogEntry("onyx", "input", plugin="files", batch_format="arrow")
-_JOB = Job("spark", ((_READ.name, "spark"),), (_READ,))
-"""The job as whose input a part is read."""
 
 
 def batches(rows: Rows, schema: pa.Schema, text: bool = False) -> Iterator[pa.RecordBatch]:
@@ -87,42 +72,16 @@ def count(path: str) -> int:
     if not path.endswith(_PARQUET):
         return sum(batch.num_rows for batch in batches(Rows(path), TEXT, text=True))
     try:
-        parquet = ParquetRows(path, 0, Files())
+        return rows_of_parquet(path)
     except OnyxError as error:
         raise UserError(_gone(path, error)) from error
-    try:
-        return parquet.rows
-    finally:
-        parquet.close()
 
 
 def _opened(rows: Rows, schema: pa.Schema, text: bool) -> Reader:
     """A reader at the first of the rows."""
-    options = InputOptions(path=rows.path, format="parquet")
     if rows.path.endswith(_PARQUET):
-        context = replace(_context(), schema=None if text else schema)
-        return FilesInput(context, options).open(rows.path, Cursor(rows.first))
-    records: Records = TextLines(rows, schema) if text else JsonLines(rows, schema)
-    source = FileBytes(rows.path, 0, Files())
-    bad, extras = BadRecords(rows.path, keep=False), Extras(rows.path, None, None)
-    most = options.record_bytes_max
-    reader = FileReader(FileBlocks(source, records, bad, Cursor(0, 0), most, extras, columns=True))
-    try:
-        reader.skip(rows.first)
-    except OnyxError:
-        reader.close()
-        raise
-    return reader
-
-
-def _context() -> Any:
-    return context_of(
-        _JOB, _READ, JobId("spark"), PeerId("spark"), GroupId("spark"), SystemClock(), _no_function
-    )
-
-
-def _no_function(name: str) -> Any:
-    raise AssertionError(f"parts need no function, and {name} was asked for")
+        return open_parquet(rows, None if text else schema)
+    return open_lines(rows, schema, text)
 
 
 def _gone(path: str, error: OnyxError) -> str:

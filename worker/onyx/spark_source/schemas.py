@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.errors import OnyxError, UserError
-from onyx.flow.column_types import usual_schema
+from onyx.flow.columns.types import usual_schema
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.spark_source.lines import misfit
 from onyx.spark_source.offsets import Part, Rows

@@ -275,6 +275,7 @@ def _packed(sections: Sequence[Section]) -> tuple[list[_Shard], list[tuple[int, 
         shards.append(_Shard(number, change.settled, change.closed, len(blocks), size, *lengths))
         values += (records, emitted, keys)
         size += sum(lengths)
+        # Only behind a shard, however large it is: whoever wants a shard unpacks one block.
         if size >= BLOCK_BYTES:
             blocks.append(_block(values))
             values, size = [], 0

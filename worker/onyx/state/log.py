@@ -78,6 +78,8 @@ class StateLog:
             UserError: the store refuses (rights, path).
         """
         if self._doubtful is None or self._doubtful[0] is not chunk:
+            # What is in doubt comes first: it may be there under the next number, and then nothing
+            # but its own bytes can be created under it.
             self._settle()
             self._prepare(chunk, Frame(Kind.CHANGE, self._seq), all_sections_of(chunk.shards))
         self._settle()
@@ -99,12 +101,16 @@ class StateLog:
             )
         self._settle()
         start, before = self._seq, self._size
+        # As much is behind the last whole snapshot until this one is complete: one that fails is
+        # still wanted.
         self._size = Size(0, before.since)
         content = chunk
         for part, last in _parts(chunk):
             self._prepare(content, Frame(Kind.SNAPSHOT, self._seq, start=start, last=last), part)
             self._settle()
             content = Chunk()
+        # Not before its last part is durable: `collect` deletes all that is before a whole
+        # snapshot.
         self._whole = start
         self._size.since = 0
 
@@ -127,6 +133,7 @@ class StateLog:
             return
         _, frame, data = self._doubtful
         if not self._store.create(self._folder.chunk(self._key, self._seq), data):
+            # Other bytes under this number are a fence: nobody else appends to this log.
             self._fenced = True
             raise self._no_owner()
         self._doubtful = None

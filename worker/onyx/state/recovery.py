@@ -210,6 +210,8 @@ class _Recovery:
         if carries_over:
             whole = {number: shard.change() for number, shard in found.shards.items()}
             log.snapshot(Chunk(whole, roots, ids, watermark=found.watermark))
+            # Last, as it makes the log count (`_counts`): until then the shards are those of the
+            # old job, and a recovery that finds the log without its mark reads them there again.
             self._store.create(self._folder.mark(self._own, seq), b"")
         return Recovered(log, found.shards, roots, ids, found.watermark)
 
@@ -226,6 +228,7 @@ class _Recovery:
             carried = self._carry_over(self._missing)
             found.begin(carried.shards, carried.roots, carried.ids)
             watermarks.append(carried.watermark)
+        # Older logs first: what a younger one says is about what these have left.
         for base in self._behind(sources, gathered):
             found.absorb(self._gather_base(base))
         for each in gathered:
@@ -258,6 +261,9 @@ class _Recovery:
                 key: missing.intersection(each.frame.shards if _counts(each, older[key]) else ())
                 for key, each in opened.items()
             }
+            # All logs of the newest older version, also those that no shard of this peer comes
+            # from: their writers must not go on beside this version. All older ones they have
+            # fenced.
             newest = not sources
             ends = self._reader.fences({key: older[key] for key in opened if shards[key] or newest})
             sources += [

@@ -87,7 +87,9 @@ class Folder:
                     os.link(unfinished, file, src_dir_fd=folder, dst_dir_fd=folder)
                 created = True
             except FileExistsError:
+                # Ours, if the answer to an earlier try of this call was lost; else as good as ours.
                 created = _content(folder, file) == data
+            # Also if it was there: whoever linked it may have died before its name was durable.
             os.fsync(folder)
         return created
 
@@ -304,6 +306,7 @@ def _locked(folder: int, name: str) -> Iterator[bytes | None]:
     """
     descriptor = os.open(name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     with os.fdopen(descriptor, "rb") as file:
+        # Not waited for: whoever has the lock is about to replace what the caller has read.
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         named = os.stat(name, dir_fd=folder, follow_symlinks=False)
         yield file.read() if os.path.samestat(named, os.fstat(descriptor)) else None

@@ -32,8 +32,7 @@ target for the time alone (a plugin with a round trip of 50 ms would get ever sm
 from __future__ import annotations
 
 from onyx.codec.segments import bytes_each
-from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Segments, format_of
 from onyx.model.job import CatalogEntry
 from onyx.recorder import ROOTS_MAX
 
@@ -105,9 +104,7 @@ class BatchSizing:
         a batch mostly is that follows on a full one."""
         return self._full and not self.fixed
 
-    def done(
-        self, segments: list[Segment] | Columns, made: int, busy_s: float, cpu_s: float | None
-    ) -> None:
+    def done(self, segments: Segments, made: int, busy_s: float, cpu_s: float | None) -> None:
         """The batch taken last is processed.
 
         Args:
@@ -121,19 +118,19 @@ class BatchSizing:
             return
         exponent = len(segments).bit_length() - 1
         took_s = self._note(exponent, busy_s * (1 << exponent) / len(segments))
-        before, columns = self._exponent, isinstance(segments, Columns)
+        before, limited = self._exponent, format_of(segments).of_objects
         self._made_of_each = _follow(self._made_of_each, max(1.0, made / len(segments)))
         costly = self._costly(exponent, took_s)
         if took_s > (COSTLY_MAX_S if costly else TIME_MAX_S):
             self._exponent = max(0, min(self._exponent, exponent) - 1)
-        elif not (costly or columns or self._fits(exponent)):
+        elif limited and not (costly or self._fits(exponent)):
             self._exponent = max(0, min(self._exponent, exponent - 1))
             self._times_s.pop(exponent - 2, None)  # a wrong time of it may have made the size grow
         elif (
             cpu_s is not None
             and self._full
             and exponent >= self._exponent
-            and (costly or columns or self._fits(exponent + 1))
+            and (costly or not limited or self._fits(exponent + 1))
             and self._may_grow(exponent, took_s, cpu_s)
         ):
             self._exponent = min(LARGEST_EXPONENT, exponent + 1)
@@ -167,7 +164,7 @@ class BatchSizing:
         twice_s = self._times_s.get(exponent + 1)
         return twice_s is not None and 2 * took_s - twice_s > COST_SHARE_MAX * took_s
 
-    def _sample(self, segments: list[Segment] | Columns, changed: bool) -> None:
+    def _sample(self, segments: Segments, changed: bool) -> None:
         self._unsampled += 1
         if not changed and self._unsampled < SAMPLED_EVERY_BATCHES:
             return

@@ -1,6 +1,6 @@
 """Where the time of one batch goes: a few looks at the clock a batch, never one a segment.
 
-Reading, applying and writing follow each other, so each mark ends one stage and begins the next.
+Reading, applying and writing follow each other, so each mark ends one of them and begins the next.
 Time during which a destination refuses is no work: it is reported as back-pressure instead.
 """
 

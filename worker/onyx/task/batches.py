@@ -1,7 +1,4 @@
-"""What a task that works on batches does in each of its phases, and where kinds of tasks differ.
-
-`RUN` says which parts of the task each phase uses.
-"""
+"""A task that works on batches, where kinds of tasks differ: messages, failures, its end."""
 
 from __future__ import annotations
 
@@ -11,51 +8,22 @@ from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.task.batch_task import BatchTask
-from onyx.task.joining import signal_ready
+from onyx.task.behaviour import Behaviour
 from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal
-from onyx.task.phases import apply, finish, read, route, send, start, wire
+from onyx.task.phases.run import RUN
 from onyx.task.source import segment_hooks
-from onyx.task.table import TABLES, Answer, Kind
-from onyx.task.task import Behaviour
+from onyx.task.table import Kind
 from onyx.task.windowed import query, upkeep
 
 GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
 """Reasons for which a peer stops while its job goes on, now or later."""
-
-RUN: dict[Phase, Callable[[BatchTask], Answer]] = {
-    Phase.LOAD_JOB: start.load_job,
-    Phase.START_TASK: lambda t: start.start_task(t.runtime, t.status),
-    Phase.BUILD: start.build,
-    Phase.BEFORE_TASK: lambda t: start.before_task(t.runtime.program, t.status),
-    Phase.WIRE: wire.take_wiring,
-    Phase.RECOVER: lambda t: wire.recover(t.runtime, t.allocation),
-    Phase.SIGNAL_READY: lambda t: signal_ready(t.assignment, t.allocation.wiring.version),
-    Phase.AWAIT_READY: lambda t: wire.await_ready(t.runtime, t.allocation, t.status),
-    Phase.RESUME: lambda t: wire.resume(t.runtime, t.allocation),
-    Phase.BEFORE_BATCH: lambda t: read.before_batch(t.runtime.program),
-    Phase.READ_BATCH: read.read_batch,
-    Phase.AFTER_READ_BATCH: lambda t: read.after_read_batch(t.runtime.program, t.work),
-    Phase.APPLY_FN: lambda t: apply.apply_fn(t.runtime, t.work),
-    Phase.AFTER_APPLY_FN: lambda t: apply.after_apply_fn(t.runtime, t.work),
-    Phase.ROUTE: lambda t: route.route(t.runtime.program, t.allocation, t.work),
-    Phase.ASSIGN_WINDOWS: lambda t: route.assign_windows(t.runtime.program, t.allocation, t.work),
-    Phase.SEND: lambda t: send.send_batch(t.runtime, t.allocation, t.work),
-    Phase.WRITE_BATCH: lambda t: send.write_batch(
-        t.assignment.services.transport, t.runtime, t.allocation, t.work
-    ),
-    Phase.AFTER_BATCH: finish.after_batch,
-    Phase.SEAL: lambda t: finish.seal(t.runtime, t.status, t.sealing),
-}
-assert RUN.keys() == {
-    row.phase for kind in Kind if kind is not Kind.DRIVER for row in TABLES[kind]
-}, "every phase of the tables has a function"
 
 
 def _more_waits(task: BatchTask) -> bool:
     """Less than a whole batch is left to grow: small ones cost more than waiting for a round."""
     if task.assignment.kind is _INPUT or not task.wired:
         return False
-    if task.work.parts.waiting:
+    if task.work.pieces.waiting:
         return True
     return task.allocation.inbox.waiting_segments() >= task.runtime.sizing.segments_max
 
@@ -69,7 +37,7 @@ def _receive(task: BatchTask, message: Message) -> None:
             task.assignment.background.forget()
             work, old = task.work, task.allocation
             task.runtime.delivery.keep(
-                task.phase, work.batch, work.leaves, work.parts.waiting, old.outbox, old.inbox
+                task.phase, work.batch, work.leaves, work.pieces.waiting, old.outbox, old.inbox
             )
             work.forget_all()
             task.status.superseded_s = None

@@ -37,7 +37,7 @@ def held_roots(task: Task) -> list[U64]:
 
 def _in_work(work: Work) -> list[U64]:
     batches: list[Batch | None] = [batch for _, batch in tuple(work.others)]
-    batches += tuple(work.parts.waiting)
+    batches += tuple(work.pieces.waiting)
     batches.append(work.batch)
     return [each.roots for each in batches if each is not None and each.roots is not None]
 

@@ -18,13 +18,25 @@ def is_allocated(assignment: Assignment) -> bool:
 
 def registered_alone(assignment: Assignment, registration: Registration) -> bool:
     """Make sure that a task is registered which is a single partition to the log."""
+    return first_partition(assignment, registration, 1, proposes=True) is not None
+
+
+def first_partition(
+    assignment: Assignment, registration: Registration, count: int, proposes: bool
+) -> int | None:
+    """Number of the first of the partitions of a task that is so many; None until the log has it.
+
+    Args:
+        proposes: whether this peer has them numbered, for all peers of the task.
+    """
     job, task = assignment.job_id, assignment.task
-    if task in assignment.services.replica().partitions(job):
-        return True
-    if not registration.proposed:
+    registered = assignment.services.replica().partitions(job).get(task)
+    if registered is not None:
+        return registered.first
+    if proposes and not registration.proposed:
         registration.proposed = True
-        assignment.propose(RegisterPartitions(job=job, task=task, count=1))
-    return False
+        assignment.propose(RegisterPartitions(job=job, task=task, count=count))
+    return None
 
 
 def signal_ready(assignment: Assignment, version: AllocationVersion) -> Answer:

@@ -5,35 +5,45 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from onyx.ids import GroupId, JobId, PeerId
+from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import PluginContext
 from onyx.task.parts.runtime import Runtime
 from onyx.task.seal_progress import report, stage_ended
+from onyx.task.services import Services
 from onyx.task.source.frontier import stored_cursors
 
 
-def plugin_context(runtime: Runtime) -> PluginContext:
-    """What the plugin may know."""
-    services, peer = runtime.services, runtime.assignment.peer
-    replica = services.replica()
-    context = context_of(
-        runtime.program.job,
-        runtime.program.entry,
-        runtime.job_id,
-        peer,
-        replica.groups_reverse_index[peer],
-        services.clock,
-        services.resolve,
-    )
+def context_in_process(
+    services: Services,
+    job: Job,
+    entry: CatalogEntry,
+    job_id: JobId,
+    peer: PeerId,
+    incarnation: GroupId,
+) -> PluginContext:
+    """What any plugin that is made in a worker process may know."""
+    context = context_of(job, entry, job_id, peer, incarnation, services.clock, services.resolve)
     return replace(
         context,
-        slot=replica.run(runtime.job_id).slots[runtime.task][peer],
         permitted=services.permitted,
-        wanted=runtime.assignment.wanted,
         data_dir=services.settings.data_dir,
         spark_master=services.settings.spark_master,
+    )
+
+
+def plugin_context(runtime: Runtime) -> PluginContext:
+    """What the plugin of a peer's task may know."""
+    services, peer, program = runtime.services, runtime.assignment.peer, runtime.program
+    replica, job_id = services.replica(), runtime.job_id
+    incarnation = replica.groups_reverse_index[peer]
+    return replace(
+        context_in_process(services, program.job, program.entry, job_id, peer, incarnation),
+        slot=replica.run(job_id).slots[runtime.task][peer],
+        wanted=runtime.assignment.wanted,
         progress=partial(report, runtime.seal_progress, runtime.metrics),
         attempts_max=services.settings.task.seal_attempts_max,
         stage_ended=partial(stage_ended, runtime.seal_progress, runtime.metrics),
-        cursors=partial(stored_cursors, services, runtime.job_id, runtime.task),
+        cursors=partial(stored_cursors, services, job_id, runtime.task),
     )

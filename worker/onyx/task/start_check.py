@@ -15,12 +15,12 @@ from typing import Any
 from onyx.errors import describe
 from onyx.flow.apply import resolve_params
 from onyx.flow.conditions import compile_conditions
-from onyx.flow.key_getters import key_getter
+from onyx.flow.groups.getters import key_getter
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
-from onyx.plugins.context import context_of
 from onyx.program import windows
 from onyx.program.lifecycles import compile_lifecycles
+from onyx.task.plugin_context import context_in_process
 from onyx.task.services import Services
 
 CHECK = JobId("check")
@@ -59,11 +59,9 @@ def _made(job: Job, entry: CatalogEntry, group: GroupId, services: Services) -> 
     assert entry.plugin is not None
     peer = PeerId(f"{group}-check")
     context = replace(
-        context_of(job, entry, CHECK, peer, group, services.clock, services.resolve),
+        context_in_process(services, job, entry, CHECK, peer, group),
         permitted=lambda: False,
         wanted=lambda: False,
-        data_dir=services.settings.data_dir,
-        spark_master=services.settings.spark_master,
     )
     build = services.build_input if entry.type == "input" else services.build_output
     build(entry.plugin, context).close()

@@ -9,41 +9,20 @@ query of a job on Spark. Rejected: one kind of task with a part for each, of whi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
 
 from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
 from onyx.model.job import Job
-from onyx.program.failure import Failure
-from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
-from onyx.task.background import Background
-from onyx.task.batch_timer import BatchTimer
+from onyx.task.behaviour import Behaviour
 from onyx.task.messages import Message, Stop
-from onyx.task.parts.assignment import Assignment, LatestRun
+from onyx.task.parts.assignment import assign
 from onyx.task.parts.status import Sealing, Status
-from onyx.task.parts.work import Work
+from onyx.task.parts.work import new_work
 from onyx.task.services import Services
-from onyx.task.table import Answer, Kind, successors
+from onyx.task.table import Kind, successors
 from onyx.task.user_code import UserCode
 from onyx.telemetry.interface import TaskMetrics
-
-
-@dataclass(frozen=True, slots=True)
-class Behaviour:
-    """What the machine asks about a task, by its kind. Functions get the task."""
-
-    run: Mapping[Phase, Callable[[Any], Answer]]
-    """The phases of its table."""
-    receive: Callable[[Any, Message], None]
-    """Take a message that is not Stop."""
-    more_waits: Callable[[Any], bool]
-    """Whether another whole batch waits for it."""
-    verdict: Callable[[Any, Failure], Verdict]
-    """What to do about a failure."""
-    closers: Callable[[Any, str], list[Callable[[], object]]]
-    """What is to be done when it leaves, for this reason."""
 
 
 class Task:
@@ -59,18 +38,7 @@ class Task:
         kind: Kind,
         wake: Callable[[], None],
     ) -> None:
-        background = Background(services.background, wake)
-        self.assignment = Assignment(
-            services,
-            peer,
-            job,
-            task,
-            kind,
-            wake,
-            lambda: self.wanted,
-            background,
-            LatestRun(services.replica, job),
-        )
+        self.assignment = assign(services, peer, job, task, kind, wake, lambda: self.wanted)
         self.behaviour = behaviour
         self.run = behaviour.run
         """A plain attribute: every step asks for it."""
@@ -80,7 +48,7 @@ class Task:
         """The job, once it is loaded."""
         self.metrics: TaskMetrics | None = None
         """Where it reports what it does, once its job is loaded."""
-        self.work = Work(timer=BatchTimer(services.clock))
+        self.work = new_work(services.clock)
         """The batch that it works on; a task without batches never has one."""
         self.status = Status()
         self.sealing = Sealing()

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.plugins.protocol import START, ColumnsReader, Cursor, Input
 
 READS_MAX = 1_000_000

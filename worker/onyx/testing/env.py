@@ -19,12 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from onyx import api
-from onyx.client.client import Client
 from onyx.client.statuses import JobStatus
-from onyx.ids import JobId
-from onyx.model.job import Job
 from onyx.peer.membership import PeerGroup
-from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 
 JOB_TIMEOUT_S = 60.0
@@ -36,14 +32,14 @@ class TestEnv:
 
     __test__ = False
 
-    settings: Settings
+    settings: api.Settings
     group: PeerGroup
-    client: Client
+    client: api.Client
 
-    def submit(self, job: Job | Mapping[str, Any]) -> JobId:
+    def submit(self, job: api.Job | Mapping[str, Any]) -> api.JobId:
         return api.submit_job(self.settings, job).job
 
-    def run(self, job: Job | Mapping[str, Any], timeout_s: float = JOB_TIMEOUT_S) -> JobStatus:
+    def run(self, job: api.Job | Mapping[str, Any], timeout_s: float = JOB_TIMEOUT_S) -> JobStatus:
         """Submit a job and wait until it has ended."""
         submitted = self.submit(job)
         self.client.wait(submitted, timeout_s)
@@ -54,7 +50,7 @@ class TestEnv:
 def with_test_env(
     peers: int,
     modules: Sequence[str] = (),
-    settings: Settings | None = None,
+    settings: api.Settings | None = None,
     metrics: GroupMetrics = NULL_GROUP,
 ) -> Iterator[TestEnv]:
     """Start ZooKeeper, a peer group and so many virtual peers; stop them when the block ends.
@@ -66,7 +62,7 @@ def with_test_env(
         metrics: what the group reports about itself goes here.
     """
     folder = Path(tempfile.mkdtemp(prefix="onyx-test-"))
-    chosen = dataclasses.replace(settings or Settings(), modules=tuple(modules))
+    chosen = dataclasses.replace(settings or api.Settings(), modules=tuple(modules))
     env = api.start_env(chosen, folder)
     try:
         group = api.start_peer_group(env.settings, metrics)

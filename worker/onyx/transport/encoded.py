@@ -13,8 +13,8 @@ import pyarrow as pa
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
-from onyx.flow.batch import U64, Batch, Segments
-from onyx.flow.columns import Columns
+from onyx.flow.batch import U64, Batch, Segment, Segments, format_of
+from onyx.flow.columns.record_batch import Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +63,18 @@ def encoded(batch: Batch) -> Encoded:
     Raises:
         SegmentError: a segment cannot be encoded.
     """
+    encode = format_of(batch.segments).choose(_of_dicts, _of_columns)
     roots, ids = codec.encode_column(batch.roots), codec.encode_column(batch.ids)
-    segments = batch.segments
-    if not isinstance(segments, Columns):
-        return Encoded(len(batch), codec.encode(segments), roots, ids)
-    payload = columns_codec.encode(segments)
-    return Encoded(len(batch), payload, roots, ids, True, segments.record_batch.schema)
+    return encode(batch.segments, roots, ids)
+
+
+def _of_dicts(segments: list[Segment], roots: bytes, ids: bytes) -> Encoded:
+    return Encoded(len(segments), codec.encode(segments), roots, ids)
+
+
+def _of_columns(columns: Columns, roots: bytes, ids: bytes) -> Encoded:
+    payload, schema = columns_codec.encode(columns), columns.record_batch.schema
+    return Encoded(len(columns), payload, roots, ids, True, schema)
 
 
 def through_bytes(batch: Batch) -> Batch:

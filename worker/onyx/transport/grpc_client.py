@@ -21,7 +21,8 @@ from onyx.transport.frames.packets import FrameError, Hello
 from onyx.transport.grpc_options import METHOD, channel_options
 from onyx.transport.grpc_tls import open_channel, why_not
 from onyx.transport.hello import read_hello
-from onyx.transport.link import Link, Stream
+from onyx.transport.link import Link
+from onyx.transport.stream import Stream
 
 logger = logging.getLogger("onyx.transport")
 

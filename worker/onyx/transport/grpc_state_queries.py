@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 
 import grpc
 
-from onyx.errors import OnyxError, SegmentError, Unavailable, UserError
-from onyx.ids import GroupId
-from onyx.settings import TransportSettings
+from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.telemetry.catalog import Refusal
-from onyx.tls.files import CertificateFiles
 from onyx.transport import state_queries
-from onyx.transport.grpc_options import channel_options
-from onyx.transport.grpc_tls import open_channel, stranger, why_not
+from onyx.transport.gate import Gate
 from onyx.transport.hello import Refused
-from onyx.transport.pending_hellos import CANCELLED, PendingHellos
+from onyx.transport.pending_hellos import CANCELLED
 from onyx.transport.state_queries import AnswerQuery, StateAnswer, StateQuery
 
 logger = logging.getLogger("onyx.transport")
@@ -34,32 +30,13 @@ QUERY_TIMEOUT_S = 30.0
 """Longest wait for a task that does not come to answering."""
 
 Code = grpc.StatusCode
-AGAIN = (
-    Code.UNAVAILABLE,
-    Code.CANCELLED,
-    Code.DEADLINE_EXCEEDED,
-    Code.RESOURCE_EXHAUSTED,
-    Code.ABORTED,
-)
-"""After these the same question may succeed."""
 
 
 class StateService:
     """Answers questions from `start` on."""
 
-    def __init__(
-        self,
-        tenancy: str,
-        certificates: CertificateFiles | None,
-        pending: PendingHellos,
-        refuse: Callable[[str, Refused], None],
-    ) -> None:
-        """`refuse` is called with the address of a caller and why it is refused."""
-        self._pending = pending
-        self._refuse = refuse
-        self._tenancy = tenancy
-        self._certificates = certificates
-        self._group = GroupId("")
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
         self._answer: AnswerQuery | None = None
         self._free = threading.BoundedSemaphore(QUERIES_MAX)
 
@@ -71,18 +48,15 @@ class StateService:
         method = grpc.stream_stream_rpc_method_handler(self._query)
         return grpc.method_handlers_generic_handler(SERVICE, {METHOD: method})
 
-    def start(self, group: GroupId, answer: AnswerQuery) -> None:
-        """Answer as this group from now on."""
-        self._group, self._answer = group, answer
+    def start(self, answer: AnswerQuery) -> None:
+        """Answer from now on."""
+        self._answer = answer
 
     def _query(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        problem = stranger(context, self._certificates)
-        if problem is not None:
-            self._refuse(context.peer(), Refused(Refusal.CERTIFICATE, problem))
-            context.abort(Code.UNAUTHENTICATED, problem)
+        self._gate.turn_away_strangers(context)
         query = self._question(requests, context)
         if not self._free.acquire(blocking=False):
-            self._pending.count(Refusal.BUSY)
+            self._gate.pending.count(Refusal.BUSY)
             context.abort(Code.RESOURCE_EXHAUSTED, f"{QUERIES_MAX} questions are being answered")
         try:
             yield from state_queries.to_pieces(self._answered(query, context))
@@ -91,24 +65,25 @@ class StateService:
 
     def _question(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> StateQuery:
         try:
-            with self._pending.waiting(context.cancel):
+            with self._gate.pending.waiting(context.cancel):
                 request = next(requests)
             query = state_queries.decode_query(request)
-            if query.tenancy != self._tenancy or query.group != self._group:
+            tenancy, group = self._gate.tenancy, self._gate.group
+            if query.tenancy != tenancy or query.group != group:
                 raise Refused(
-                    Refusal.TENANCY if query.tenancy != self._tenancy else Refusal.GROUP,
-                    f"this is group {self._group} of tenancy {self._tenancy!r}, and group "
+                    Refusal.TENANCY if query.tenancy != tenancy else Refusal.GROUP,
+                    f"this is group {group} of tenancy {tenancy!r}, and group "
                     f"{query.group} of {query.tenancy!r} was asked",
                 )
             return query
         except SegmentError as error:
-            self._refuse(context.peer(), Refused(Refusal.GARBAGE, str(error)))
+            self._gate.refuse(context.peer(), Refused(Refusal.GARBAGE, str(error)))
             context.abort(Code.FAILED_PRECONDITION, str(error))
         except Refused as refused:
-            self._refuse(context.peer(), refused)
+            self._gate.refuse(context.peer(), refused)
             context.abort(Code.ABORTED, str(refused))
         except Exception:  # of gRPC: a bare one when the call has ended
-            self._refuse(context.peer(), Refused(Refusal.SILENT, CANCELLED))
+            self._gate.refuse(context.peer(), Refused(Refusal.SILENT, CANCELLED))
             context.abort(Code.CANCELLED, CANCELLED)
         raise AssertionError("abort raises")
 
@@ -137,49 +112,3 @@ class StateService:
 def _left_s(context: grpc.ServicerContext) -> float:
     left_s: float | None = context.time_remaining()
     return QUERY_TIMEOUT_S if left_s is None else min(left_s, QUERY_TIMEOUT_S)
-
-
-def ask(
-    address: str,
-    query: StateQuery,
-    settings: TransportSettings,
-    certificates: CertificateFiles | None,
-    timeout_s: float,
-) -> StateAnswer:
-    """Ask the group at an address; blocks.
-
-    Raises:
-        UserError: asking again is no use: the question is wrong, or the other side does not take
-            our certificates or is of another version.
-        Unavailable: it cannot be reached, or cannot answer now.
-    """
-    with open_channel(address, channel_options(settings), certificates) as channel:
-        call: Callable[..., Iterator[bytes]] = channel.unary_stream(f"/{SERVICE}/{METHOD}")
-        try:
-            return state_queries.from_pieces(
-                call(state_queries.encode_query(query), timeout=timeout_s)
-            )
-        except grpc.RpcError as error:
-            raise _failure(error, address, query, certificates) from error
-        except SegmentError as error:
-            raise UserError(f"the worker at {address} answered in another language: {error}") from (
-                error
-            )
-
-
-def _failure(
-    error: grpc.RpcError, address: str, query: StateQuery, certificates: CertificateFiles | None
-) -> OnyxError:
-    assert isinstance(error, grpc.Call)
-    code, details = error.code(), error.details()
-    where = f"the worker at {address}"
-    if code is Code.FAILED_PRECONDITION:
-        return UserError(str(details))
-    if code is Code.UNIMPLEMENTED:
-        return UserError(f"{where} answers no questions: run the same version of Onyx everywhere")
-    if code in AGAIN:
-        problem = why_not(address, certificates) if code is Code.UNAVAILABLE else None
-        if problem is not None:
-            return UserError(f"{where} cannot be asked: {problem}")
-        return Unavailable(f"{where} (group {query.group}) does not answer: {details}")
-    return UserError(f"{where} does not answer: {code.name}: {details}")

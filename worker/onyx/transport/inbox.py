@@ -182,6 +182,8 @@ class BoundedInbox:
                 self._hurrying -= hurries(waiting.item)
                 taken.append(waiting)
             self._waiting -= total
+            # Reset under the lock and told after it: a sender that is refused in between sets it
+            # again, and is told by the next `take`.
             room = self._refused and bool(taken)
             if room:
                 self._refused = False

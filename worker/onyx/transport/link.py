@@ -19,13 +19,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from onyx.flow.batch import Batch
-from onyx.ids import GroupId
-from onyx.seams import Clock, Randomness
-from onyx.settings import TransportSettings
 from onyx.transport.counters import Counters
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (
@@ -43,56 +39,16 @@ from onyx.transport.frames.packets import (
     Packet,
     Schema,
 )
-from onyx.transport.inbox import BoundedInbox, Inboxes, hurries, weight
-from onyx.transport.interface import Channel, Control, Handlers
+from onyx.transport.inbox import BoundedInbox, hurries, weight
+from onyx.transport.interface import Channel, Control
 from onyx.transport.pacing import Pace, Urgency
 from onyx.transport.pieces import encoded_pieces
 from onyx.transport.receiving import Receiving
 from onyx.transport.sending import Sending
+from onyx.transport.stream import Ends, Stream, Surroundings
 
 ACKNOWLEDGE_SHARE = 4
 """Packets are acknowledged at least every 1/4 of what the sender may hold, else by heartbeat."""
-
-
-class Stream:
-    """One gRPC call that carries a link for a while."""
-
-    def __init__(self, cancel: Callable[[], object]) -> None:
-        self.closed = threading.Event()
-        self.reason = ""
-        """Why this side closed it, if the other end was at fault."""
-        self._cancel = cancel
-
-    def close(self) -> None:
-        """End the call, from any thread."""
-        if not self.closed.is_set():
-            self.closed.set()
-            self._cancel()
-
-
-@dataclass(frozen=True, slots=True)
-class Ends:
-    """Who speaks with whom."""
-
-    tenancy: str
-    here: GroupId
-    there: GroupId
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all links of a process share."""
-
-    settings: TransportSettings
-    inboxes: Inboxes
-    handlers: Handlers
-    room: Callable[[], None]
-    clock: Clock
-    randomness: Randomness
-
-    def nonce(self) -> int:
-        """A number that no other session has; never 0."""
-        return self.randomness.getrandbits(63) + 1
 
 
 class Link:
@@ -134,6 +90,8 @@ class Link:
             out = self._sending.admit(channel, weight(item))
         if out is None:
             return False
+        # Encoded without the lock, which takes long: one thread sends on a channel at a time, so
+        # nothing of this channel can be queued in between. `queue` looks again whether it is open.
         if isinstance(item, Control):
             urgency = Urgency.FLUSH if hurries(item) else Urgency.ITEM
             with self._lock:
@@ -176,6 +134,8 @@ class Link:
         Raises:
             FrameError: the hello is impossible.
         """
+        # `_delivering` too, so that the reader of the former stream is between two frames: it
+        # handles packets without `_lock`, and their numbering must not change meanwhile.
         with self._delivering, self._lock:
             if self._sending.closed:
                 raise FrameError(f"the link with group {hello.group} is closed")
@@ -198,6 +158,7 @@ class Link:
             self.counters.reconnects += 1
         forgotten = self._id_there not in (0, hello.link)
         self._id_there = hello.link
+        # A count of another session of ours says nothing of the packets of this one.
         received = hello.received if hello.heard_session == sending.packets.session else 0
         if forgotten or received < sending.packets.acknowledged:
             sending.restart(self._around.nonce())
@@ -270,6 +231,7 @@ class Link:
             yield encoder.frame(first, received, packets)
 
     def _over(self, stream: Stream) -> bool:
+        # None may stand before `attach`: the writer has begun, and the other hello is under way.
         replaced = self._stream not in (stream, None)
         return replaced or stream.closed.is_set() or self._sending.closed
 
@@ -324,6 +286,8 @@ class Link:
                 if number != self._receiving.received + 1:
                     due = self._receiving.received + 1
                     raise FrameError(f"packet {number} came where {due} was due")
+                # In this order: a packet counts as received only when it has been handled. If
+                # handling it raises, the other side sends it again.
                 self._handle(packet)
                 self._receiving.received = number
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.codec.columns import ROWS_MAX
 from onyx.codec.limits import SEGMENT_BYTES_MAX
-from onyx.flow.batch import U64, Batch, Segment, Segments
-from onyx.flow.columns import Columns
+from onyx.flow.batch import U64, Batch, Segment, Segments, format_of
+from onyx.flow.columns.record_batch import Columns
 from onyx.path_names import CHARACTERS_MAX
 from onyx.transport.encoded import Encoded, encoded
-from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
+from onyx.transport.frames import encoder
+from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES, Acks, Completions, Held
 
 _LINEAGE_BYTES = 2 * codec.COLUMN_VALUE_BYTES
 
@@ -23,14 +25,11 @@ def encoded_pieces(batch: Batch, frame_bytes_max: int) -> Iterator[Encoded]:
     Raises:
         SegmentError: a segment cannot be encoded, or one alone is larger than a frame.
     """
-    limit = frame_bytes_max - FRAME_OVERHEAD_BYTES
-    if isinstance(batch.segments, Columns):
-        yield from _pieces_of_columns(batch, batch.segments, limit)
-    else:
-        yield from _pieces_of_dicts(batch, batch.segments, limit)
+    pieces = format_of(batch.segments).choose(_pieces_of_dicts, _pieces_of_columns)
+    return pieces(batch.segments, batch, frame_bytes_max - FRAME_OVERHEAD_BYTES)
 
 
-def _pieces_of_dicts(batch: Batch, segments: list[Segment], limit: int) -> Iterator[Encoded]:
+def _pieces_of_dicts(segments: list[Segment], batch: Batch, limit: int) -> Iterator[Encoded]:
     payload = codec.encode(segments, min(SEGMENT_BYTES_MAX, limit - _LINEAGE_BYTES))
     if len(batch) <= ROWS_MAX and len(payload) + _LINEAGE_BYTES * len(batch) <= limit:
         yield Encoded(
@@ -40,10 +39,10 @@ def _pieces_of_dicts(batch: Batch, segments: list[Segment], limit: int) -> Itera
     half = len(batch) // 2
     for first, last in ((0, half), (half, len(batch))):
         part = segments[first:last]
-        yield from _pieces_of_dicts(_with_lineage(batch, part, first, last), part, limit)
+        yield from _pieces_of_dicts(part, _with_lineage(batch, part, first, last), limit)
 
 
-def _pieces_of_columns(batch: Batch, columns: Columns, limit: int) -> Iterator[Encoded]:
+def _pieces_of_columns(columns: Columns, batch: Batch, limit: int) -> Iterator[Encoded]:
     """Cut by rows, without copies. A piece is encoded once, when it is known to fit."""
     left = [(0, len(columns))]
     while left:
@@ -67,9 +66,33 @@ def _with_lineage(batch: Batch, segments: Segments, first: int, last: int) -> Ba
     return Batch(segments, roots, ids)
 
 
-def column_slices(column: U64, frame_bytes_max: int) -> Iterator[slice]:
+def _column_slices(column: U64, frame_bytes_max: int) -> Iterator[slice]:
     """Slices of two columns of this length (acks) that fit in a frame with their identifiers."""
     overhead = FRAME_OVERHEAD_BYTES + 2 * CHARACTERS_MAX
     step = max(1, (frame_bytes_max - overhead) // _LINEAGE_BYTES)
     for start in range(0, len(column), step):
         yield slice(start, start + step)
+
+
+def acks_packets(acks: Acks, frame_bytes_max: int) -> list[bytes]:
+    """Acks as packets, each at most one frame."""
+    return [
+        encoder.acks_packet(replace(acks, roots=acks.roots[part], values=acks.values[part]))
+        for part in _column_slices(acks.roots, frame_bytes_max)
+    ]
+
+
+def completions_packets(completions: Completions, frame_bytes_max: int) -> list[bytes]:
+    """Completions as packets, each at most one frame."""
+    return [
+        encoder.completions_packet(replace(completions, roots=completions.roots[part]))
+        for part in _column_slices(completions.roots, frame_bytes_max)
+    ]
+
+
+def held_packets(held: Held, frame_bytes_max: int) -> list[bytes]:
+    """Reports of what is worked on as packets, each at most one frame."""
+    return [
+        encoder.held_packet(replace(held, roots=held.roots[part]))
+        for part in _column_slices(held.roots, frame_bytes_max)
+    ]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.flow.grouping import key_bytes
+from onyx.flow.groups.keys import key_bytes
 from onyx.windows.firing import Extent, Number
 
 

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.types as kinds
 from numpy.typing import NDArray
 
-from onyx.flow.batch import Indices, Segment
-from onyx.flow.column_values import python_values
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes, Remembered, compact
+from onyx.flow.batch import Indices, Segment, Segments, format_of
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import python_values
+from onyx.flow.groups.codes import KeyCodes, Remembered, compact
 from onyx.windows.groups import Keys, Shards, hashable_key, is_plain
 
 Array = NDArray[np.int64] | NDArray[np.float64]
@@ -97,18 +97,25 @@ Keyed = Sequence[Any] | Groups
 """The group of each segment of a batch."""
 
 
-def keyed(segments: Sequence[Segment] | Columns, groups: Keyed | None) -> Keyed:
+def keyed(segments: Segments, groups: Keyed | None) -> Keyed:
     """The groups of segments in the form that goes with them: before a function of a task they may
     have been columns, and dicts behind it.
 
     Args:
         groups: None where the task is not grouped.
     """
-    if isinstance(segments, Columns):
-        if groups is None:
-            return Groups.one(len(segments))
-        return groups if isinstance(groups, Groups) else Groups.of_rows(groups)
-    return [None] * len(segments) if groups is None else rows(groups)
+    return format_of(segments).choose(_keyed_dicts, _keyed_rows)(segments, groups)
+
+
+def _keyed_dicts(segments: list[Segment], groups: Keyed | None) -> Keyed:
+    found: Keyed = [None] * len(segments) if groups is None else rows(groups)
+    return found
+
+
+def _keyed_rows(columns: Columns, groups: Keyed | None) -> Keyed:
+    if groups is None:
+        return Groups.one(len(columns))
+    return groups if isinstance(groups, Groups) else Groups.of_rows(groups)
 
 
 class GroupKeys:

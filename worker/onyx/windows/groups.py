@@ -3,7 +3,7 @@
 A user's key may be a list or a dict, and `1`, `True` and `"1"` are three groups though Python says
 `1 == True`. Strings, ints, bytes and None stand for themselves, which is nearly always the case and
 costs a look at their types; a float that is whole for the int that it equals. Everything else is
-wrapped with its canonical bytes (`flow/grouping`), and the whole numbers in it become ints too.
+wrapped with its canonical bytes (`flow/groups/keys`), and the whole numbers in it become ints too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from onyx.flow.column_values import python_values
-from onyx.flow.grouping import SHARDS, key_bytes, shard_of
-from onyx.flow.key_hashes import column_hashes
+from onyx.flow.columns.values import python_values
+from onyx.flow.groups.hashes import column_hashes
+from onyx.flow.groups.keys import SHARDS, key_bytes, shard_of
 
 _PLAIN = frozenset({str, int, bytes, type(None)})
 """Exact types of which no two values of different groups are equal."""

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.flow.batch import Indices, Segment
-from onyx.flow.column_values import python_values
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.batch import Indices, Segment, Segments, format_of
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import python_values
+from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.segment_failure import Refusal
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import GroupKeys, Keyed, Values, chosen, rows
@@ -61,14 +61,14 @@ class Taken:
 class Prepared:
     """A batch, for all windows of a task."""
 
-    segments: list[Segment] | Columns
+    segments: Segments
     taken: tuple[Taken, ...]
     unique: Sequence[Any] | None
     """Values of the uniqueness key, if the task has one."""
 
 
 def prepare(
-    windows: CompiledWindows, segments: list[Segment] | Columns, unique_key: str | None = None
+    windows: CompiledWindows, segments: Segments, unique_key: str | None = None
 ) -> Prepared:
     """What the windows of a task need of a batch.
 
@@ -83,7 +83,7 @@ def prepare(
     return Prepared(segments, taken, unique)
 
 
-def take(window: CompiledWindow, segments: Sequence[Segment] | Columns) -> Taken:
+def take(window: CompiledWindow, segments: Segments) -> Taken:
     """What is taken for one window."""
     coordinates: Axis | None = None
     ints = True
@@ -97,12 +97,10 @@ def take(window: CompiledWindow, segments: Sequence[Segment] | Columns) -> Taken
     return Taken(extracted, coordinates, ints, keys)
 
 
-def _session_keys(window: CompiledWindow, key: str, segments: Sequence[Segment] | Columns) -> Keyed:
+def _session_keys(window: CompiledWindow, key: str, segments: Segments) -> Keyed:
     where = f"window {window.window.id} of task {window.window.task}"
     try:
-        if isinstance(segments, Columns):
-            return GroupKeys().of(KeyCodes.of_column(segments, key))
-        return [hashable_key(segment[key]) for segment in segments]
+        return format_of(segments).choose(_keys_of_dicts, _keys_of_rows)(segments, key)
     except KeyError:
         raise Refusal(
             f"{where}: a segment has no key {key!r}, which is the sessionKey; drop such segments "
@@ -112,14 +110,18 @@ def _session_keys(window: CompiledWindow, key: str, segments: Sequence[Segment] 
         raise Refusal(f"{where}: sessionKey {key!r}: {error}") from error
 
 
-def _unique(task: str, key: str, segments: Sequence[Segment] | Columns) -> list[Any]:
+def _keys_of_dicts(segments: list[Segment], key: str) -> Keyed:
+    return [hashable_key(segment[key]) for segment in segments]
+
+
+def _keys_of_rows(columns: Columns, key: str) -> Keyed:
+    return GroupKeys().of(KeyCodes.of_column(columns, key))
+
+
+def _unique(task: str, key: str, segments: Segments) -> list[Any]:
     """Two segments without a value cannot be distinguished: the second one would count as a repeat
     of the first and be lost silently."""
-    if isinstance(segments, Columns):
-        there = segments.has(key)
-        values = python_values(segments.column(key)) if there else [None] * len(segments)
-    else:
-        values = [segment.get(key) for segment in segments]
+    values = format_of(segments).choose(_values_of_dicts, _values_of_rows)(segments, key)
     if any(value is None for value in values):
         raise Refusal(
             f"task {task}: a segment has no {key!r}, its uniquenessKey, without which repeats "
@@ -130,3 +132,11 @@ def _unique(task: str, key: str, segments: Sequence[Segment] | Columns) -> list[
     except UserError as error:
         raise Refusal(f"task {task}: uniquenessKey {key!r}: {error}") from error
     return values
+
+
+def _values_of_dicts(segments: list[Segment], key: str) -> list[Any]:
+    return [segment.get(key) for segment in segments]
+
+
+def _values_of_rows(columns: Columns, key: str) -> list[Any]:
+    return python_values(columns.column(key)) if columns.has(key) else [None] * len(columns)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindow

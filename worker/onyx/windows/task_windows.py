@@ -14,8 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Segments
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.coded import Keyed, keyed
 from onyx.windows.compiled import CompiledWindows
@@ -78,7 +77,7 @@ class TaskWindows:
 
     def add(
         self,
-        segments: Sequence[Segment] | Columns,
+        segments: Segments,
         groups: Keyed | None,
         now_ms: int,
         taken: Sequence[Taken] | None = None,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.model.job import Trigger as Declared
 from onyx.windows.answers import order
 from onyx.windows.buckets import Frozen, Holder, Pair

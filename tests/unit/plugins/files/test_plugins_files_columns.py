@@ -11,7 +11,7 @@ import pytest
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
-from onyx.flow.columns import Columns, from_dicts, to_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.plugins.files import text_reader
 from onyx.plugins.files.line_records import JsonLineRecords
 from onyx.plugins.protocol import START

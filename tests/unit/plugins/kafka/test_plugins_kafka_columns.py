@@ -12,7 +12,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from tests.support.windows.column_strategies import columns
 
 from onyx.errors import UserError
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.plugins.kafka.messages import Messages
 from onyx.plugins.kafka.options import OutputOptions
 from onyx.plugins.options import read_options

@@ -10,7 +10,7 @@ import pytest
 
 from onyx.errors import UserError
 from onyx.flow.batch import as_dicts
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.kafka.message_columns import ArrowMessages, ColumnMessages
 from onyx.plugins.kafka.options import InputOptions

@@ -12,10 +12,11 @@ import typer
 
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id, settings
 from onyx.cli.status_table import print_statuses
-from onyx.client.statuses import digest_of, status_at, statuses
+from onyx.client.manifests import digest_of
+from onyx.client.statuses import status_at, statuses
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId
-from onyx.log.zookeeper.log import ZooKeeperClientLog
+from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 
 
 def jobs(

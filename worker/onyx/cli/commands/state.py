@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from rich.console import Console
-from rich.table import Column, Table
-from rich.text import Text
 
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
-from onyx.client.query import EXTENTS_DEFAULT, WindowView, window_state
+from onyx.cli.state_table import extent_table, json_line
+from onyx.client.query import window_state
+from onyx.client.window_view import EXTENTS_DEFAULT
 from onyx.ids import JobId
 from onyx.transport.state_queries import EXTENTS_MAX
-from onyx.windows.firing import ALL, Extent, Number
+from onyx.windows.firing import ALL
 
 WindowArgument = Annotated[str, typer.Argument(help="Id of the window.")]
 KeyOption = Annotated[
@@ -32,8 +29,6 @@ KeyOption = Annotated[
 LimitOption = Annotated[
     int, typer.Option("--limit", help="Show the first so many extents.", min=1, max=EXTENTS_MAX)
 ]
-STATE_CHARS_MAX = 1_000
-"""Length of a state in the table; JSON has all of it."""
 
 
 def state(
@@ -56,7 +51,7 @@ def state(
         for extent in view.extents:
             print(json_line(extent))
     elif view.extents:
-        Console().print(_table(view))
+        Console().print(extent_table(view))
     else:
         print(f"window {window} has no extents{_of_group(key, group)}")
     if view.more:
@@ -75,17 +70,6 @@ def parse_key(text: str) -> Any:
     return text if isinstance(value, float) else value
 
 
-def json_line(extent: Extent) -> str:
-    """An extent for programs; the bounds of a global window are null."""
-    line = {
-        "key": extent.group,
-        "from": _finite(extent.lower),
-        "to": _finite(extent.upper),
-        "state": extent.state,
-    }
-    return _json(line)
-
-
 def _of_group(key: str | None, group: Any) -> str:
     """For whom nothing was found: perhaps the key is of another type than was meant."""
     if key is None:
@@ -94,52 +78,3 @@ def _of_group(key: str | None, group: Any) -> str:
         return f" of the text {json.dumps(group)}"
     kind = {int: "number", bool: "truth value", list: "list", dict: "object"}.get(type(group), "")
     return f" of the {kind or 'value'} {key}; the text is --key '{json.dumps(key)}'"
-
-
-def _table(view: WindowView) -> Table:
-    key, state = (Column(name, overflow="fold") for name in ("key", "state"))
-    table = Table(key, Column("from", no_wrap=True), Column("to", no_wrap=True), state)
-    for extent in view.extents:
-        shown = _text(extent.state)
-        if len(shown) > STATE_CHARS_MAX:
-            shown = f"{shown[:STATE_CHARS_MAX]}… ({len(shown)} characters)"
-        lower, upper = _bound(extent.lower, view), _bound(extent.upper, view)
-        # As Text, for `[a]` in a str would be taken for markup.
-        table.add_row(*map(Text, (_text(extent.group), lower, upper, shown)))
-    return table
-
-
-def _bound(bound: Number, view: WindowView) -> str:
-    if not math.isfinite(bound):
-        return ""
-    if not view.in_time:
-        return str(bound)
-    try:
-        moment = datetime.fromtimestamp(bound / 1_000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(bound)
-    return moment.isoformat(timespec="milliseconds" if bound % 1_000 else "seconds")
-
-
-def _finite(bound: Number) -> Number | None:
-    return bound if math.isfinite(bound) else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
-
-
-def _json(value: Any) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except TypeError:
-        return msgspec.json.encode(_with_text_keys(value)).decode()
-
-
-def _with_text_keys(value: Any) -> Any:
-    """The value with keys of dicts that JSON can have."""
-    if isinstance(value, dict):
-        return {_text(key): _with_text_keys(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_text_keys(each) for each in value]
-    return value

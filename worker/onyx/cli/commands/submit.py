@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from onyx.cli.exit_codes import ExitCode
 from onyx.cli.job_file import EngineOption, FilesArgument, read_jobs
@@ -21,11 +17,10 @@ from onyx.cli.options import (
     job_id,
     settings,
 )
+from onyx.cli.plan_table import print_plan
 from onyx.cli.status_table import print_statuses
-from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.errors import UserError
-from onyx.model.job import Job
 
 UpgradeOption = Annotated[
     str | None,
@@ -66,7 +61,7 @@ def submit(
     jobs = read_jobs(files, upgrade, engine)
     with connect(settings(zookeeper, tenancy)) as client:
         if dry_run:
-            raise typer.Exit(max(_print_plan(client, job, as_json) for job in jobs))
+            raise typer.Exit(max(print_plan(job, client.examine(job), as_json) for job in jobs))
         submissions = client.submit_all(jobs)
         for each in submissions:
             found = {"job": each.job, "position": each.position}
@@ -76,22 +71,3 @@ def submit(
             if killed:
                 print_statuses([client.status(job) for job in killed], as_json)
                 raise typer.Exit(ExitCode.FAILURE)
-
-
-def _print_plan(client: Client, job: Job, as_json: bool) -> ExitCode:
-    """Print what the job would carry over; the exit code says whether it can be submitted."""
-    plan = client.examine(job)
-    if as_json:
-        print(json.dumps(msgspec.to_builtins(plan)))
-    elif not plan.steps:
-        print(f"job {job.name} begins anew: it upgrades no job")
-    else:
-        table = Table("part", "name", "state", "remarks")
-        for step in plan.steps:
-            # As Text, for `[5, minutes]` in a str would be taken for markup.
-            table.add_row(*map(Text, (step.part, step.name, step.fate, step.why)))
-        Console().print(table)
-    if not as_json:
-        for problem in plan.problems:
-            print(problem)
-    return ExitCode.INVALID if plan.problems else ExitCode.SUCCESS

@@ -7,10 +7,8 @@ does without the engine.
 from __future__ import annotations
 
 import dataclasses
-import socket
-import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -23,17 +21,12 @@ from onyx.cli.options import (
     settings,
     stop_signal,
 )
-from onyx.cli.processes.freezing import freeze_with_parent
-from onyx.cli.processes.supervisor import STOP_MARGIN_S, Supervisor
-from onyx.cli.processes.threads import end_within
-from onyx.errors import OnyxError, Unavailable
+from onyx.cli.processes.running import open_worker, run_until
+from onyx.cli.processes.supervisor import Supervisor
+from onyx.errors import OnyxError
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
-from onyx.settings import Settings
 from onyx.telemetry.logs import configure
-
-if TYPE_CHECKING:
-    from onyx.cli.processes.worker import Worker
 
 PeersOption = Annotated[
     int,
@@ -80,10 +73,9 @@ def worker(
         fields = {"tenancy": found.tenancy_id}
         configure(found.telemetry.log_level, found.telemetry.log_format, fields=fields)
         if recorded is None:
-            _until(stop, Supervisor(found, [peers] * processes), found)
+            run_until(stop, Supervisor(found, [peers] * processes), found)
         else:
-            given = None if telemetry_socket is None else socket.socket(fileno=telemetry_socket)
-            _until(stop, _worker(found, peers, given, recorded), found)
+            run_until(stop, open_worker(found, peers, telemetry_socket, recorded), found)
         code = ExitCode.SUCCESS
     except OnyxError as error:
         code = exit_code_of(error)
@@ -91,30 +83,3 @@ def worker(
     finally:
         if recorded is not None:
             recorded.ends(code)
-
-
-def _worker(
-    found: Settings, peers: int, listener: socket.socket | None, recorder: Recorder
-) -> Worker:
-    # The supervisor does without the engine, which is most of the memory of a process.
-    from onyx.cli.processes.worker import Worker
-
-    freeze_with_parent()
-    return Worker(found, peers, listener, recorder)
-
-
-def _until(stop: threading.Event, running: Worker | Supervisor, found: Settings) -> None:
-    running.start()
-    while running.failure is None and not stop.wait(0.2):
-        pass
-    failure = running.failure
-    if failure is not None:
-        end_within(found.leave_timeout_s + STOP_MARGIN_S)
-    left = running.stop()
-    if failure is not None:
-        raise failure
-    if not left:
-        raise Unavailable(
-            f"the worker could not leave the cluster within {found.leave_timeout_s:g} s; others "
-            "take over its tasks when its session has expired"
-        )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import socket
 
 from onyx import __version__, api
-from onyx.cli.processes.memory import keep_freed_memory
+from onyx.cli.processes.memory import keep_freed_memory, tune_collector
 from onyx.cli.processes.threads import ThreadWatch
 from onyx.errors import OnyxError
 from onyx.peer.membership import PeerGroup
@@ -17,16 +16,6 @@ from onyx.telemetry.http_server import TelemetryServer
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 from onyx.telemetry.memory_kills import MemoryKillsCollector
 from onyx.telemetry.metrics import PrometheusGroupMetrics
-
-COLLECTOR_THRESHOLDS = (50_000, 20, 100)
-"""Thresholds of the garbage collector: at Python's own 700 each batch is walked several times while
-it is young, though segments are trees and freed by reference counts (about a tenth of all CPU)."""
-
-
-def tune_collector() -> None:
-    """What exists now lives as long as the process; segments need few collections."""
-    gc.freeze()
-    gc.set_threshold(*COLLECTOR_THRESHOLDS)
 
 
 class Worker:

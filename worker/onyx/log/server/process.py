@@ -1,9 +1,7 @@
 """A real ZooKeeper server in a child process, from the jars inside the PySpark package.
 
 For `onyx run`, `onyx zookeeper` and tests, on machines that have no ZooKeeper. A cluster relies on
-sessions, expiry and recovery, so a substitute of our own was rejected. Five jars are enough (no
-netty, log4j or web server), which halves memory and start-up to about half a second. A server that
-people operate also writes a log, with three more jars.
+sessions, expiry and recovery, so a substitute of our own was rejected.
 
 A server that stands alone listens on the loopback interface by default. It ends with this process,
 also when this process is killed. So it must be started on a thread that lives as long as the server
@@ -14,42 +12,22 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
-import importlib.util
 import os
-import signal
-import socket
-import ssl
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO
 
 from onyx.errors import SettingsError, Unavailable
-from onyx.java import find_java
 from onyx.log.server import data_folder
 from onyx.log.server.config import Ensemble, ServerConfig
+from onyx.log.server.java_command import java_command
+from onyx.log.server.parent import end_with_parent
+from onyx.log.server.probe import free_port, is_listening, is_serving
 from onyx.log.server.tls import ServerTls
 from onyx.settings import TlsSettings
 from onyx.tls.files import CertificateFiles
 
-JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
-"""Without metrics-core it does not start; without snappy-java it starts and never serves."""
-TLS_JARS = (
-    "netty-handler",
-    "netty-transport",
-    "netty-transport-classes-epoll",
-    "netty-transport-native-unix-common",
-    "netty-common",
-    "netty-buffer",
-    "netty-codec-base",
-)
-"""ZooKeeper's own network code has no TLS for clients; that over Netty has."""
-LOG_JARS = ("log4j-api", "log4j-core", "log4j-slf4j2-impl")
-LOG_LEVEL = "WARN"
 PRIVATE_FOLDER, PRIVATE_UMASK = 0o700, 0o077
 """What a tenancy keeps there may be read with the password of its user only."""
 START_TIMEOUT_S = 30.0
@@ -61,20 +39,6 @@ _PROBE_MIN_S, _PROBE_MAX_S = 0.05, 1.0
 soon. A busy machine gets longer: a quarter of what it has taken so far."""
 _HANDSHAKE_S = 1.0
 """The first handshake of a virtual machine that has just started takes a third of a second."""
-_PR_SET_PDEATHSIG = 1
-_MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
-_MAIN_OF_ENSEMBLE = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-_JVM_FLAGS = (
-    "-Xshare:auto",
-    "-XX:TieredStopAtLevel=1",
-    "-XX:+UseSerialGC",
-    "-XX:-UsePerfData",
-    "-Dsun.net.inetaddr.ttl=5",  # a pod that comes back has another address
-    "-Dzookeeper.preAllocSize=4096",
-    f"-Dorg.apache.logging.log4j.level={LOG_LEVEL}",
-)
-_ENSEMBLE_FLAGS = ("-Dzookeeper.db.autocreate=false",)
-"""A server without data does not vote (`formation` says when it may)."""
 
 
 class ZooKeeperServer:
@@ -176,14 +140,20 @@ class ZooKeeperServer:
             Unavailable: no Java, no PySpark, or the port is in use; says what to do.
         """
         assert self._process is None, "already started"
-        self.port = self.port or _free_port(self._host)
-        if _is_listening(self._near_host, self.port):
+        self.port = self.port or free_port(self._host)
+        if is_listening(self._near_host, self.port):
             raise Unavailable(
                 f"{self.address} is in use; another ZooKeeper may run already, "
                 "or choose another port"
             )
         try:
-            command = self._command(self._write_files(empty_may_vote))
+            command = java_command(
+                self._write_files(empty_may_vote),
+                self._heap_mib,
+                self._ensemble is not None,
+                self._verbose,
+                self._tls is not None,
+            )
             with self._output() as log:
                 self._process = subprocess.Popen(
                     command,
@@ -222,12 +192,7 @@ class ZooKeeperServer:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -250,20 +215,6 @@ class ZooKeeperServer:
     def _near_host(self) -> str:
         """Where this machine finds it."""
         return "127.0.0.1" if self._host == "0.0.0.0" else self._host  # noqa: S104
-
-    def _command(self, configuration: Path) -> list[str]:
-        more = (*(LOG_JARS if self._verbose else ()), *(TLS_JARS if self._tls else ()))
-        jars = find_jars((*JARS, *more))
-        return [
-            str(find_java().executable),
-            *_JVM_FLAGS,
-            *(() if self._ensemble is None else _ENSEMBLE_FLAGS),
-            f"-Xmx{self._heap_mib}m",
-            "-cp",
-            os.pathsep.join(map(str, jars)),
-            _MAIN if self._ensemble is None else _MAIN_OF_ENSEMBLE,
-            str(configuration),
-        ]
 
     def _write_files(self, empty_may_vote: bool) -> Path:
         """Its folder and configuration; the path of the latter."""
@@ -314,76 +265,3 @@ class ZooKeeperServer:
             f"ZooKeeper on {self.address} did not serve within {START_TIMEOUT_S:.0f} s; "
             f"its output: {self._output_path}"
         )
-
-
-def find_jars(names: Sequence[str] = JARS) -> list[Path]:
-    """The jars of these names, inside the installed PySpark (which is not imported).
-
-    Raises:
-        Unavailable: PySpark is not installed or lacks a jar.
-    """
-    package = importlib.util.find_spec("pyspark")
-    folders = list(package.submodule_search_locations or ()) if package else []
-    if not folders:
-        raise Unavailable(
-            "the embedded ZooKeeper comes with PySpark, which is not installed: "
-            "pip install 'onyx-on-kubernetes[spark]', or set ONYX_ZOOKEEPER_ADDRESS to a server"
-        )
-    jars: list[Path] = []
-    for name in names:
-        found = sorted(Path(folders[0], "jars").glob(f"{name}-[0-9]*.jar"))
-        if not found:
-            raise Unavailable(f"PySpark in {folders[0]} has no {name} jar; install it again")
-        jars.append(found[-1])
-    return jars
-
-
-def is_serving(
-    host: str, port: int, timeout_s: float = 1.0, tls: ssl.SSLContext | None = None
-) -> bool:
-    """Whether a ZooKeeper at this address serves clients (`ruok` also answers when it does not)."""
-    try:
-        with contextlib.ExitStack() as stack:
-            connection = stack.enter_context(socket.create_connection((host, port), timeout_s))
-            if tls is not None:
-                connection = stack.enter_context(tls.wrap_socket(connection))
-            connection.sendall(b"srvr")
-            answer = b""
-            while piece := connection.recv(4096):
-                answer += piece
-    except OSError:
-        return False
-    return b"Mode:" in answer
-
-
-def _is_listening(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), timeout=1.0).close()
-    except OSError:
-        return False
-    return True
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def end_with_parent() -> Callable[[], None] | None:
-    """What the child runs before it becomes the server, so that it dies with this process.
-
-    The library is loaded before the fork: after it, only system calls are safe.
-    """
-    if not sys.platform.startswith("linux"):
-        return None
-    libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
-
-    def arrange() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(1)
-
-    return arrange

@@ -1,45 +1,32 @@
-"""The log in ZooKeeper: what a peer group and a client use.
+"""The log in ZooKeeper: what peer groups and clients have in common.
 
 The parts are small and each has one concern: `session` (connection), `subscription` with `tail`
-(reading), `writer` (appending), `pulses`, `documents`, `chunks`, `origins`. This module puts them
-together behind the protocols of `interface`. Any thread may call; callbacks come on one thread.
+(reading), `pulses`, `documents`, `chunks`, `origins`. This module puts together those that both
+use; `client_log` and `group_log` append, each in its own way. Any thread may call; callbacks come
+on one thread.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
 
-import msgspec
-from kazoo.client import KazooClient
-from kazoo.exceptions import NoAuthError, NodeExistsError, NoNodeError
-
-from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import NO_POSITION, GroupId, Position
-from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
-from onyx.log.interface import ChunkGone, Document, Origin, Session
-from onyx.log.paths import Paths, entry_position, entry_positions
+from onyx.log.interface import Document, Origin
+from onyx.log.paths import Paths
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.documents import Documents
-from onyx.log.zookeeper.multi_read import NODES_MAX, read_nodes
+from onyx.log.zookeeper.entries import read_entries
 from onyx.log.zookeeper.origins import Origins
-from onyx.log.zookeeper.pulses import Pulses
 from onyx.log.zookeeper.session import ZooKeeperSession
 from onyx.log.zookeeper.subscription import Subscription
-from onyx.replica.command import Command
 from onyx.replica.entry import Entry
 from onyx.settings import Settings
 from onyx.tls.files import CertificateFiles
 
-CLOSE_FLUSH_S = 2.0
-"""Longest wait at `close` for entries that were enqueued."""
-_FLUSH_POLL_S = 0.005
-
 
 class ZooKeeperLog:
-    """Reading, documents and chunks: what groups and clients have in common.
+    """Reading, documents and chunks.
 
     Args:
         settings: Uses `zookeeper`, `log` and `tenancy_id`.
@@ -82,12 +69,7 @@ class ZooKeeperLog:
 
     def read(self, after: Position, entries_max: int = 10_000) -> Sequence[Entry]:
         """Entries after a position that are there now; see the protocol."""
-        children = self._session.perform(lambda client: client.get_children_async(self._paths.log))
-        wanted = sorted(p for p in entry_positions(children) if p > after)[:entries_max]
-        entries: list[Entry] = []
-        for start in range(0, len(wanted), NODES_MAX):
-            entries.extend(self._fetch(wanted[start : start + NODES_MAX]))
-        return entries
+        return read_entries(self._session, self._paths, after, entries_max)
 
     def subscribe(
         self, after: Position, deliver: Callable[[Entry | Origin], None]
@@ -150,166 +132,8 @@ class ZooKeeperLog:
 
     def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
         """Write the cluster's parameters if nobody has; return those that hold."""
-        path = self._paths.parameters
-        data = msgspec.json.encode(dict(parameters))
-        try:
-            self._session.perform(lambda client: client.create_async(path, data))
-        except NodeExistsError:
-            data, _ = self._session.perform(lambda client: client.get_async(path))
-        return msgspec.json.decode(data, type=dict[str, str])
+        return self._origins.establish(parameters)
 
     def close(self) -> None:
         """End the session and the threads."""
         self._session.close()
-
-    def _fetch(self, positions: Sequence[Position]) -> list[Entry]:
-        """Read several entries at once; those collected meanwhile are left out."""
-        paths = [self._paths.entry(position) for position in positions]
-        nodes = self._session.perform(lambda client: read_nodes(client, paths))
-        return [
-            decode_entry(position, data)
-            for position, data in zip(positions, nodes, strict=True)
-            if data is not None
-        ]
-
-
-class ZooKeeperClientLog(ZooKeeperLog):
-    """The log of a client or the operator. Its session may be replaced by a new one."""
-
-    def append(self, command: Command) -> Position:
-        """Write a command and wait; when in doubt it is written again, which its id makes harmless.
-
-        Raises:
-            UserError: it is too large or cannot be encoded.
-            ChunkGone: a chunk that it names has been collected; nothing was written.
-            Unavailable: no answer in time; it may have been written or not.
-        """
-        data = encode_entry(command)
-        check_size(command, data, self._settings.entry_bytes_max)
-
-        def start(client: KazooClient) -> Any:
-            transaction = client.transaction()
-            self._chunks.touch(transaction, command.chunks)
-            transaction.create(self._paths.entry_prefix, data, sequence=True)
-            return transaction.commit_async()
-
-        *touched, written = results = self._session.perform(start)
-        if any(isinstance(each, NoAuthError) for each in results):
-            raise self._session.denied()
-        if any(isinstance(each, NoNodeError) for each in touched):
-            raise ChunkGone(f"what {command.NAME} names was collected before; try again")
-        if isinstance(written, Exception):
-            raise written
-        position = entry_position(written)
-        assert position is not None
-        return position
-
-
-class ZooKeeperGroupLog(ZooKeeperLog):
-    """The log of one incarnation of a peer group; dead for good once its session is lost."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        group: GroupId,
-        identity: int | None = None,
-        certificates: CertificateFiles | None = None,
-    ) -> None:
-        super().__init__(settings, group, identity, certificates)
-        self.group = group
-        self.session_timeout_s = self._session.session_timeout_s
-        self._pulses = Pulses(self._session, self._paths)
-        self._queue = AppendQueue(group, settings.log)
-        self._queue_lock = threading.Lock()
-        self._listeners: list[Callable[[Session], None]] = []
-        self._told_lost = False
-        self._session.on_session(self._on_session)
-
-    def register_pulse(self) -> None:
-        """Create this incarnation's pulse; to be called before the first append."""
-        self._pulses.register(self.group)
-
-    def append(self, commands: Sequence[Command], parent: Position | None = None) -> None:
-        """Enqueue for writing, in order, each exactly once in effect."""
-        self._session.check()
-        with self._queue_lock:
-            self._transmit(self._queue.enqueue(commands, parent))
-
-    def pulse_exists(self, group: GroupId) -> bool:
-        """Whether the group's pulse is there now."""
-        return self._pulses.exists(group)
-
-    def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
-        """Call `gone` once when the pulse is deleted, or at once if it is not there."""
-        self._pulses.watch(group, gone)
-
-    def unwatch_pulse(self, group: GroupId) -> None:
-        """Do not call `gone` any more."""
-        self._pulses.unwatch(group)
-
-    def on_session(self, listener: Callable[[Session], None]) -> None:
-        """Call this at every change of the session, on the log's thread."""
-        self._session.loop.call(lambda: self._listeners.append(listener))
-
-    def call(self, function: Callable[[], None]) -> None:
-        """Run this on the log's thread: proves that the thread moves."""
-        self._session.loop.call(function)
-
-    def confirmed_s(self) -> float:
-        """Monotonic time at which the server last confirmed the session (for the lease)."""
-        return self._session.confirmed_s()
-
-    def close(self) -> None:
-        """Write what was enqueued (if that takes no longer than `CLOSE_FLUSH_S`), then leave."""
-        deadline_s = time.monotonic() + CLOSE_FLUSH_S
-        while len(self._queue) and time.monotonic() < deadline_s:
-            time.sleep(_FLUSH_POLL_S)
-        super().close()
-
-    def _transmit(self, request: Append | None) -> None:
-        if request is None:
-            return
-
-        def start(client: KazooClient) -> Any:
-            transaction = client.transaction()
-            if request.fence is not None:
-                transaction.check(self._paths.pulse(request.fence), -1)
-            self._chunks.touch(transaction, request.chunks)
-            for payload in request.payloads:
-                transaction.create(self._paths.entry_prefix, payload, sequence=True)
-            return transaction.commit_async()
-
-        self._session.send(start, lambda answer: self._on_answer(request, answer))
-
-    def _on_answer(self, request: Append, answer: Any) -> None:
-        attempt, reply = request.attempt, _reply(answer, len(request.payloads))
-        if reply is Reply.UNKNOWN and isinstance(answer, list):
-            denied = any(isinstance(result, NoAuthError) for result in answer)
-            self._session.fail(self._session.denied() if denied else self._origins.recreated())
-        with self._queue_lock:
-            self._transmit(self._queue.on_reply(attempt, reply))
-        if reply is Reply.PULSE_GONE:
-            self._tell(Session.LOST)
-
-    def _on_session(self, session: Session) -> None:
-        with self._queue_lock:
-            self._transmit(self._queue.on_session(session))
-        self._tell(session)
-
-    def _tell(self, session: Session) -> None:
-        if self._told_lost:
-            return
-        self._told_lost = session is Session.LOST
-        for listener in tuple(self._listeners):
-            listener(session)
-
-
-def _reply(answer: Any, entries: int) -> Reply:
-    """What a transaction's answer means: a list of results, the last ones of the entries, or the
-    exception of a break."""
-    if not isinstance(answer, list):
-        return Reply.UNKNOWN
-    if any(isinstance(each, NoNodeError) for each in answer[: len(answer) - entries]):
-        return Reply.PULSE_GONE
-    failed = any(isinstance(result, Exception) for result in answer)
-    return Reply.UNKNOWN if failed else Reply.WRITTEN

@@ -13,7 +13,7 @@ are harmless: the version check only lets the origin advance, and deleting is id
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -92,6 +92,17 @@ class Origins:
         stored, _ = self._load()
         self._delete_through(Position(stored.position))
         return moved
+
+    def establish(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
+        """Write the parameters of the replica before the first entry if nobody has; return those
+        that hold."""
+        path = self._paths.parameters
+        data = msgspec.json.encode(dict(parameters))
+        try:
+            self._session.perform(lambda client: client.create_async(path, data))
+        except NodeExistsError:
+            data, _ = self._session.perform(lambda client: client.get_async(path))
+        return msgspec.json.decode(data, type=dict[str, str])
 
     def recreated(self) -> LogReplaced:
         """What to tell when the log is not the one that this process knows."""

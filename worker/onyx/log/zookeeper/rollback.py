@@ -10,10 +10,16 @@ server.
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
+
+from onyx.settings import ZooKeeperSettings
+
+logger = logging.getLogger("onyx.log")
 
 
 def has_gone_back(seen: int, new_client: Callable[[], KazooClient], timeout_s: float) -> bool:
@@ -34,3 +40,38 @@ def has_gone_back(seen: int, new_client: Callable[[], KazooClient], timeout_s: f
     finally:
         client.stop()
         client.close()
+
+
+class Comparison:
+    """Compares, on a thread of its own, one at a time."""
+
+    def __init__(
+        self, client: KazooClient, new: Callable[[], KazooClient], settings: ZooKeeperSettings
+    ) -> None:
+        """`client` may be refused; `new` makes others, which have seen nothing."""
+        self._client = client
+        self._new = new
+        self._settings = settings
+        self._under_way = False
+
+    def start(self) -> None:
+        """Begin, unless one is under way. Only on the thread of the loop."""
+        if not self._under_way:
+            self._under_way = True
+            threading.Thread(target=self._compare, name="onyx-log-compare", daemon=True).start()
+
+    def _compare(self) -> None:
+        """When the servers have gone back, let them tell that they do not know the session."""
+        client = self._client
+        try:
+            if has_gone_back(client.last_zxid, self._new, self._settings.connect_timeout_s):
+                logger.error(
+                    "ZooKeeper at %s has lost transactions that it had confirmed: its data was "
+                    "wiped, or restored from a backup",
+                    self._settings.address,
+                )
+                # A client that says that it has seen nothing is let in again, and then learns from
+                # the server that its session is not known there: it ends as one that has expired.
+                client.last_zxid = 0
+        finally:
+            self._under_way = False

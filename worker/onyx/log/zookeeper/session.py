@@ -12,14 +12,11 @@ have handled it at any time since then.
 
 from __future__ import annotations
 
-import logging
-import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
@@ -29,32 +26,20 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.protocol.states import KazooState
-from kazoo.retry import KazooRetry
 
-from onyx.errors import Fenced, SettingsError, Unavailable, UserError
+from onyx.errors import Fenced, Unavailable, UserError
 from onyx.log.callback_loop import Loop
 from onyx.log.interface import Session
-from onyx.log.zookeeper.access import read_access
-from onyx.log.zookeeper.rollback import has_gone_back
+from onyx.log.zookeeper.dialler import TELL_AFTER_S, Dialler, Start, socket_of, stop
+from onyx.log.zookeeper.rollback import Comparison
 from onyx.log.zookeeper.silence import LOOKS_PER_SESSION, Look, Silence
-from onyx.log.zookeeper.tls_handler import HANDSHAKE_PER_SESSION, PatientHandler, TlsHandler
 from onyx.settings import ZooKeeperSettings
-from onyx.tls.diagnosis import diagnose
-from onyx.tls.files import ZOOKEEPER, CertificateFiles
-
-logger = logging.getLogger("onyx.log")
+from onyx.tls.files import CertificateFiles
 
 REPLY_LOST = (ConnectionLoss, SessionExpiredError, ConnectionClosedError, OperationTimeoutError)
 """The request may have been performed or not."""
 HEARTBEATS_PER_SESSION = 6
-TELL_AFTER_S = 2.0
-"""Silence of a server after which it is said what is waited for."""
 _WAIT_S = 0.05
-_RECONNECT_DELAY_S = 0.05
-_RECONNECT_DELAY_MAX_S = 0.5
-
-Start = Callable[[KazooClient], Any]
-"""Starts a request and gives kazoo's asynchronous result."""
 
 
 class ReplyLost(Exception):
@@ -79,8 +64,8 @@ class ZooKeeperSession:
         self.address = settings.address
         self.session_timeout_s = settings.session_timeout_s
         """The time-out as negotiated with the server."""
-        self.access = read_access(settings)
-        self._certificates = certificates or zookeeper_certificates(settings)
+        self._dialler = Dialler(settings, certificates)
+        self.access = self._dialler.access
         self._timeout_s = settings.connect_timeout_s
         self._survives_expiry = survives_expiry
         self._listeners: list[Callable[[Session], None]] = []
@@ -90,13 +75,16 @@ class ZooKeeperSession:
         self._failure: Exception | None = None
         self._confirmed_s = time.monotonic()
         self._expired = False
-        """The state of a group; set on kazoo's thread, before it opens another session: what that
-        one answers says nothing about this incarnation."""
-        self._comparing = False
-        self._settings = settings
+        """The session of a group is over; set on kazoo's thread."""
         self.loop = Loop(name)
-        self._client = self._connect()
-        self._silence = Silence(self.address, time.monotonic(), self._socket)
+        try:
+            self._client = self._dialler.connected(self._tell, self._granted)
+        except BaseException:
+            self.loop.stop()
+            raise
+        client = self._client
+        self._silence = Silence(self.address, time.monotonic(), lambda: socket_of(client))
+        self._comparison = Comparison(client, self._dialler.new, settings)
         self.loop.every(self.session_timeout_s / HEARTBEATS_PER_SESSION, self._beat)
         self.loop.every(self.session_timeout_s / LOOKS_PER_SESSION, self._listen)
         self.loop.every(self.session_timeout_s, self._compare_if_refused)
@@ -137,9 +125,11 @@ class ZooKeeperSession:
 
     def send(self, start: Start, done: Callable[[Any], None]) -> None:
         """Start a request; `done` gets its result or its exception, on the loop. Never blocks."""
+        # Taken before the request is handed over: the session is confirmed from when it was sent.
         sent_s = time.monotonic()
 
         def finished(result: Any) -> None:
+            # A refusal is an answer too: the server that gave it knows the session.
             if result.exception is None or not isinstance(result.exception, REPLY_LOST):
                 self._confirm(sent_s)
             value = result.exception if result.exception is not None else result.value
@@ -189,7 +179,7 @@ class ZooKeeperSession:
                 if time.monotonic() > deadline_s:
                     raise self.silent() from error
             if not self._live.wait(TELL_AFTER_S):
-                self._tell_wait()
+                self._dialler.tell_wait()
                 self._live.wait(self._timeout_s)
             self._pause()
 
@@ -208,102 +198,15 @@ class ZooKeeperSession:
         self._stop_client()
         self.loop.stop()
 
-    def _connect(self) -> KazooClient:
-        settings = self._settings
-        try:
-            client = self._new_client()
-        except ValueError as error:
-            self.loop.stop()
-            raise SettingsError(
-                f"zookeeper.address {settings.address!r}: expected host:port, separated by commas"
-            ) from error
-        self._look_at_handshake(client)
-        client.add_listener(self._tell)
-        waiting = threading.Timer(TELL_AFTER_S, self._tell_wait)
-        waiting.daemon = True
-        waiting.start()
-        try:
-            client.start(timeout=settings.connect_timeout_s)
-        except client.handler.timeout_exception as error:
-            self.loop.stop()
-            raise Unavailable(
-                f"no ZooKeeper answered at {settings.address} within "
-                f"{settings.connect_timeout_s:g} s; {self._why(client.hosts)}"
-            ) from error
-        finally:
-            waiting.cancel()
-        return client
-
-    def _tell_wait(self) -> None:
-        """A person who waits should know for what, before it is given up."""
-        logger.warning(
-            "waiting for ZooKeeper at %s, for up to %g s (onyx zookeeper starts one)",
-            self.address,
-            self._timeout_s,
-        )
-
-    def _why(self, servers: Sequence[tuple[str, int]]) -> str:
-        """What to do when nothing answers."""
-        for host, port in servers:
-            problem = diagnose(host, port, self._certificates, ZOOKEEPER)
-            if problem is not None:
-                return f"of {host}:{port}: {problem}"
-        return "start one with `onyx zookeeper` or set ONYX_ZOOKEEPER_ADDRESS to where one runs"
-
-    def _new_client(self) -> KazooClient:
-        return KazooClient(
-            hosts=self._settings.address,
-            timeout=self._settings.session_timeout_s,
-            connection_retry=KazooRetry(
-                max_tries=-1,
-                delay=_RECONNECT_DELAY_S,
-                max_delay=_RECONNECT_DELAY_MAX_S,
-                ignore_expire=False,
-            ),
-            command_retry=KazooRetry(max_tries=1, ignore_expire=False),
-            handler=TlsHandler(self._certificates) if self._certificates else PatientHandler(),
-            auth_data=list(self.access.auth_data),
-            default_acl=self.access.own,
-            logger=_quiet_logger(),
-        )
+    def _granted(self, sent_s: float, timeout_s: float) -> None:
+        """A server has answered the handshake that was sent then, and grants this time-out."""
+        self.session_timeout_s = timeout_s
+        self._confirm(sent_s)
 
     def _compare_if_refused(self) -> None:
         """Every session timeout: who is not connected may be refused for what it has seen."""
-        if not (self._live.is_set() or self._lost or self._closing or self._comparing):
-            self._comparing = True
-            threading.Thread(target=self._compare, name="onyx-log-compare", daemon=True).start()
-
-    def _compare(self) -> None:
-        """When the servers have gone back, let them tell that they do not know the session."""
-        client = self._client
-        try:
-            if has_gone_back(client.last_zxid, self._new_client, self._timeout_s):
-                logger.error(
-                    "ZooKeeper at %s has lost transactions that it had confirmed: its data was "
-                    "wiped, or restored from a backup",
-                    self.address,
-                )
-                client.last_zxid = 0
-        finally:
-            self._comparing = False
-
-    def _look_at_handshake(self, client: KazooClient) -> None:
-        """Learn which session timeout the server granted, which kazoo keeps to itself, and do not
-        wait so long for the handshake that the session expires meanwhile: a server that is just
-        starting may accept a connection and never answer on it. Kazoo then dials again."""
-        connection = client._connection
-        invoke = connection._invoke
-
-        def looking(timeout_s: float, *args: Any, **kwargs: Any) -> Any:
-            sent_s = time.monotonic()
-            answer = invoke(timeout_s * HANDSHAKE_PER_SESSION, *args, **kwargs)
-            granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
-            if granted_ms > 0:
-                self.session_timeout_s = granted_ms / 1000
-                self._confirm(sent_s)
-            return answer
-
-        connection._invoke = looking
+        if not (self._live.is_set() or self._lost or self._closing):
+            self._comparison.start()
 
     def _tell(self, state: str) -> None:
         """Kazoo's listener, on its connection thread: only enqueues."""
@@ -313,6 +216,8 @@ class ZooKeeperSession:
         else:
             self._live.clear()
             lost = state == KazooState.LOST
+            # Here and not on the loop: kazoo's thread goes on to open another session, and answers
+            # of that one must not confirm this incarnation meanwhile.
             self._expired = self._expired or (lost and not self._survives_expiry)
             self.loop.call(lambda: self._changed(Session.LOST if lost else Session.SUSPENDED))
 
@@ -320,6 +225,7 @@ class ZooKeeperSession:
         if self._lost or self._closing:
             return
         if session is Session.LOST and (self._failure or not self._survives_expiry):
+            # In this order: who waits in `perform` wakes up, and must find the session lost.
             self._lost = True
             self._live.set()
             threading.Thread(target=self._stop_client, name="onyx-log-stop", daemon=True).start()
@@ -335,11 +241,8 @@ class ZooKeeperSession:
             now_s, connected = time.monotonic(), self._live.is_set()
             self._silence.look(Look(now_s, self._confirmed_s, self.session_timeout_s, connected))
 
-    def _socket(self) -> socket.socket | None:
-        found: socket.socket | None = self._client._connection._socket
-        return found
-
     def _confirm(self, sent_s: float) -> None:
+        # Never backward: answers come in any order of the moments at which requests were sent.
         if not self._expired:
             self._confirmed_s = max(self._confirmed_s, sent_s)
 
@@ -364,26 +267,4 @@ class ZooKeeperSession:
         threading.Event().wait(_WAIT_S)
 
     def _stop_client(self) -> None:
-        try:
-            self._client.stop()
-            self._client.close()
-        except Exception as error:
-            _quiet_logger().debug("closing the ZooKeeper client: %s", error)
-
-
-def zookeeper_certificates(settings: ZooKeeperSettings) -> CertificateFiles | None:
-    """The files for TLS that the settings name, if they do. A process with several sessions makes
-    them once: what was good stays in use when files turn bad, also for the next incarnation.
-
-    Raises:
-        SettingsError: a file is wrong.
-    """
-    return CertificateFiles.named_by(settings.tls, ZOOKEEPER, serves=False)
-
-
-def _quiet_logger() -> logging.Logger:
-    """Kazoo's remarks about each reconnect; a user who wants them sets the level of this logger."""
-    logger = logging.getLogger("onyx.log.kazoo")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.CRITICAL)
-    return logger
+        stop(self._client)

@@ -16,26 +16,20 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Decimal
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pcsv
-import pyarrow.types as kinds
 
-from onyx.errors import UserError
-from onyx.flow.batch import Indices
-from onyx.flow.column_values import MISMATCH, cast_values
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment
-from onyx.plugins.files.csv_records import CONVERSIONS, CsvRecords, raw_rows, rows_of
+from onyx.plugins.files.csv_cells import WRONG, cell_of, converted, converted_of
+from onyx.plugins.files.csv_records import CsvRecords, raw_rows, rows_of
+from onyx.plugins.files.csv_rows import Row, Rows, is_odd, is_text
 from onyx.plugins.files.line_records import NEWLINE
-from onyx.plugins.records import BOM, BadRecords, whole_lines
+from onyx.plugins.records import BadRecords, whole_lines
 
 _OPTION_TYPES: Mapping[str, pa.DataType] = {
     "int": pa.int64(),
@@ -43,15 +37,6 @@ _OPTION_TYPES: Mapping[str, pa.DataType] = {
     "bool": pa.bool_(),
     "str": pa.string(),
 }
-_TRUTHS = pa.array(["false", "0", "true", "1"])
-_WRONG = (ValueError, ArithmeticError, *MISMATCH)
-_ODD = (b'"', b"\0")
-_NUMBER = r"^([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)?$"
-"""The form of a cell that pyarrow mostly takes as a number, as Python does."""
-CELLS_MAX = 16
-"""While misfits are looked for, so many cells are converted one by one at most."""
-_Row = tuple[list[str] | None, bytes]
-"""The fields of a record, None if a quote is never closed, and its bytes."""
 
 
 class CsvColumns:
@@ -81,7 +66,7 @@ class CsvColumns:
             name: kinds_given.get(name, _OPTION_TYPES[types.get(name, "str")])
             for name in self._wanted
         }
-        self._of_schema = {name: _cell_of(name, kinds_given[name]) for name in kinds_given}
+        self._of_schema = {name: cell_of(name, kinds_given[name]) for name in kinds_given}
         self._of_schema = {name: self._of_schema[name] for name in names if name in kinds_given}
         self._delimiter = delimiter
         self._bad = bad
@@ -98,12 +83,12 @@ class CsvColumns:
         """Columns; dicts for bad records, and for those that the schema does not hold."""
         lines = whole_lines(data, at_end)
         if not self._had_bad:
-            with contextlib.suppress(*_WRONG):
+            with contextlib.suppress(*WRONG):
                 return self._columns(self._texts(lines)), len(lines)
-        split = self._odd_rows(lines, at_end) if _is_odd(lines) else self._plain_rows(lines)
+        split = self._odd_rows(lines, at_end) if is_odd(lines) else self._plain_rows(lines)
         arrays, wrong = list[pa.Array](), set[int]()
         for text, name in zip(split.texts, self._wanted, strict=True):
-            array, misfits = _converted_of(text, self._kinds[name])
+            array, misfits = converted_of(text, self._kinds[name])
             arrays.append(array)
             wrong.update(misfits)
         good = np.delete(np.arange(len(split.sound)), sorted(wrong))
@@ -115,8 +100,8 @@ class CsvColumns:
         return mixed([(held, columns), (left, segments)]), split.used
 
     def _texts(self, lines: bytes) -> list[pa.Array]:
-        """The wanted columns as text. Raises one of `_WRONG`: a record is bad or not whole."""
-        if _is_odd(lines):
+        """The wanted columns as text. Raises one of `WRONG`: a record is bad or not whole."""
+        if is_odd(lines):
             return self._columns_of(rows_of(lines.decode(), self._delimiter))
         read = pcsv.ReadOptions(
             column_names=self._names, use_threads=False, block_size=len(lines) + 1
@@ -131,7 +116,7 @@ class CsvColumns:
         found = dict(zip(self._names, cells, strict=True))
         return [pa.array(found[name], pa.string()) for name in self._wanted]
 
-    def _plain_rows(self, lines: bytes) -> _Rows:
+    def _plain_rows(self, lines: bytes) -> Rows:
         """The rows of a block in which a record is a line."""
         used, lines = len(lines), lines.replace(b"\r\n", b"\n")
         data, delimiter = np.frombuffer(lines, np.uint8), self._delimiter.encode()
@@ -145,21 +130,21 @@ class CsvColumns:
             offsets = np.array([each.start() for each in found], np.intp)
         counts = np.searchsorted(offsets, ends) - np.searchsorted(offsets, starts)
         sound = counts == len(self._names) - 1
-        if not _is_text(lines):
-            sound &= [_is_text(lines[a:b]) for a, b in zip(starts, ends, strict=True)]
+        if not is_text(lines):
+            sound &= [is_text(lines[a:b]) for a, b in zip(starts, ends, strict=True)]
         runs = np.flatnonzero(np.diff(sound, prepend=False, append=False)).reshape(-1, 2).tolist()
         text = b"\n".join([lines[starts[first] : ends[last - 1]] for first, last in runs])
 
-        def record(index: int) -> _Row:
+        def record(index: int) -> Row:
             line = lines[starts[index] : ends[index]]
             return line.decode("utf-8", "replace").split(self._delimiter), line
 
         texts = self._texts(text) if text else self._nothing()
-        return _Rows(len(ends), record, np.flatnonzero(sound), texts, used)
+        return Rows(len(ends), record, np.flatnonzero(sound), texts, used)
 
-    def _odd_rows(self, lines: bytes, at_end: bool) -> _Rows:
+    def _odd_rows(self, lines: bytes, at_end: bool) -> Rows:
         """The rows of a block that the csv module splits."""
-        records: list[_Row] = []
+        records: list[Row] = []
         used = 0
         for row, raw in raw_rows(lines, self._delimiter):
             if row is None and not at_end:
@@ -170,16 +155,16 @@ class CsvColumns:
         sound = [
             n
             for n, (row, raw) in enumerate(records)
-            if row is not None and len(row) == len(self._names) and _is_text(raw)
+            if row is not None and len(row) == len(self._names) and is_text(raw)
         ]
         rows = [row for row, _ in map(records.__getitem__, sound) if row is not None]
         texts = self._columns_of(rows) if rows else self._nothing()
-        return _Rows(len(records), records.__getitem__, sound, texts, used)
+        return Rows(len(records), records.__getitem__, sound, texts, used)
 
     def _nothing(self) -> list[pa.Array]:
         return [pa.array([], pa.string()) for _ in self._wanted]
 
-    def _dict(self, record: _Row, position: int) -> Segment:
+    def _dict(self, record: Row, position: int) -> Segment:
         """A record that the columns do not hold."""
         kept = self._bad.kept
         segment = self._dicts.one(*record, position)
@@ -187,7 +172,7 @@ class CsvColumns:
 
     def _columns(self, texts: list[pa.Array]) -> Columns:
         arrays = [
-            _converted(text, self._kinds[name])
+            converted(text, self._kinds[name])
             for name, text in zip(self._wanted, texts, strict=True)
         ]
         return Columns(pa.RecordBatch.from_arrays(arrays, names=self._wanted))
@@ -199,132 +184,3 @@ class CsvColumns:
             with contextlib.suppress(ValueError, ArithmeticError):
                 fitted[name] = cell(fitted[name])
         return fitted
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The records of a block of which some are bad."""
-
-    count: int
-    record: Callable[[int], _Row]
-    sound: Sequence[int] | Indices
-    """The rows that have as many fields as there are columns, all of them text."""
-    texts: Sequence[pa.Array]
-    """The texts of these the wanted columns."""
-    used: int
-    """Bytes."""
-
-
-def _is_odd(lines: bytes) -> bool:
-    """Whether pyarrow may split a block otherwise than the csv module does."""
-    odd = any(each in lines for each in _ODD) or lines.startswith(BOM)
-    return odd or lines.count(b"\r") != lines.count(b"\r\n")
-
-
-def _is_text(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _converted_of(text: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[int]]:
-    """The cells as a column, null for those that do not fit, and which these are. Few are, so cells
-    that look odd are tried one by one, and otherwise halves are."""
-    with contextlib.suppress(*_WRONG):
-        return _converted(text, kind, by_cell=False), []
-    if kinds.is_integer(kind) or kinds.is_floating(kind):
-        usual = pc.match_substring_regex(text, _NUMBER).to_numpy(zero_copy_only=False)
-        odd = np.flatnonzero(~usual)
-        with contextlib.suppress(*_WRONG):
-            held = _converted(text.filter(pa.array(usual)), kind, by_cell=False)
-            apart, misfits = _by_halves(text.take(pa.array(odd)), kind)
-            order = np.argsort(np.concatenate((np.flatnonzero(usual), odd)))
-            array = pa.concat_arrays([held, apart]).take(pa.array(order))
-            return array, odd[misfits].tolist()
-    return _by_halves(text, kind)
-
-
-def _by_halves(text: pa.Array, kind: pa.DataType) -> tuple[pa.Array, list[int]]:
-    parts = [pa.array([], kind)]
-    misfits: list[int] = []
-
-    def convert(first: int, count: int) -> None:
-        try:
-            parts.append(_converted(text.slice(first, count), kind, count <= CELLS_MAX))
-        except _WRONG:
-            if count > 1:
-                convert(first, count // 2)
-                convert(first + count // 2, count - count // 2)
-                return
-            parts.append(pa.nulls(1, kind))
-            misfits.append(first)
-
-    if len(text):
-        convert(0, len(text))
-    return pa.concat_arrays(parts), misfits
-
-
-def _converted(text: pa.Array, kind: pa.DataType, by_cell: bool = True) -> pa.Array:
-    """Raises one of `_WRONG`: a cell does not fit, or can only be converted by itself."""
-    if kinds.is_string(kind):
-        return text
-    empty = pc.equal(text, "")
-    values = (
-        pc.if_else(empty, pa.scalar(None, pa.string()), text) if pc.any(empty).as_py() else text
-    )
-    if kinds.is_boolean(kind):
-        found = pc.index_in(pc.utf8_lower(values), _TRUTHS)
-        if found.null_count != values.null_count:
-            raise ValueError("not a bool")
-        return pc.greater(found, 1)
-    if kinds.is_integer(kind) or kinds.is_floating(kind):
-        whole = kinds.is_integer(kind)
-        if not _mentions(text, b"xX" if whole else b"("):
-            with contextlib.suppress(pa.ArrowInvalid):
-                return values.cast(kind)
-        if not by_cell:
-            raise ValueError("some cells are to be looked at one by one")
-        cell = CONVERSIONS["int" if whole else "float"]
-        assert cell is not None
-        return pa.array(map(cell, text.to_pylist()), kind)
-    if kinds.is_decimal(kind):
-        return pa.array([_decimal(each) for each in text.to_pylist()], kind)
-    return cast_values(values, kind)
-
-
-def _mentions(text: pa.Array, some: bytes) -> bool:
-    data = text.buffers()[2]
-    if data is None or not len(text):
-        return False
-    ends = np.frombuffer(text.buffers()[1], np.int32)[text.offset : text.offset + len(text) + 1]
-    held = data.slice(int(ends[0]), int(ends[-1] - ends[0])).to_pybytes()
-    return any(byte in held for byte in some)
-
-
-def _cell_of(name: str, kind: pa.DataType) -> Callable[[str], Any]:
-    """What makes of a field a value that the engine may look at.
-
-    Raises:
-        UserError: no field is of this type.
-    """
-    if kinds.is_string(kind):
-        return str
-    if kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind):
-        names = {"bool": kinds.is_boolean, "int": kinds.is_integer, "float": kinds.is_floating}
-        cell = CONVERSIONS[next(each for each, is_kind in names.items() if is_kind(kind))]
-        assert cell is not None
-        return cell
-    if kinds.is_decimal(kind):
-        return _decimal
-    if kinds.is_timestamp(kind) or kinds.is_date(kind):
-        return lambda text: text or None
-    raise UserError(
-        f"the schema says {kind} for column {name!r}, which has no form in CSV: read it as string "
-        "and convert it in a function"
-    )
-
-
-def _decimal(text: str) -> Decimal | None:
-    return Decimal(text) if text else None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from onyx.flow.batch import Indices
-from onyx.flow.columns import Columns
-from onyx.flow.mixed import Piece, Read, mixed, pieces_of
+from onyx.flow.batch import Indices, Segments, format_of
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.mixed import Read, mixed, pieces_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import with_columns
 
@@ -21,32 +21,39 @@ class Extras:
         self._number_key = number_key
         self._file_key = file_key
 
-    def add(self, segments: list[Segment], first: int) -> None:
-        """Add them; `first` is the position of the first segment."""
+    def added_to(self, read: Read, first: int) -> Read:
+        """The segments with these; dicts get them in place, and columns beside them, or in the
+        index of those that have their names.
+
+        Args:
+            first: the position of the first segment.
+        """
+        if self._number_key is None and self._file_key is None:
+            return read
+        return mixed(
+            [(indices, self._added(each, indices + first)) for indices, each in pieces_of(read)]
+        )
+
+    def added(self, segments: Segments, first: int) -> Segments:
+        """The segments of one format with these."""
+        if self._number_key is None and self._file_key is None:
+            return segments
+        return self._added(segments, np.arange(first, first + len(segments)))
+
+    def _added(self, segments: Segments, numbers: Indices) -> Segments:
+        add = format_of(segments).choose(self._in_each, self._beside)
+        return add(segments, numbers)
+
+    def _in_each(self, segments: list[Segment], numbers: Indices) -> Segments:
         if self._number_key is not None:
-            for number, segment in enumerate(segments, first):
+            for number, segment in zip(numbers.tolist(), segments, strict=True):
                 segment[self._number_key] = number
         if self._file_key is not None:
             for segment in segments:
                 segment[self._file_key] = self._file
+        return segments
 
-    def added_to(self, read: Read, first: int) -> Read:
-        """The segments with these; dicts get them in place."""
-        made: list[Piece] = []
-        for indices, segments in pieces_of(read):
-            if isinstance(segments, Columns):
-                made.append((indices, self._beside(segments, indices + first)))
-                continue
-            for index, segment in zip(indices.tolist(), segments, strict=True):
-                self.add([segment], first + index)
-            made.append((indices, segments))
-        return mixed(made)
-
-    def added(self, columns: Columns, first: int) -> Columns:
-        """The columns with these beside them, or in the index of those that have their names."""
-        return self._beside(columns, np.arange(first, first + len(columns)))
-
-    def _beside(self, columns: Columns, numbers: Indices) -> Columns:
+    def _beside(self, columns: Columns, numbers: Indices) -> Segments:
         count, found = len(columns), dict[str, pa.Array]()
         if self._number_key is not None:
             found[self._number_key] = pa.array(numbers, pa.int64())

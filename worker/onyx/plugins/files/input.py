@@ -7,33 +7,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
 
 import pyarrow as pa
 
 from onyx.errors import OnyxError, UserError
-from onyx.model.report import nearest
-from onyx.plugins.files.byte_sources import COMPRESSED, FileBytes
-from onyx.plugins.files.csv_columns import CsvColumns
-from onyx.plugins.files.csv_records import CsvRecords, read_header
+from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.extras import Extras
-from onyx.plugins.files.line_columns import JsonLineColumns, TextColumns
-from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
+from onyx.plugins.files.formats import Formats
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetReader, ParquetRows
 from onyx.plugins.files.text_reader import FileBlocks, FileReader
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.options import option_error, pattern_at, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
-from onyx.plugins.records import RECORD, BadRecords, Records
+from onyx.plugins.records import RECORD, BadRecords
 from onyx.storage.files import Files
 
 FILES_MAX = 65_536
 """Partitions of a job are numbered in 16 bits."""
-_BY_SUFFIX = {
-    ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".parquet": "parquet",
-    ".txt": "text", ".log": "text", ".tsv": "csv",
-}  # fmt: skip
 
 
 class FilesInput:
@@ -54,7 +45,7 @@ class FilesInput:
         self._files = Files()
         self._columns = JsonColumns(context.schema) if context.batch_format == "arrow" else None
         self._check_extras()
-        self._headers: dict[str, tuple[list[str], int]] = {}
+        self._formats = Formats(context, options, self._files, self._columns)
         self.cooperative = not any(map(self._files.remote, self._patterns))
 
     def partitions(self) -> Sequence[str]:
@@ -73,7 +64,7 @@ class FilesInput:
                 self._context, "path", f"matches {len(found)} files; at most {FILES_MAX} can be"
             )
         for path in found:
-            self._format(path)
+            self._formats.name(path)
         return sorted(found)
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
@@ -86,12 +77,12 @@ class FilesInput:
         extras = Extras(partition, options.record_number, options.file_name)
         where = f"{self._context.where}: {partition}"
         bad = BadRecords(where, options.on_bad_record == "segment")
-        if self._format(partition) == "parquet":
+        if self._formats.name(partition) == "parquet":
             schema = self._context.schema if self._columns is not None else None
             names = None if schema is None else schema.names
             rows = ParquetRows(partition, cursor.position, self._files, names)
             return ParquetReader(rows, extras, bad)
-        records, first_offset = self._records(partition, bad)
+        records, first_offset = self._formats.records(partition, bad)
         start = Cursor(0, first_offset) if offset is None else Cursor(cursor.position, offset)
         source = FileBytes(partition, start.state, self._files)
         columns = self._columns is not None
@@ -114,7 +105,7 @@ class FilesInput:
 
     def close(self) -> None:
         """Forget the headers of CSV files."""
-        self._headers.clear()
+        self._formats.forget_headers()
 
     def _matching(self, pattern: str) -> list[str]:
         try:
@@ -133,54 +124,6 @@ class FilesInput:
             raise option_error(self._context, "path", f"{pattern!r} matches no file{where}")
         return files
 
-    def _format(self, path: str) -> str:
-        if self._options.format is not None:
-            return self._options.format
-        suffix = _suffix(path)
-        if suffix not in _BY_SUFFIX:
-            raise option_error(
-                self._context, "format", f"is missing, and the name of {path} does not tell it"
-            )
-        return _BY_SUFFIX[suffix]
-
-    def _records(self, path: str, bad: BadRecords) -> tuple[Records, int]:
-        """The format of a file, and the offset of its first record."""
-        kind = self._format(path)
-        if kind == "jsonl":
-            known = self._columns
-            return (JsonLineRecords(bad) if known is None else JsonLineColumns(known, bad)), 0
-        if kind == "text":
-            return (TextRecords(bad) if self._columns is None else TextColumns(bad)), 0
-        options = self._options
-        delimiter = options.delimiter or ("\t" if _suffix(path) == ".tsv" else ",")
-        if options.columns is not None:
-            columns, offset = options.columns, 0
-        else:
-            if path not in self._headers:
-                self._headers[path] = self._read_header(path, delimiter)
-            columns, offset = self._headers[path]
-        if columns:
-            self._check_columns(path, columns)
-        if self._columns is None or not columns:
-            return CsvRecords(columns, options.types, delimiter, bad), offset
-        try:
-            made = CsvColumns(columns, options.types, delimiter, bad, self._context.schema)
-        except UserError as error:
-            raise task_error(self._context, str(error)) from error
-        return made, offset
-
-    def _read_header(self, path: str, delimiter: str) -> tuple[list[str], int]:
-        """Names of the columns and the offset after them; no names for an empty file."""
-        source = FileBytes(path, 0, self._files)
-        try:
-            return read_header(source, delimiter, self._options.record_bytes_max)
-        except ValueError as error:
-            raise task_error(
-                self._context, f"{path} does not begin with a record of column names: {error}"
-            ) from error
-        finally:
-            source.close()
-
     def _check_extras(self) -> None:
         """A schema names all columns that there are."""
         schema, options = self._context.schema, self._options
@@ -193,28 +136,6 @@ class FilesInput:
             if key is not None and (key not in schema.names or schema.field(key).type != kind):
                 what = f"names {key!r}, which the schema of the task must have with type {kind}"
                 raise option_error(self._context, option, what)
-
-    def _check_columns(self, path: str, columns: list[str]) -> None:
-        twice = [column for column in columns if columns.count(column) > 1]
-        if twice:
-            raise task_error(
-                self._context,
-                f"{path} has the column {twice[0]!r} twice; use header: false with columns",
-            )
-        for column in self._options.types:
-            if column not in columns:
-                hint = nearest(column, columns) or f"its columns are {', '.join(columns[:50])}"
-                raise option_error(
-                    self._context, "types", f"names {column!r}, which {path} lacks; {hint}"
-                )
-
-
-def _suffix(path: str) -> str:
-    """The suffix of the format; a suffix of the compression after it is left out."""
-    name = PurePath(path)
-    if name.suffix.lower() in COMPRESSED:
-        name = name.with_suffix("")
-    return name.suffix.lower()
 
 
 def _state(cursor: Cursor) -> tuple[int | None, str | None]:

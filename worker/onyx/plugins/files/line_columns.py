@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment
 from onyx.plugins.files.line_records import JsonLineRecords, TextRecords, count_objects, split

@@ -1,8 +1,8 @@
 """Reads one Parquet file, row group by row group.
 
 Any position can be read again, because the file lists the number of rows of each group. So the
-state of a cursor is only the version of the file. Types are those of columns (`flow/column_types`),
-for dicts too. A row that cannot travel to another task is a bad record.
+state of a cursor is only the version of the file. Types are those of columns
+(`flow/columns/types`), for dicts too. A row that cannot travel to another task is a bad record.
 
 Batches of columns are cut from larger ones without a copy. A batch is decoded on the thread of the
 task: another thread for each column saves no CPU, and a worker has as many tasks as cores.
@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import as_given
-from onyx.flow.columns import Columns
+from onyx.flow.batch import as_dicts, as_given
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import Chunks, good_runs
 from onyx.plugins.files.byte_sources import named_errors
@@ -148,9 +148,7 @@ class ParquetReader:
         """Rows of the current batch. Raises like `ParquetRows.next`."""
         if not len(self._chunks):
             self._fill(ROWS_AT_A_TIME, dicts=True)
-        segments = self._chunks.take(segments_max)
-        assert isinstance(segments, list), "opened for columns"
-        return segments
+        return as_dicts(self._chunks.take(segments_max))
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """What `read` gives, as columns, in the types of the file: the engine casts them to the
@@ -185,9 +183,5 @@ class ParquetReader:
             return self._bad.segment(first + index, reason, row)
 
         for run in good_runs(columns, bad, dicts):
-            if isinstance(run, Columns):
-                self._chunks.append(self._extras.added(run, first))
-            else:
-                self._extras.add(run, first)
-                self._chunks.append(run)
+            self._chunks.append(self._extras.added(run, first))
             first += len(run)

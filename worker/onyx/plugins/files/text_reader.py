@@ -13,7 +13,7 @@ from collections import deque
 import pyarrow as pa
 
 from onyx.errors import Unavailable
-from onyx.flow.batch import Segments, as_given
+from onyx.flow.batch import Segments, as_dicts, as_given
 from onyx.flow.mixed import Read, runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import Chunks
@@ -68,7 +68,7 @@ class FileBlocks:
             reason = f"longer than recordBytesMax, {self._record_bytes_max} bytes"
             read = [self._bad.segment(self._position, reason, data)]
             self._skipping = True
-        read = self._placed(read)
+        read = self._positioned(read)
         self._drop(used)
         return read
 
@@ -103,14 +103,11 @@ class FileBlocks:
         self._ahead = ahead
         self._at_end = not ahead
 
-    def _placed(self, read: Read) -> Read:
+    def _positioned(self, read: Read) -> Read:
         """The segments with their extras, at the positions that they take."""
         if not len(read):
             return read
-        if isinstance(read, list):
-            self._extras.add(read, self._position)
-        else:
-            read = self._extras.added_to(read, self._position)
+        read = self._extras.added_to(read, self._position)
         if self._offset > self._cursors[-1][1]:
             self._cursors.append((self._position, self._offset))
         self._position += len(read)
@@ -140,9 +137,7 @@ class FileReader:
     def read(self, segments_max: int) -> list[Segment]:
         """Segments of the decoded blocks. When a block cannot be read now, those before it come
         first and the next call raises Unavailable, so that positions do not move."""
-        segments = self._next(segments_max)
-        assert isinstance(segments, list), "opened for columns"
-        return segments
+        return as_dicts(self._next(segments_max))
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """The next of one kind, in the same way."""

@@ -15,8 +15,8 @@ import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segments
-from onyx.flow.columns import Columns, of_table
+from onyx.flow.batch import Segments, format_of
+from onyx.flow.columns.record_batch import Columns, of_table
 from onyx.flow.mixed import Piece, mixed, pieces_of, runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import good_runs, with_columns
@@ -91,12 +91,15 @@ class ColumnMessages:
         pieces: list[Piece] = []
         for indices, segments in pieces_of(self._json.of_some(_values(messages), decode)):
             its = [messages[index] for index in indices.tolist()]
-            if isinstance(segments, Columns):
-                segments = with_fields(segments, self._options, its, [1] * len(its))
-            else:
-                segments = list(map(self._records.one, its))
-            pieces.append((indices, segments))
+            complete = format_of(segments).choose(self._anew, self._with_fields)
+            pieces.append((indices, complete(segments, its)))
         return list(runs_of(mixed(pieces)))
+
+    def _anew(self, _: list[Segment], messages: Sequence[Message]) -> Segments:
+        return list(map(self._records.one, messages))
+
+    def _with_fields(self, columns: Columns, messages: Sequence[Message]) -> Segments:
+        return with_fields(columns, self._options, messages, [1] * len(messages))
 
     def _columns(self, messages: Sequence[Message]) -> Columns | None:
         values = [message.value() for message in messages]

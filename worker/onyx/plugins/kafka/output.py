@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.columns_transactions import ColumnsTransactionWriter

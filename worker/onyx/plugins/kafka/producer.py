@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from confluent_kafka import KafkaError, Producer
 
 from onyx.errors import OnyxError, Unavailable
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.kafka.client import (

@@ -20,7 +20,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from onyx.errors import Unavailable, UserError
-from onyx.flow.batch import Segments, as_given
+from onyx.flow.batch import Segments, as_dicts, as_given
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import Chunks
 from onyx.plugins.kafka.client import REQUEST_TIMEOUT_S, KafkaClient
@@ -92,9 +92,7 @@ class KafkaReader:
     def read(self, segments_max: int) -> list[Segment]:
         """Raises UserError when messages are gone or cannot be read, Unavailable when one that was
         there cannot be reached now."""
-        segments = self._next(segments_max)
-        assert isinstance(segments, list), "opened for columns"
-        return segments
+        return as_dicts(self._next(segments_max))
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
         """The next of one kind, in the same way."""

@@ -39,8 +39,8 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from onyx.errors import Unavailable
-from onyx.flow.columns import Columns
-from onyx.flow.segment import Segment
+from onyx.flow.batch import Segment, format_of
+from onyx.flow.columns.record_batch import Columns
 from onyx.ids import GroupId
 from onyx.plugins.kafka.client import (
     REQUEST_TIMEOUT_S,
@@ -151,9 +151,7 @@ class KafkaStore:
             self._sessions.clear()
 
     def _messages_of(self, run: Run) -> list[OutMessage]:
-        if isinstance(run, list):
-            return self._messages.of(run)
-        return self._messages.of_columns(run)
+        return format_of(run).choose(self._messages.of, self._messages.of_columns)(run)
 
     # --- transactions --------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.plugins.parts.writer import PartBody, PartsWriter
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits

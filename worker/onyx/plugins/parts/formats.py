@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -11,8 +10,8 @@ import pyarrow.parquet as pq
 
 from onyx.codec.segments import bytes_each
 from onyx.errors import UserError
-from onyx.flow.column_values import MISMATCH, to_array
-from onyx.flow.columns import Columns, keys_of
+from onyx.flow.columns.record_batch import Columns, keys_of
+from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
 from onyx.plugins.options import task_error
@@ -54,7 +53,7 @@ class _JsonLinesBody:
             else None
         )
 
-    def add(self, segments: Sequence[Segment]) -> None:
+    def add(self, segments: list[Segment]) -> None:
         (self._out or self._file).write(self._encode(segments))
 
     def add_columns(self, columns: Columns) -> None:
@@ -96,7 +95,7 @@ class _ParquetBody:
         self._tables: list[pa.Table] = []
         self._size_bytes = 0
 
-    def add(self, segments: Sequence[Segment]) -> None:
+    def add(self, segments: list[Segment]) -> None:
         self._waiting.extend(segments)
         self._waiting_bytes += bytes_each(segments) * len(segments)
         if len(self._waiting) >= COLUMNS_SEGMENTS or self._waiting_bytes >= COLUMNS_BYTES:

@@ -33,7 +33,7 @@ from onyx.storage.staging.interface import PartStore, Staged
 class PartBody(Protocol):
     """The contents of one part while it is written."""
 
-    def add(self, segments: Sequence[Segment]) -> None:
+    def add(self, segments: list[Segment]) -> None:
         """Encode segments. Raises UserError when a value has no form in this format."""
         ...
 

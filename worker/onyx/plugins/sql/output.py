@@ -10,7 +10,8 @@ from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import roll_limits
 from onyx.plugins.sql.engine import connect
 from onyx.plugins.sql.options import SqlOptions
-from onyx.plugins.sql.store import SqlStore, Target
+from onyx.plugins.sql.store import SqlStore
+from onyx.plugins.sql.target import Target
 
 
 class SqlOutput(ColumnsTransactionWriter):

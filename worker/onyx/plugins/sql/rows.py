@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.segment import Segment
 from onyx.model.report import nearest
 from onyx.plugins.options import option_error, task_error

@@ -21,7 +21,7 @@ import pyarrow.types as kinds
 from sqlalchemy import Connection, Engine, Insert, Table, text
 from sqlalchemy.exc import DBAPIError
 
-from onyx.flow.column_values import python_values
+from onyx.flow.columns.values import python_values
 from onyx.plugins.sql.column_rows import ColumnRows
 
 _POSITIONAL = {"pyformat": "format", "named": "qmark"}

@@ -13,71 +13,25 @@ table has one).
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cached_property
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Connection,
-    Engine,
-    Insert,
-    MetaData,
-    String,
-    Table,
-    delete,
-    func,
-    insert,
-    inspect,
-    select,
-    update,
-)
-from sqlalchemy.exc import DBAPIError, IntegrityError, NoSuchTableError
-from sqlalchemy.schema import CreateTable
-from sqlalchemy.types import JSON
+from sqlalchemy import Connection, Engine, Insert, Table, insert
 
-from onyx.errors import UserError
-from onyx.flow.columns import Columns
-from onyx.flow.segment import Segment
+from onyx.flow.batch import Segment, format_of
+from onyx.flow.columns.record_batch import Columns
 from onyx.ids import GroupId
-from onyx.model.report import nearest, show
-from onyx.path_names import PLAIN_NAMES, is_plain_name
-from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.segment_runs import Run
 from onyx.plugins.sql.column_rows import ColumnRows
-from onyx.plugins.sql.engine import IDLE_TIMEOUT_S, LOCK_TIMEOUT_S, explained
-from onyx.plugins.sql.rows import Rows, alike
+from onyx.plugins.sql.engine import explained
+from onyx.plugins.sql.positions import Positions
+from onyx.plugins.sql.rows import Row, Rows, alike
 from onyx.plugins.sql.statements import ColumnStatements
-from onyx.plugins.sql.upsert import check_keys, upsert
-
-_NAME_CHARACTERS_MAX = 255
-_BOUNDED = select(
-    func.set_config("lock_timeout", f"{LOCK_TIMEOUT_S}s", True),
-    func.set_config("idle_in_transaction_session_timeout", f"{IDLE_TIMEOUT_S}s", True),
-)
-"""Limits of PostgreSQL, for one transaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where rows go."""
-
-    table: str
-    schema: str | None
-    columns: Mapping[str, str] | None
-    """By key of the segment; None means that every key is a column."""
-    keys: tuple[str, ...]
-    """Columns by which a row replaces another one; none if rows are only added."""
-    positions: str
-    """Name of the table of positions."""
-
-    def __post_init__(self) -> None:
-        for name in (self.table, self.schema, self.positions):
-            if name is not None and not is_plain_name(name):
-                raise UserError(f"{show(name)} is no name in a database: use {PLAIN_NAMES}")
+from onyx.plugins.sql.table import table_of
+from onyx.plugins.sql.target import Target
+from onyx.plugins.sql.transaction import bounded_transaction
+from onyx.plugins.sql.upsert import upsert
 
 
 class SqlStore:
@@ -88,9 +42,7 @@ class SqlStore:
         self._context = context
         self._target = target
         self._statements: dict[tuple[str, ...], Insert] = {}
-        self._positions = _positions(target)
-        columns = self._positions.c
-        self._own = (columns.job == str(context.job)) & (columns.task == str(context.task))
+        self._positions = Positions(engine, context, target)
 
     def check(self, segments: Sequence[Segment]) -> None:
         """Convert the segments to rows. Raises UserError, with the key that does not fit."""
@@ -102,15 +54,7 @@ class SqlStore:
 
     def open(self, writer: str) -> None:
         """Insert the row of the writer, at 0; a repeat finds it there."""
-        job, task = str(self._context.job), str(self._context.task)
-        with explained(self._context, self._writing_positions):
-            self._make_positions()
-            try:
-                with self._begin() as connection:
-                    values = {"job": job, "task": task, "writer": writer, "number": 0}
-                    connection.execute(insert(self._positions).values(values))
-            except IntegrityError:
-                """It is there."""
+        self._positions.open(writer)
 
     def apply(self, writer: str, number: int, segments: list[Segment]) -> bool:
         """A transaction of dicts."""
@@ -120,19 +64,18 @@ class SqlStore:
         """Move the position, then write the rows: the update locks the row of the position, so
         of several that apply the same transaction one writes and the others find the number
         reached."""
-        columns = self._positions.c
-        own = self._own & (columns.writer == writer)
-        come = update(self._positions).where(own, columns.number < number).values(number=number)
-        with explained(self._context, self._writing), self._begin() as connection:
-            if connection.execute(come).rowcount:
-                for run in runs:
-                    self._write(connection, run)
-                return True
-            return connection.execute(select(columns.number).where(own)).first() is not None
+        with (
+            explained(self._context, self._writing),
+            bounded_transaction(self._engine) as connection,
+        ):
+            moved = self._positions.move(connection, writer, number)
+            for run in runs if moved else ():
+                self._write(connection, run)
+            return moved is not None
 
     def _write(self, connection: Connection, run: Run) -> None:
         rows = self._rows
-        found = rows.of(run) if isinstance(run, list) else rows.of_columns(run)
+        found: ColumnRows | list[Row] = format_of(run).choose(rows.of, rows.of_columns)(run)
         if isinstance(found, ColumnRows):
             self._column_statements.write(connection, found)
             return
@@ -142,26 +85,11 @@ class SqlStore:
     def fence(self, live: Sequence[GroupId]) -> None:
         """Delete the rows of dead writers. Also checks the table before the first segment."""
         assert self._rows is not None
-        known = self._positions.c.writer
-        with explained(self._context, self._writing_positions):
-            if not self._has_positions():
-                return
-            with self._begin() as connection:
-                writers = list(connection.scalars(select(known).where(self._own)))
-            dead = [each for each in writers if each.rpartition(".")[0] not in live]
-            if dead:
-                with self._begin() as connection:
-                    connection.execute(delete(self._positions).where(self._own, known.in_(dead)))
+        self._positions.fence(live)
 
     def forget(self, writer: str | None) -> None:
         """Delete the row of a writer, or all rows of the task."""
-        gone = delete(self._positions).where(self._own)
-        if writer is not None:
-            gone = gone.where(self._positions.c.writer == writer)
-        with explained(self._context, self._writing_positions):
-            if self._has_positions():
-                with self._begin() as connection:
-                    connection.execute(gone)
+        self._positions.forget(writer)
 
     def close(self) -> None:
         """Close the connections."""
@@ -175,33 +103,7 @@ class SqlStore:
 
     @cached_property
     def _table(self) -> Table:
-        """The table as it is in the database.
-
-        Raises:
-            UserError: it is not there, or cannot be written as wanted.
-        """
-        target = self._target
-        with explained(self._context, f"reading the columns of table {target.table!r}"):
-            try:
-                table = Table(
-                    target.table, MetaData(), schema=target.schema, autoload_with=self._engine
-                )
-            except NoSuchTableError as error:
-                raise self._no_table() from error
-            if target.keys:
-                check_keys(self._context, self._engine, table, target.keys)
-        for column in table.columns:
-            if isinstance(column.type, JSON):
-                column.type.none_as_null = True
-        return table
-
-    def _no_table(self) -> Exception:
-        target = self._target
-        names = inspect(self._engine).get_table_names(target.schema)
-        hint = nearest(target.table, names) or "create it, or let this user see it"
-        where = f" in schema {target.schema!r}" if target.schema else ""
-        what = f"is {target.table!r}, a table that the database does not have{where} ({hint})"
-        return option_error(self._context, "table", what)
+        return table_of(self._engine, self._context, self._target)
 
     def _statement(self, names: tuple[str, ...]) -> Insert:
         if names not in self._statements:
@@ -218,46 +120,6 @@ class SqlStore:
         added = not self._target.keys
         return ColumnStatements(self._engine, self._table, self._statement, added)
 
-    @contextlib.contextmanager
-    def _begin(self) -> Iterator[Connection]:
-        """A transaction with bounded waits for locks."""
-        with self._engine.begin() as connection:
-            if self._engine.dialect.name == "postgresql":
-                connection.execute(_BOUNDED)
-            yield connection
-
-    def _has_positions(self) -> bool:
-        return inspect(self._engine).has_table(self._positions.name, self._positions.schema)
-
-    def _make_positions(self) -> None:
-        if self._has_positions():
-            return
-        try:
-            with self._engine.begin() as connection:
-                connection.execute(CreateTable(self._positions, if_not_exists=True))
-        except DBAPIError:
-            if not self._has_positions():  # made by another one at the same time
-                raise
-
     @property
     def _writing(self) -> str:
         return f"writing to table {self._target.table!r}"
-
-    @property
-    def _writing_positions(self) -> str:
-        return f"writing to the table of positions, {self._target.positions!r},"
-
-
-def _positions(target: Target) -> Table:
-    def name(what: str) -> Column[str]:
-        return Column(what, String(_NAME_CHARACTERS_MAX), primary_key=True)
-
-    return Table(
-        target.positions,
-        MetaData(),
-        name("job"),
-        name("task"),
-        name("writer"),
-        Column("number", BigInteger, nullable=False),
-        schema=target.schema,
-    )

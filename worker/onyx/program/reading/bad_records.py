@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.codec.refused_rows import refused_rows
-from onyx.flow.batch import Indices, Segment, Segments, take
-from onyx.flow.columns import Columns, misfit
+from onyx.flow.batch import Indices, Segment, Segments, format_of, take
+from onyx.flow.columns.record_batch import Columns, misfit
 from onyx.flow.mixed import Read, pieces_of
 from onyx.flow.segment_failure import BadRecord, SegmentFailure
 from onyx.plugins.protocol import Input
@@ -73,11 +73,7 @@ class BadRecords:
     def _found(
         self, segments: Segments, where: Where, times_of: Callable[[Segments], Times] | None
     ) -> list[SegmentFailure]:
-        found: list[SegmentFailure] = []
-        if not self._examined and isinstance(segments, Columns):  # dicts: when they leave the task
-            found = refused_rows(segments)
-        elif isinstance(segments, list) and (types := self._types()):
-            found = _misfits(segments, types)
+        found = format_of(segments).choose(self._among_dicts, self._among_rows)(segments)
         if times_of is not None:
             kept = np.delete(np.arange(len(segments)), [index for index, _ in found])
             newest, untimed = times_of(take(segments, kept) if found else segments)
@@ -85,6 +81,14 @@ class BadRecords:
             untimed = [(int(kept[index]), error) for index, error in untimed]
             found = sorted(found + untimed, key=itemgetter(0))
         return [self._bad(each, where) for each in found]
+
+    def _among_dicts(self, segments: list[Segment]) -> list[SegmentFailure]:
+        """Dicts that cannot travel are found when they leave the task."""
+        types = self._types()
+        return _misfits(segments, types) if types else []
+
+    def _among_rows(self, columns: Columns) -> list[SegmentFailure]:
+        return [] if self._examined else refused_rows(columns)
 
     def _bad(self, failure: SegmentFailure, where: Where) -> SegmentFailure:
         index, error = failure

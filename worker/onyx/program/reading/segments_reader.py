@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from onyx.flow.batch import Segments
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Read, of_runs
 from onyx.plugins.protocol import ColumnsReader, Cursor, Reader
 

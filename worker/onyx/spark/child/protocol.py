@@ -52,7 +52,7 @@ class StageFailure(msgspec.Struct, frozen=True):
     """Why a run failed."""
 
     message: str
-    """For the person who wrote the stage, with the places of the traceback that are theirs."""
+    """For the person who wrote the stage, with the lines of the traceback that are theirs."""
     by_user: bool
     """Another run would fail in the same way: the stage, or its data, are wrong."""
     away: bool = True

@@ -26,7 +26,7 @@ class Frame(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A DataFrame that a stage gets."""
 
     name: str | None = None
-    """Name of the argument; None: the only one, given by its place."""
+    """Name of the argument; None: the only one, given by its position."""
     parts: tuple[str, ...] = ()
     """Parquet files to read, absolute paths; or objects, all of them `s3://...`. May be empty if
     `schema` is given."""
@@ -96,6 +96,10 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Shown by Spark."""
     source: FrameSource | None = None
     """Instead of `frames`, what the DataFrame comes from. With a format `stage` only names it."""
+
+    def written_to(self, target: str, objects: ObjectTarget | None = None) -> StageRequest:
+        """The request, for a result there."""
+        return msgspec.structs.replace(self, target=target, objects=objects)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ That gives the same as one fold behind the shuffle when nothing looks at single 
 their order: numbers of built-in aggregations, extents that are known before segments come, and one
 trigger that waits for the watermark or the end. The watermark needs care: a segment behind the
 watermark of its own partition would have made an extent fire twice. The query notices one
-(`spark_query.combine`), and runs again without combining.
+(`spark_query.folding.combine`), and runs again without combining.
 
 Rejected: `window()` and `groupBy` of Spark. Its own aggregation begins with the same step, a
 partial one before the shuffle, but segments would have to move to the JVM for it, and their types

@@ -1,9 +1,9 @@
-"""Which stage runs which task.
+"""Which fragment runs which task.
 
-A task behind a shuffle (grouped, or with windows) begins the stage after the last one that sends to
-it, and so do the rows of a Spark stage of the user; every other task runs wherever its parents do.
-One row of stages for the whole job, instead of one query for each output, because a source must be
-read once: Spark computes a frame anew for each action on it.
+A task behind a shuffle (grouped, or with windows) begins the fragment after the last one that sends
+to it, and so do the rows of a Spark stage of the user; every other task runs wherever its parents
+do. One row of fragments for the whole job, instead of one query for each output, because a source
+must be read once: Spark computes a frame anew for each action on it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from onyx.model.job import CatalogEntry, Job, Window
 from onyx.model.workflow import parents, topological_order
 from onyx.spark.compiler.combining import against_combining
 from onyx.spark.compiler.edges import all_above
-from onyx.spark.compiler.plan import Exchange, Middle, Plan, PlannedOutput, PlannedWindow, Stage
+from onyx.spark.compiler.plan import Exchange, Fragment, Middle, Plan, PlannedOutput, PlannedWindow
 from onyx.spark.compiler.refusals import is_unbounded, refusals
 
 _HOW: dict[str, Literal["staged", "spooled", "called", "dropped"]] = {
@@ -37,12 +37,12 @@ def compile_job(job: Job, combine: bool = True) -> Plan:
     problems = refusals(job)
     if problems:
         raise ManifestError(problems)
-    runs_in = _stages(job)
+    runs_in = _fragments(job)
     order = topological_order(job.workflow)
     count = 1 + max(max(numbers) for numbers in runs_in.values())
     shuffled = {task for task in order if _is_shuffled(job, task)}
-    stages = tuple(
-        Stage(
+    fragments = tuple(
+        Fragment(
             number,
             tuple(task for task in order if runs_in[task] == {number} and _begins(job, task)),
             tuple(task for task in order if number in runs_in[task]),
@@ -57,8 +57,8 @@ def compile_job(job: Job, combine: bool = True) -> Plan:
         for task in order
         if (entry := job.entry(task)).type == "output" and (plugin := entry.plugin or "")
     )
-    ordered = tuple(sorted(exchanges, key=lambda each: each.stage))
-    return Plan(job.name, stages, ordered, outputs, is_unbounded(job), _middles(job, runs_in))
+    ordered = tuple(sorted(exchanges, key=lambda each: each.fragment))
+    return Plan(job.name, fragments, ordered, outputs, is_unbounded(job), _middles(job, runs_in))
 
 
 def _middles(job: Job, runs_in: Mapping[str, set[int]]) -> tuple[Middle, ...]:
@@ -68,11 +68,11 @@ def _middles(job: Job, runs_in: Mapping[str, set[int]]) -> tuple[Middle, ...]:
         for entry in job.catalog
         if entry.spark_stage is not None
     ]
-    return tuple(sorted(found, key=lambda each: (each.stage, each.task)))
+    return tuple(sorted(found, key=lambda each: (each.fragment, each.task)))
 
 
-def _stages(job: Job) -> dict[str, set[int]]:
-    """By task, the stages that it runs in."""
+def _fragments(job: Job) -> dict[str, set[int]]:
+    """By task, the fragments that it runs in."""
     above = parents(job.workflow)
     runs_in: dict[str, set[int]] = {}
     for task in topological_order(job.workflow):
@@ -102,7 +102,7 @@ def _key(entry: CatalogEntry) -> str | None:
     return keys if keys is None or isinstance(keys, str) else ", ".join(keys)
 
 
-def _exchange(job: Job, task: str, stage: int, combine: bool) -> Exchange:
+def _exchange(job: Job, task: str, fragment: int, combine: bool) -> Exchange:
     windows = [each for each in job.windows if each.task == task]
     below = [each for each in job.windows if task in all_above(job, each.task)]
     assigned = any(_assigns(job.entry(each)) for each in all_above(job, task))
@@ -114,7 +114,7 @@ def _exchange(job: Job, task: str, stage: int, combine: bool) -> Exchange:
     together = bool(windows) and not any(against)
     marks = _watermarks([*windows, *below], together) if assigned else "none"
     ends = marks != "none" or is_unbounded(job)
-    return Exchange(task, stage, _key(job.entry(task)), planned, marks, ends)
+    return Exchange(task, fragment, _key(job.entry(task)), planned, marks, ends)
 
 
 def _against(job: Job, window: Window, combine: bool) -> str:

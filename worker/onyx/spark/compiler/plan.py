@@ -1,12 +1,12 @@
 """The plan of a job on Spark: values that can be compared and printed.
 
-A plan is a row of stages. A stage is a function that Spark runs once a partition: it begins with
-inputs, or with segments that were shuffled to it, and passes them through a tree of tasks without
-leaving Python. Where a task needs all segments of a group, the stage ends in a shuffle, and that
-task begins a later stage. So a job without windows and groups is one stage.
+A plan is a row of fragments. A fragment is a function that Spark runs once a partition: it begins
+with inputs, or with segments that were shuffled to it, and passes them through a tree of tasks
+without leaving Python. Where a task needs all segments of a group, the fragment ends in a shuffle,
+and that task begins a later fragment. So a job without windows and groups is one fragment.
 
-A Spark stage of the user in the middle (`sparkStage`) is a barrier: all stages of the plan above it
-are done, and their rows fixed, before it runs, and its own rows begin a later stage.
+A Spark stage of the user in the middle (`sparkStage`) is a barrier: all fragments of the plan above
+it are done, and their rows fixed, before it runs, and its own rows begin a later fragment.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ class PlannedWindow:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A shuffle: all segments of a group come to one bucket, where their task begins a stage."""
+    """A shuffle: all segments of a group come to one bucket, where their task begins a fragment."""
 
     task: str
-    stage: int
+    fragment: int
     key: str | None
     """What segments are grouped by; None: nothing, so one bucket has them all."""
     windows: tuple[PlannedWindow, ...] = ()
@@ -55,7 +55,7 @@ class Middle:
     """A task that runs a Spark stage of the user over all that comes to it."""
 
     task: str
-    stage: int
+    fragment: int
     """That its rows begin. All before it are done when it runs."""
     function: str
     upstream: tuple[str, ...]
@@ -71,18 +71,18 @@ class PlannedOutput:
     how: Literal["staged", "spooled", "called", "dropped"]
     """`staged`: as parts that the worker publishes at the end, or behind each micro-batch.
     `spooled`: to files, which the worker writes with the plugin then. `called`: at once, by the
-    stage."""
+    fragment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class Fragment:
     """What Spark runs between two shuffles."""
 
     number: int
     begins: tuple[str, ...]
-    """Inputs in stage 0, in later ones tasks behind a shuffle and those of a Spark stage."""
+    """Inputs in fragment 0, in later ones tasks behind a shuffle and those of a Spark stage."""
     tasks: tuple[str, ...]
-    """All tasks that it runs, parents first. A task may be in several stages."""
+    """All tasks that it runs, parents first. A task may be in several fragments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,14 +90,14 @@ class Plan:
     """How Spark runs a job."""
 
     job: str
-    stages: tuple[Stage, ...]
+    fragments: tuple[Fragment, ...]
     exchanges: tuple[Exchange, ...]
-    """In the order of their stages."""
+    """In the order of their fragments."""
     outputs: tuple[PlannedOutput, ...]
     unbounded: bool = False
     """Whether an input may have no end, so that the query runs in micro-batches."""
     middles: tuple[Middle, ...] = ()
-    """In the order of their stages."""
+    """In the order of their fragments."""
 
     def exchange(self, task: str) -> Exchange | None:
         """The shuffle before a task; None if there is none."""
@@ -109,7 +109,7 @@ class Plan:
 
     @property
     def pieces(self) -> tuple[range, ...]:
-        """Numbers of the stages that Spark runs at once: between two barriers."""
-        barriers = sorted({each.stage for each in self.middles})
-        begins, ends = (0, *barriers), (*barriers, len(self.stages))
+        """Numbers of the fragments that Spark runs at once: between two barriers."""
+        barriers = sorted({each.fragment for each in self.middles})
+        begins, ends = (0, *barriers), (*barriers, len(self.fragments))
         return tuple(map(range, begins, ends))

@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.workflow import children
-from onyx.spark.compiler.plan import Exchange, Plan, PlannedOutput, Stage
+from onyx.spark.compiler.plan import Exchange, Fragment, Plan, PlannedOutput
 
 _HOW = {
     "staged": "staged, and published by the worker {when}",
     "spooled": "spooled, and written by the worker {when}",
-    "called": "called by the stage",
+    "called": "called by the fragment",
     "dropped": "dropped",
 }
 
 
 def render(plan: Plan, job: Job) -> str:
     """The plan as lines, each task indented below the one that feeds it."""
-    many = f"{len(plan.stages)} stage{'s' if len(plan.stages) > 1 else ''}"
+    many = f"{len(plan.fragments)} fragment{'s' if len(plan.fragments) > 1 else ''}"
     kind = "streaming query, each micro-batch" if plan.unbounded else "batch query"
     if plan.middles:
         many += f", in {len(plan.pieces)} parts"
@@ -33,22 +33,22 @@ class _Lines:
         self._outputs = {each.task: each for each in plan.outputs}
 
     def all(self) -> Iterator[str]:
-        for stage in self._plan.stages:
-            middles = [each for each in self._plan.middles if each.stage == stage.number]
+        for fragment in self._plan.fragments:
+            middles = [each for each in self._plan.middles if each.fragment == fragment.number]
             for middle in middles:
                 yield (
                     f"Spark stage {middle.function} of task {middle.task}, once, over all of "
                     f"{', '.join(middle.upstream)}"
                 )
             each = "share of the rows" if middles else "share of the groups"
-            if stage.number == 0:
+            if fragment.number == 0:
                 each = "partition of the inputs"
-            yield f"stage {stage.number}: one mapInArrow, a task of Spark for each {each}"
+            yield f"fragment {fragment.number}: one mapInArrow, a task of Spark for each {each}"
             seen: set[str] = set()
-            for task in stage.begins:
-                yield from self._tree(stage, task, 1, seen)
+            for task in fragment.begins:
+                yield from self._tree(fragment, task, 1, seen)
 
-    def _tree(self, stage: Stage, task: str, depth: int, seen: set[str]) -> Iterator[str]:
+    def _tree(self, fragment: Fragment, task: str, depth: int, seen: set[str]) -> Iterator[str]:
         indent = "  " * depth
         if task in seen:
             yield f"{indent}{task} (above)"
@@ -59,11 +59,12 @@ class _Lines:
             exchange = self._plan.exchange(child)
             middle = self._plan.middle(child)
             if exchange is not None:
-                yield f"{indent}  shuffle to {child} in stage {exchange.stage}, {_by(exchange)}"
+                where = f"fragment {exchange.fragment}, {_by(exchange)}"
+                yield f"{indent}  shuffle to {child} in {where}"
             elif middle is not None:
                 yield f"{indent}  written for the Spark stage of {child}"
             else:
-                yield from self._tree(stage, child, depth + 1, seen)
+                yield from self._tree(fragment, child, depth + 1, seen)
 
     def _about(self, task: str) -> Iterator[str]:
         entry, output = self._job.entry(task), self._outputs.get(task)

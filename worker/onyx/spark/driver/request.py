@@ -60,7 +60,7 @@ class BucketState(msgspec.Struct, frozen=True):
     """Whether nothing that feeds it holds the watermark back."""
     files: tuple[tuple[str, int], ...] = ()
     """Chunks in the state store, each with its bytes: the whole state of its windows, then what has
-    changed (`spark_query.kept_states`)."""
+    changed (`spark_query.folding.kept_states`)."""
     due_ms: int | None = None
     """When a timer fires next: since the epoch."""
     over: bool = False

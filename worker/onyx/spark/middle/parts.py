@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from onyx.flow.columns import Columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat
@@ -70,7 +70,7 @@ class StagedFrames:
         self._parts: dict[str, tuple[StagedPart, ColumnsBody]] = {}
         self._published: set[str] = set()
 
-    def add(self, segments: Sequence[Segment]) -> None:
+    def add(self, segments: list[Segment]) -> None:
         """Add segments of the chosen frame."""
         self._body().add(segments)
 

@@ -27,7 +27,12 @@ def folder_of(context: PluginContext, options: MiddleOptions) -> Bundles:
 def location_of_task(context: PluginContext) -> Location:
     """The location of a stage in a query, by the options of the task. Raises UserError as
     `read_options`."""
-    return folder_at(context, read_options(context, MiddleOptions).path) / folder_name(context)
+    return folder_at(context, options_of(context).path) / folder_name(context)
+
+
+def options_of(context: PluginContext) -> MiddleOptions:
+    """The options of a task with a stage. Raises UserError as `read_options`."""
+    return read_options(context, MiddleOptions)
 
 
 def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:

@@ -22,6 +22,7 @@ from onyx.errors import FailsAgain, OnyxError, Unavailable, UserError
 from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
+from onyx.spark.stage.parts import with_parts
 from onyx.storage.interface import Location
 from onyx.structs import prepared
 
@@ -66,6 +67,28 @@ class WriteNotes:
             raise Unavailable(
                 f"{self.where}: another worker has begun to write the result meanwhile"
             )
+
+
+def write_directly(
+    request: StageRequest,
+    location: Location,
+    job: JobId,
+    runner: StageRunner,
+    timeout_s: float,
+    watch: Watch,
+    permit: Callable[[], None],
+) -> None:
+    """Run a stage over the parts of a job and have Spark write its result, unless that is done.
+
+    Args:
+        location: of the task.
+        permit: see `DirectWrite`.
+
+    Raises like `DirectWrite.run`.
+    """
+    write = DirectWrite(job, WriteNotes(location, job), permit)
+    if not write.is_done():
+        write.run(with_parts(request, location, job), runner, timeout_s, watch)
 
 
 @dataclass(frozen=True, slots=True)

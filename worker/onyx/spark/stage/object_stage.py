@@ -21,68 +21,39 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
-
-import msgspec
 
 from onyx.errors import Unavailable
-from onyx.plugins.parts.names import run_name
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.objects.staged import ObjectTarget, Staged, read_list
 from onyx.spark.session.scratch import spark_scratch
-from onyx.spark.stage.direct import DirectWrite, WriteNotes
-from onyx.spark.stage.directory_stage import frames_of, wait_until_permitted
-from onyx.spark.stage.frames import result_of
-from onyx.spark.target import MANIFEST
-from onyx.storage.objects.bucket import Bucket, Piece, only_if
-from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
+from onyx.spark.stage.direct import write_directly
+from onyx.spark.stage.object_result import Manifest, ObjectResult
+from onyx.spark.stage.parts import with_parts
+from onyx.spark.stage.permission import wait_until_permitted
+from onyx.storage.interface import Location
 from onyx.storage.objects.urls import ObjectUrl
-from onyx.storage.s3 import Prefix
 from onyx.storage.staging.s3 import ObjectParts
-from onyx.structs import prepared
-
-SUCCESS = "_SUCCESS"
-
-
-@prepared
-class Manifest(msgspec.Struct, frozen=True):
-    """What is in `_onyx.json`."""
-
-    job: str
-    stage: str
-    parts: int
-    run: str
-    """An id of this attempt alone."""
-    files: tuple[str, ...]
-    """Names of the files of the result."""
-    replaces: tuple[str, ...]
-    """Names of files that are to go."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectWorkspace:
     """Where one peer finds and puts the objects of one task of one job."""
 
-    location: Prefix
+    location: Location
     context: PluginContext
     fenced: ObjectParts
     """The parts that the stage reads; its result is staged under the same fence."""
+    result: ObjectUrl
+    """Where the files of the result are."""
+    run: str
+    """How their names begin: an id of this attempt alone."""
     pause: Callable[[float], None] = time.sleep
-    appends: bool = False
-    """Whether the result is one of many."""
 
-    @property
-    def result(self) -> ObjectUrl:
-        """Where the files of the result are."""
-        result = result_of(self.location, self.context.job, self.appends)
-        assert isinstance(result, Prefix), "it is below one"
-        return result.url
-
-    @property
-    def manifest(self) -> ObjectUrl:
-        """The object that says which files are the result."""
-        return self.result / MANIFEST
+    def permit(self) -> None:
+        """Returns when this worker may publish (`permission.wait_until_permitted`)."""
+        context = self.context
+        wait_until_permitted(self.location, context.permitted, context.wanted, self.pause)
 
 
 def run_object_stage(
@@ -97,124 +68,54 @@ def run_object_stage(
         Unavailable: Spark or the store failed; try again.
         Fenced: this incarnation was declared dead meanwhile, or the task is to stop.
     """
+    job, watch = work.context.job, Watch(work.context.wanted, work.context.progress)
     try:
-        bucket = Bucket(work.location.url.bucket)
         if request.write.direct:
-            _run_direct(work, bucket, request, runner, timeout_s)
+            write_directly(request, work.location, job, runner, timeout_s, watch, work.permit)
             return
-        before = bucket.get(work.manifest.key)
-        standing = _manifest(before)
-        if standing is None or standing.job != work.context.job:
-            with spark_scratch() as scratch:
-                names = scratch / "staged.json"
-                standing = _run(work, bucket, before, names, request, runner, timeout_s)
-        _clean_up(work, bucket, standing)
+        result = ObjectResult(work.result)
+        result.look()
+        if result.job != job:
+            _run(work, result, with_parts(request, work.location, job), runner, timeout_s, watch)
+        result.clean_up()
     except OSError as error:
         raise Unavailable(f"{work.location}: {error.strerror or error}") from error
 
 
 def _run(
     work: ObjectWorkspace,
-    bucket: Bucket,
-    before: Piece | None,
-    names: Path,
+    result: ObjectResult,
     request: StageRequest,
     runner: StageRunner,
     timeout_s: float,
-) -> Manifest:
-    """The manifest that stands afterwards."""
-    context = work.context
-    frames = frames_of(work.location, context.job, request)
-    run = run_name(context)
+    watch: Watch,
+) -> None:
+    run = work.run
     staged: tuple[Staged, ...] = ()
     try:
-        if any(frame.known for frame in frames):
-            target = ObjectTarget(str(work.result), run, str(work.fenced.notes))
-            filled = msgspec.structs.replace(
-                request, frames=frames, target=str(names), objects=target
-            )
-            runner(filled, timeout_s, Watch(context.wanted, context.progress))
-            staged = read_list(names)
+        if any(frame.known for frame in request.frames):
+            target = ObjectTarget(str(result.url), run, str(work.fenced.notes))
+            with spark_scratch() as scratch:
+                names = scratch / "staged.json"
+                runner(request.written_to(str(names), target), timeout_s, watch)
+                staged = read_list(names)
         # Otherwise no segment ever came, so nobody knows the columns: the result has no rows.
-        stale = [each for each in _names(work, bucket) if each not in (MANIFEST, SUCCESS)]
-        _publish(work, staged)
+        # Listed before ours are there, and by name: what another run completes from now on is
+        # its own, and only its manifest may say that it goes.
+        stale = result.names()
+        _publish(work, result, staged)
     finally:
+        # Aborts the uploads of this run that were not completed, so that nobody pays for them; of
+        # those that were there is nothing left to abort.
         work.fenced.abandon(run)
-    parts = sum(len(frame.parts) for frame in frames)
+    parts = sum(len(frame.parts) for frame in request.frames)
     files = tuple(each.name for each in staged)
-    manifest = Manifest(context.job, request.stage, parts, run, files, tuple(stale))
-    return _decide(work, bucket, before, manifest)
+    result.decide(Manifest(work.context.job, request.stage, parts, run, files, stale))
 
 
-def _run_direct(
-    work: ObjectWorkspace,
-    bucket: Bucket,
-    request: StageRequest,
-    runner: StageRunner,
-    timeout_s: float,
-) -> None:
-    context = work.context
-
-    def permit() -> None:
-        wait_until_permitted(work.location, context.permitted, context.wanted, work.pause)
-
-    write = DirectWrite(context.job, WriteNotes(work.location, context.job), permit)
-    if not write.is_done():
-        filled = msgspec.structs.replace(
-            request, frames=frames_of(work.location, context.job, request)
-        )
-        write.run(filled, runner, timeout_s, Watch(context.wanted, context.progress))
-
-
-def _publish(work: ObjectWorkspace, staged: Iterable[Staged]) -> None:
-    context = work.context
-    wait_until_permitted(work.result, context.permitted, context.wanted, work.pause)
+def _publish(work: ObjectWorkspace, result: ObjectResult, staged: Iterable[Staged]) -> None:
+    work.permit()
     work.fenced.complete(
-        {"key": (work.result / each.name).key, "upload": each.upload, "tags": each.tags}
+        {"key": (result.url / each.name).key, "upload": each.upload, "tags": each.tags}
         for each in staged
     )
-
-
-def _decide(
-    work: ObjectWorkspace, bucket: Bucket, before: Piece | None, mine: Manifest
-) -> Manifest:
-    """The manifest that stands: ours, or that of another run of this job."""
-    key = work.manifest.key
-    try:
-        bucket.put(key, msgspec.json.encode(mine), only_if(before))
-        return mine
-    except (ConditionFailed, ObjectMissing) as error:
-        standing = _manifest(bucket.get(key))
-        if standing is not None and standing.run == mine.run:
-            return mine  # the answer to an earlier try of this very request was lost
-        _remove(work, bucket, mine.files)
-        if standing is None or standing.job != mine.job:
-            raise Unavailable(
-                f"{work.result}: another job has put its result there meanwhile; let one job at a "
-                "time write to a path"
-            ) from error
-        return standing
-
-
-def _clean_up(work: ObjectWorkspace, bucket: Bucket, standing: Manifest) -> None:
-    """What is left to do once it is decided; may be done again."""
-    _remove(work, bucket, standing.replaces)
-    bucket.put((work.result / SUCCESS).key, b"")
-
-
-def _remove(work: ObjectWorkspace, bucket: Bucket, names: Iterable[str]) -> None:
-    for name in names:
-        bucket.delete((work.result / name).key)
-
-
-def _names(work: ObjectWorkspace, bucket: Bucket) -> list[str]:
-    prefix = f"{work.result.key}/"
-    return [found.key.removeprefix(prefix) for found in bucket.list(prefix)]
-
-
-def _manifest(found: Piece | None) -> Manifest | None:
-    """None also for what is no manifest of this version: it is replaced."""
-    try:
-        return msgspec.json.decode(found.data, type=Manifest) if found else None
-    except msgspec.DecodeError:
-        return None

@@ -16,7 +16,7 @@ from onyx.plugins.parts.options import PartOptions
 from onyx.spark.child.request import FILE_FORMATS, Mode
 from onyx.spark.objects.forms import wrong_form
 from onyx.spark.session.spark_master import SparkMaster, wrong_spark_master
-from onyx.storage.opening import is_remote
+from onyx.storage.opening import absolute, is_remote
 from onyx.structs import prepared
 
 _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z"
@@ -134,4 +134,4 @@ def is_frame(name: object) -> bool:
 
 def same_result(options: Mapping[str, Any]) -> str:
     """What two outputs have in common that feed one stage."""
-    return str(options.get("path", "")).removeprefix("file://").rstrip("/")
+    return absolute(str(options.get("path", "")), "").rstrip("/")

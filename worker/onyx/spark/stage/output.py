@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 
 from onyx.errors import Blocked, Unavailable, UserFunctionError
 from onyx.ids import GroupId
-from onyx.plugins.options import folder_at
 from onyx.plugins.parts.columns import ColumnsPartsWriter
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.plugins.roll_limits import roll_limits
-from onyx.spark.child.request import StageRequest, StageRunner
+from onyx.spark.child.request import StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.stage.frames import request_of
+from onyx.spark.stage.opening import results_at
 from onyx.spark.stage.options import SparkOptions
-from onyx.spark.stage.results import Results, results_at
 from onyx.storage.system_errors import is_full
 
 
@@ -35,7 +34,8 @@ class SparkOutput(ColumnsPartsWriter):
         self._request = request_of(context, options)
         self._options = options
         self._runner = runner
-        self._results = _results(context, options, self._request)
+        appends = self._request is not None and self._request.write.appends
+        self._results = results_at(context, options.path, options.frame, appends)
         form = ParquetFormat(context)
         super().__init__(self._results.parts, form, context, roll_limits(options))
 
@@ -65,11 +65,3 @@ class SparkOutput(ColumnsPartsWriter):
 
     def _fence_off(self, live: Sequence[GroupId]) -> None:
         self._results.fence(live)
-
-
-def _results(
-    context: PluginContext, options: SparkOptions, request: StageRequest | None
-) -> Results:
-    location = folder_at(context, options.path)
-    appends = request is not None and request.write.appends
-    return results_at(location, context, options.frame, appends)

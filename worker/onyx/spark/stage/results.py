@@ -6,18 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from onyx.ids import GroupId, JobId
-from onyx.plugins.parts.names import run_name
-from onyx.plugins.parts.stores import writer_of
 from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.child.request import StageRequest, StageRunner
 from onyx.spark.stage import versions
-from onyx.spark.stage.directory_stage import StageParts, Workspace, run_stage
-from onyx.spark.stage.frames import folder_of, result_of
-from onyx.spark.stage.object_stage import ObjectWorkspace, run_object_stage
-from onyx.storage.interface import Location
-from onyx.storage.s3 import Prefix
 from onyx.storage.staging.interface import PartStore
-from onyx.storage.staging.s3 import ObjectParts
 
 
 @dataclass(slots=True)
@@ -45,58 +37,3 @@ class Results:
         self.parts.fence(live)
         for job in self._after[:1]:
             self.parts_of(replace(self.context, job=job)).fence(live)
-
-
-def results_at(
-    location: Location, context: PluginContext, frame: str | None, appends: bool
-) -> Results:
-    """Parts and results in a location."""
-    notes = versions.Notes(folder_of(location, frame))
-    if isinstance(location, Prefix):
-        return _in_store(location, context, notes, appends)
-    return _in_folder(location, context, notes, appends)
-
-
-def _in_folder(
-    location: Location, context: PluginContext, notes: versions.Notes, appends: bool
-) -> Results:
-    """Parts and results that Spark reads and writes where they are."""
-    work = Workspace(
-        location,
-        context.job,
-        context.permitted,
-        wanted=context.wanted,
-        appends=appends,
-        seen=context.progress,
-        run=run_name(context),
-    )
-
-    def parts_of(context: PluginContext) -> StageParts:
-        folder, result = notes.where(context.job).local, result_of(location, context.job, appends)
-        assert folder is not None, "the location is a folder"
-        assert result.local is not None, "the location is a folder"
-        return StageParts(folder, writer_of(context), result.local)
-
-    def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
-        run_stage(work, parts.own, request, runner, timeout_s)
-
-    parts = parts_of(context)
-    return Results(context, parts, parts_of, notes, run)
-
-
-def _in_store(
-    location: Prefix, context: PluginContext, notes: versions.Notes, appends: bool
-) -> Results:
-    """Parts and results in a store, which executors read and write."""
-
-    def parts_of(context: PluginContext) -> ObjectParts:
-        folder = notes.where(context.job)
-        assert isinstance(folder, Prefix), "it is in a store"
-        return folder.staging(writer_of(context))
-
-    def run(request: StageRequest, runner: StageRunner, timeout_s: float) -> None:
-        run_object_stage(work, request, runner, timeout_s)
-
-    parts = parts_of(context)
-    work = ObjectWorkspace(location, context, parts, appends=appends)
-    return Results(context, parts, parts_of, notes, run)

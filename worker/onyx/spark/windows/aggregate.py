@@ -1,5 +1,5 @@
-"""The stage of a window: files of a plan to one state for each group and extent, in executors.
-Those of sessions are found by `sessions`.
+"""What Spark runs for a window: the files of a plan to a state for each group and extent. Sessions
+are found by `sessions`.
 
 Built-in functions of Spark alone, so no group passes through Python, and Spark combines states
 before it shuffles them. Called by the Spark child; `pyspark` is imported where it runs.

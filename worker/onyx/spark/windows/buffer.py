@@ -7,41 +7,30 @@ batch become columns of a part without a step a row.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from onyx.codec.values import encode_values
-from onyx.flow.grouping import key_bytes
 from onyx.model.kinds import Native, WindowKind
 from onyx.spark.windows.plan import (
     COORDINATE,
     EXTENT,
-    FLOAT,
-    INT,
     ITEM,
-    KEY_INT,
-    KEY_OTHER,
     KEY_SESSION,
-    KEY_TEXT,
-    KEY_VALUE,
     LAST,
     OPTIONAL,
     SEQ,
     SHARD,
 )
+from onyx.spark.windows.row_columns import items, key_columns, numbers, plain_keys, session_keys
 from onyx.windows.assigning.assigner import Part as Assigned
-from onyx.windows.coded import Groups, Keyed, Values, chosen, rows
+from onyx.windows.coded import Groups, Keyed, Values, chosen
 from onyx.windows.firing import Number
-from onyx.windows.groups import Shards, group_value
+from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
-
-_INT64 = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +115,13 @@ class Buffer:
 
     def _key_columns(self, keys: Keyed) -> dict[str, Any]:
         """Shard and key of each row; of columns, found once for each different key."""
-        found = _plain_keys(keys.column) if isinstance(keys, Groups) else {}
+        found = plain_keys(keys.column) if isinstance(keys, Groups) else {}
         if found and isinstance(keys, Groups):
             found[SHARD] = pa.array(self._shard_of.of_column(keys.column))
         else:
             different = keys.keys if isinstance(keys, Groups) else keys
             shards = list(map(self._shard_of.__getitem__, different))
-            found = {SHARD: pa.array(shards, pa.int16()), **_keys(different)}
+            found = {SHARD: pa.array(shards, pa.int16()), **key_columns(different)}
         if not isinstance(keys, Groups):
             return found
         codes = pa.array(keys.codes)
@@ -146,77 +135,10 @@ class Buffer:
         found: dict[str, Any] = {COORDINATE: pa.array(coordinates)}
         keys = taken.session_keys
         if keys is not None:
-            different = keys.keys if isinstance(keys, Groups) else keys
-            codes = [key_bytes(group_value(key)) for key in different]
-            column = pa.array(codes, pa.binary())
-            found[KEY_SESSION] = (
-                column.take(pa.array(keys.codes)) if isinstance(keys, Groups) else column
-            )
+            found[KEY_SESSION] = session_keys(keys)
         return found
 
     def _value_columns(self, values: Values, order: Any) -> dict[str, Any]:
         if self._native.collects:
-            items = [encode_values([each]) for each in rows(values)]
-            return {SEQ: self.seq + order, ITEM: pa.array(items, pa.binary())}
-        return _numbers(values, self._native.compares) if self._native.merges else {}
-
-
-def _plain_keys(column: pa.Array | None) -> dict[str, pa.Array]:
-    """The key column of ints or text, without a step a key; none of others."""
-    if column is None:
-        return {}
-    if not pa.types.is_integer(column.type):
-        return {KEY_TEXT: column.cast(pa.string())}
-    with contextlib.suppress(pa.ArrowInvalid):  # beyond 64 bits with a sign
-        return {KEY_INT: column.cast(pa.int64())}
-    return {}
-
-
-def _keys(keys: Sequence[Any]) -> dict[str, pa.Array]:
-    """Key columns; those that are not needed are left out."""
-    kinds = set(map(type, keys))
-    if kinds == {str}:
-        return {KEY_TEXT: pa.array(keys, pa.string())}
-    ints = [type(key) is int and key in _INT64 for key in keys]
-    texts = [type(key) is str for key in keys]
-    found: dict[str, pa.Array] = {}
-    if any(ints):
-        found[KEY_INT] = _some(keys, ints, pa.int64(), lambda key: key)
-    if any(texts):
-        found[KEY_TEXT] = _some(keys, texts, pa.string(), lambda key: key)
-    pairs = zip(keys, ints, texts, strict=True)
-    others = [not (key is None or is_int or is_text) for key, is_int, is_text in pairs]
-    if any(others):
-        found[KEY_OTHER] = _some(keys, others, pa.binary(), lambda key: key_bytes(group_value(key)))
-        found[KEY_VALUE] = _some(
-            keys, others, pa.binary(), lambda key: encode_values([group_value(key)])
-        )
-    return found
-
-
-def _some(
-    keys: Sequence[Any], mask: list[bool], kind: pa.DataType, value: Callable[[Any], Any]
-) -> pa.Array:
-    found = [value(key) if is_one else None for key, is_one in zip(keys, mask, strict=True)]
-    return pa.array(found, kind)
-
-
-def _numbers(values: Values, extreme: bool) -> dict[str, Any]:
-    """Ints and floats apart. Peers never take NaN for the smallest or largest value."""
-    if isinstance(values, np.ndarray):
-        ints = values.dtype.kind == "i"
-        found = {INT if ints else FLOAT: pa.array(values)}
-    else:
-        kinds = set(map(type, values))
-        if len(kinds) == 1:
-            found = {INT: pa.array(values, pa.int64())} if int in kinds else {
-                FLOAT: pa.array(values, pa.float64())
-            }  # fmt: skip
-        else:
-            int_values = [value if type(value) is int else None for value in values]
-            floats = [None if type(value) is int else value for value in values]
-            found = {INT: pa.array(int_values, pa.int64()), FLOAT: pa.array(floats, pa.float64())}
-    if extreme and FLOAT in found:
-        column = found[FLOAT]
-        found[FLOAT] = pc.if_else(pc.is_nan(column), None, column)
-    return found
+            return {SEQ: self.seq + order, ITEM: items(values)}
+        return numbers(values, self._native.compares) if self._native.merges else {}

@@ -1,43 +1,36 @@
-"""Firings of a window by Spark: a stage over what extents have, and its result page by page.
+"""Firings of a window by Spark: it aggregates what extents have, in a run of our own function.
 
-Nothing waits: while a file is written or the stage runs, the page is `PENDING`. A task reads
+Nothing waits: while a file is written or Spark runs, the page is `PENDING`. A task reads
 nothing meanwhile, as ever between two pages, so a firing is one moment however long Spark takes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from onyx.errors import Blocked, Fenced, Unavailable, UserFunctionError, describe
 from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
 from onyx.plugins.protocol import SealProgress
 from onyx.seams import Clock, SystemClock
 from onyx.spark.child.request import FrameSource, StageRequest, StageRunner, Watch
-from onyx.spark.windows.outcomes import Outcome
-from onyx.spark.windows.plan import AGGREGATE, DUE, EXTENT, FIRES, LOWER, SHARD, UPPER, Plan
+from onyx.spark.windows.plan import AGGREGATE, DUE, Plan
 from onyx.spark.windows.spool import Spool, least, new_result
-from onyx.spark.windows.states import groups, states
 from onyx.storage.system_errors import is_full
-from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.firing import Firing, Number
+from onyx.windows.firing import Number
 
 logger = logging.getLogger("onyx.windows")
-STAGE_TIMEOUT_S = 3_600.0
+RUN_TIMEOUT_S = 3_600.0
 RETRY_S = 1.0
-"""Before a stage that fails is run again; what cannot be reached is left alone for longer."""
+"""Before a run that fails is repeated; what cannot be reached is left alone for longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """Where and how stages run, and who follows them."""
+    """Where and how Spark runs, and who follows it."""
 
     runner: StageRunner
     aside: Callable[[Callable[[], None]], Future[None]]
@@ -51,12 +44,12 @@ class Spark:
     seen: Callable[[SealProgress], None] = lambda _: None
     clock: Clock = field(default_factory=SystemClock)
     attempts_max: int = 3
-    """The attempts of a stage that fails, the first one included; see `plugins.attempts`."""
+    """The attempts of a run that fails, the first one included; see `plugins.attempts`."""
 
 
 @dataclass(slots=True)
-class Stage:
-    """The stage of a window that runs, if one does."""
+class Aggregator:
+    """The run of a window, if there is one."""
 
     where: str
     """Begins messages."""
@@ -97,7 +90,7 @@ class Stage:
                     yield None
 
     def _again_s(self, attempts: Attempts, error: UserFunctionError | Unavailable) -> float:
-        """When the stage is to run again. Raises the error with what it is about: never."""
+        """When it is to run again. Raises the error with what it is about: never."""
         now_s = self.spark.clock.monotonic_s()
         if isinstance(error, Blocked) or is_full(error):
             self.words = f"Spark does not aggregate {self.where}: {describe(error)}"
@@ -121,7 +114,7 @@ class Stage:
         )
         watch = Watch(self.spark.wanted, self._seen)
         with self.folder.target(name) as target:
-            self.spark.runner(target.asked(request), STAGE_TIMEOUT_S, watch)
+            self.spark.runner(target.asked(request), RUN_TIMEOUT_S, watch)
             self.folder.settle(target, self.spark.master)
         self.due = least(self.folder, name, DUE) if plan.sessions is not None else None
 
@@ -130,49 +123,3 @@ class Stage:
         if progress.tasks:
             percent = 100 * progress.tasks_done // progress.tasks
             self.words = f"Spark aggregates {self.where}: {percent} % of its tasks are done"
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """Makes firings of the rows of results."""
-
-    aggregation: Aggregation
-    bounds: Callable[[int], tuple[Number, Number]]
-    """The bounds of an extent by its number."""
-    folder: Spool
-    page_max: int
-
-    def pages(
-        self,
-        outcome: Outcome,
-        firing: Callable[[Any, int, tuple[Number, Number], Any], Firing],
-    ) -> Iterator[list[Firing]]:
-        """What is left of an outcome.
-
-        Args:
-            firing: makes one of a group, its shard, bounds and a state.
-        """
-        for rows in outcome.batches(self.folder, self.page_max):
-            batch = _that_fire(rows, outcome.shards)
-            made = map(
-                firing,
-                groups(batch),
-                batch.column(SHARD).to_pylist(),
-                self._bounds(batch),
-                states(self.aggregation, batch),
-            )
-            yield list(made)
-
-    def _bounds(self, batch: pa.RecordBatch) -> Iterator[tuple[Number, Number]]:
-        if LOWER not in batch.schema.names:
-            return map(self.bounds, batch.column(EXTENT).to_pylist())
-        lowers, uppers = (batch.column(name).to_pylist() for name in (LOWER, UPPER))
-        return zip(lowers, uppers, strict=True)
-
-
-def _that_fire(batch: pa.RecordBatch, shards: Collection[int]) -> pa.RecordBatch:
-    """Rows that fire, and are of these shards: others are another peer's."""
-    mine = pc.is_in(batch.column(SHARD), pa.array(sorted(shards), batch.column(SHARD).type))
-    if FIRES in batch.schema.names:
-        mine = pc.and_(mine, pc.fill_null(batch.column(FIRES), False))
-    return batch.filter(mine)

@@ -71,7 +71,7 @@ class SessionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @prepared
 class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What one stage computes."""
+    """What one run computes."""
 
     aggregation: str
     """Its name, for people."""
@@ -89,7 +89,7 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """None: extents are known by number."""
 
     def params(self) -> dict[str, Any]:
-        """The plan as arguments of a stage."""
+        """The plan as arguments of `aggregate`."""
         return {"plan": msgspec.to_builtins(self)}
 
     @property

@@ -1,7 +1,7 @@
 """Which extents of a window by Spark a watermark makes fire, and which it drops.
 
 Of windows whose extents have numbers, each number waits. Of sessions a peer knows none: it knows a
-watermark before which none is due, of what rows and results have; when that is reached, a stage
+watermark before which none is due, of what rows and results have; when that is reached, Spark
 finds those that are. So what a peer keeps does not grow with groups.
 """
 

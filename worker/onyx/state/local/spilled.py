@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary, finalize
 
 from onyx.codec.values import decode_values, encode_values
 from onyx.errors import SettingsError
-from onyx.flow.grouping import key_bytes
+from onyx.flow.groups.keys import key_bytes
 from onyx.settings import StateSettings
 from onyx.state.local.scratch import Scratch, scratch_folder
 from onyx.windows.buckets import Bucket, Form, Holder, InMemory, Pair, pages

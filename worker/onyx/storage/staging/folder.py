@@ -67,6 +67,8 @@ class DirectoryParts:
             with contextlib.suppress(FileNotFoundError):
                 staged = f"{self._staging}/{writer}/{staged_name(name)}"
                 os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
+            # Also if there was nothing to rename: whoever published it may have died before the
+            # name was durable, and the log counts on it from now on.
             os.fsync(folder)
 
     def fence(self, live: Sequence[GroupId]) -> None:
@@ -176,6 +178,7 @@ class DirectoryPart:
         """Rename the file, then fsync the directory. A rename whose answer was lost is repeated,
         and then the published file is there instead of the staged one."""
         with self._store.explained(), self._folder.opened() as folder:
+            # Before the first try alone: later the file of this name may be the one published here.
             if not self._asked and exists(self._name, folder):
                 raise InvariantViolated(f"{self._name} exists, but names of parts are unique")
             try:

@@ -97,6 +97,8 @@ class ObjectParts:
             marks = [key for key in self._foreign(bucket, keep) if key.endswith(f"/{_MARK}")]
             for key in marks:
                 bucket.delete(key)
+            # Listed anew, now that no mark is there: notes that were written meanwhile are among
+            # these, and an upload whose note comes later finds no mark.
             _abort(bucket, self._foreign(bucket, keep))
 
     def sweep(self) -> None:
@@ -215,6 +217,7 @@ def _abort(bucket: Bucket, keys: Sequence[str]) -> None:
     for key in keys:
         note = bucket.get(key)
         if note is not None and not key.endswith(f"/{_MARK}"):
+            # The upload before its note: if this stops in between, the next fence finds the note.
             bucket.abort_upload(*_upload_noted(note.data))
         bucket.delete(key)
 

@@ -17,8 +17,6 @@ from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
 from onyx.ledger.holds import Holds
-from onyx.model.job import Job
-from onyx.model.workflow import begins_trees
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
@@ -28,20 +26,10 @@ from onyx.transport.interface import Transport
 logger = logging.getLogger(__name__)
 
 EXPIRE_INTERVAL_S = 5.0
-EXPIRE_MARGIN_S = 60.0
-"""After a tree was due to be replayed; the input may be busy or waiting for its source."""
 LARGE_PARCEL_ROOTS = 256
 """From this size on, joining parcels (and sorting what was joined) costs more than it saves."""
 REPLAYS_MAX = 65_535
 """The replays of one tree for want of memory; more than can be counted, so without a limit."""
-
-
-def idle_timeout_s(job: Job) -> float:
-    """Time without acks of a tree after which the task that began it has begun it again, in
-    seconds."""
-    began = [entry for entry in job.catalog if begins_trees(job, entry.name)]
-    longest_ms = max(entry.pending_timeout + 2 * entry.input_retry_timeout for entry in began)
-    return longest_ms / 1_000 + EXPIRE_MARGIN_S
 
 
 class AckerTask:

@@ -1,8 +1,8 @@
 """What a task has produced and not yet handed over, in order.
 
 Bounded by construction: a task does not read the next batch before this is empty. A refused send
-keeps its place. An ungrouped batch goes to the next peer in turn that has room, so slow peers get
-less; a grouped one is split by the slot of its key and waits for exactly that peer.
+keeps its position. An ungrouped batch goes to the next peer in turn that has room, so slow peers
+get less; a grouped one is split by the slot of its key and waits for exactly that peer.
 """
 
 from __future__ import annotations

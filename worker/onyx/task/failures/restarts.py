@@ -1,7 +1,7 @@
 """`handle-exception: restart`: wait, give up the virtual peer, and not for ever.
 
 A restart gives the whole job a new allocation version, so one that follows on the other is worse
-than the failure: nobody works, and the log fills. The failed peer keeps its place while it waits,
+than the failure: nobody works, and the log fills. The failed peer keeps its slot while it waits,
 because its segments would only fail on another one. Counts are per task and in the replica; they
 begin anew when a peer has worked for long enough without a failure. Time without a failure was
 taken for progress, and not segments: behind one that always fails there are others that do not.

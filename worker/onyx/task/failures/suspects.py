@@ -3,12 +3,12 @@
 A batch that has some of them is taken apart: first all others, then each suspect as a batch of its
 own, alone in the user code of its process. Whatever runs over a batch (functions, conditions,
 windows, outputs) is covered by that, and another death is of one segment. A batch that is larger
-than the task wants, or than can be recorded, comes in parts as well. A suspect that has lost too
+than the task wants, or than can be recorded, comes in pieces as well. A suspect that has lost too
 many processes is not tried any more: it has failed, with `PoisonSegment`, as if the function had
 raised that, and what becomes of it is decided where it is for every failure.
 
-Control items that came with the batch stay behind its last part. Without ids (at-most-once) nothing
-is taken apart: a batch whose process dies is lost and does not come again.
+Control items that came with the batch stay behind its last piece. Without ids (at-most-once)
+nothing is taken apart: a batch whose process dies is lost and does not come again.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ def isolate(assignment: Assignment, work: Work, segments_max: int) -> bool:
     split.
 
     Args:
-        segments_max: about how many segments a part has at most.
+        segments_max: about how many segments a piece has at most.
     """
     if work.batch is None:
         return False
     batches, work.beside = [work.batch, *work.beside], []
     runs = losses.suspects(assignment.latest_run(), assignment.task)
     split = [_split(batch, runs, min(segments_max, ROOTS_MAX)) for batch in batches]
-    together = [part for its, _ in split for part in its]
-    alone = [part for _, its in split for part in its]
+    together = [each for its, _ in split for each in its]
+    alone = [each for _, its in split for each in its]
     if not alone and len(together) == 1:
         return False
-    parts = work.parts
-    parts.waiting.extend([*together, *alone])
-    parts.suspects = len(alone)
-    parts.controls, work.controls = work.controls, []
+    pieces = work.pieces
+    pieces.waiting.extend([*together, *alone])
+    pieces.suspects = len(alone)
+    pieces.controls, work.controls = work.controls, []
     return True
 
 
 def _split(batch: Batch, runs: tuple[Run, ...], most: int) -> tuple[list[Batch], list[Batch]]:
-    """A batch in parts of about so many segments, and its suspects one by one."""
+    """A batch in pieces of about so many segments, and its suspects one by one."""
     count = len(batch)
     fits = count <= ROOTS_MAX and count <= most * TOO_LARGE
     if batch.roots is None or (fits and not runs):
@@ -66,8 +66,8 @@ def _split(batch: Batch, runs: tuple[Run, ...], most: int) -> tuple[list[Batch],
     if fits and not found.any():
         return [batch], []
     others = np.flatnonzero(~found)
-    parts = [_run(batch, others[first : first + most]) for first in range(0, len(others), most)]
-    return parts, [batch.take(np.array([each])) for each in np.flatnonzero(found)]
+    pieces = [_run(batch, others[first : first + most]) for first in range(0, len(others), most)]
+    return pieces, [batch.take(np.array([each])) for each in np.flatnonzero(found)]
 
 
 def _run(batch: Batch, rows: Indices) -> Batch:
@@ -76,18 +76,18 @@ def _run(batch: Batch, rows: Indices) -> Batch:
     return batch.slice(first, last) if last - first == len(rows) else batch.take(rows)
 
 
-def next_part(assignment: Assignment, work: Work) -> bool:
-    """Go on with the next part of a batch that was split; False when it is a segment that is not
+def next_piece(assignment: Assignment, work: Work) -> bool:
+    """Go on with the next piece of a batch that was split; False when it is a segment that is not
     tried any more, which has failed.
 
     Raises:
         Failure: handling its failure ends the process as well.
     """
-    parts = work.parts
-    work.batch = parts.waiting.popleft()
-    work.alone = len(parts.waiting) < parts.suspects
-    if not parts.waiting:
-        work.controls, parts.controls = [*parts.controls, *work.controls], []
+    pieces = work.pieces
+    work.batch = pieces.waiting.popleft()
+    work.alone = len(pieces.waiting) < pieces.suspects
+    if not pieces.waiting:
+        work.controls, pieces.controls = [*pieces.controls, *work.controls], []
     if not work.alone:
         return True
     error = _poison(assignment, work.batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from onyx.flow.batch import U64
-from onyx.flow.group_checks import GroupChecks
+from onyx.flow.groups.checks import GroupChecks
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.event_time import EventTime

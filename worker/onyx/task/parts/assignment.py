@@ -68,6 +68,20 @@ class Assignment:
         return RetryDelay(ledger.retry_delay_s, ledger.retry_delay_max_s)
 
 
+def assign(
+    services: Services,
+    peer: PeerId,
+    job_id: JobId,
+    task: TaskName,
+    kind: Kind,
+    wake: Callable[[], None],
+    wanted: Callable[[], bool],
+) -> Assignment:
+    """An assignment that a peer has got."""
+    background, latest = Background(services.background, wake), LatestRun(services.replica, job_id)
+    return Assignment(services, peer, job_id, task, kind, wake, wanted, background, latest)
+
+
 class Assigned:
     """What follows from the `assignment` of a task, for the values that have one."""
 

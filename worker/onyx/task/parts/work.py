@@ -8,20 +8,21 @@ from dataclasses import dataclass, field
 from onyx.flow.batch import Batch
 from onyx.ids import PeerId, TaskName
 from onyx.program.batch_work import BatchWork
+from onyx.seams import Clock
 from onyx.task.batch_timer import BatchTimer
 from onyx.transport.interface import Control
 
 
 @dataclass(slots=True)
-class Parts:
-    """The parts of what was read at once and is worked on in parts: because it has suspects, is too
+class Pieces:
+    """What was read at once and is worked on piece by piece: because it has suspects, is too
     large, or has segments of several forms."""
 
     waiting: deque[Batch] = field(default_factory=deque)
     suspects: int = 0
-    """The last so many parts are one suspect each."""
+    """The last so many pieces are one suspect each."""
     controls: list[tuple[PeerId, Control]] = field(default_factory=list)
-    """Came with the batch, and go on with the last part."""
+    """Came with the batch, and go on with the last piece."""
 
 
 @dataclass(slots=True)
@@ -30,11 +31,11 @@ class Work(BatchWork):
 
     timer: BatchTimer = field(kw_only=True)
     beside: list[Batch] = field(default_factory=list)
-    """Segments of other forms that were read with the batch, before they are its parts."""
+    """Segments of other forms that were read with the batch, before they are its pieces."""
     controls: list[tuple[PeerId, Control]] = field(default_factory=list)
     """Control items behind the batch, each with the peer that sent it."""
-    parts: Parts = field(default_factory=Parts)
-    """Parts of the batch that was read which are still to come."""
+    pieces: Pieces = field(default_factory=Pieces)
+    """What is still to come of the batch that was read."""
     upstream: TaskName | None = None
     """In a stage, the task whose segments these are."""
     others: deque[tuple[TaskName, Batch]] = field(default_factory=deque)
@@ -54,8 +55,13 @@ class Work(BatchWork):
         self.alone = False
 
     def forget_all(self) -> None:
-        """A new allocation version: control items and waiting parts came on old channels."""
+        """A new allocation version: control items and waiting pieces came on old channels."""
         self.forget_batch()
-        self.controls, self.parts = [], Parts()
+        self.controls, self.pieces = [], Pieces()
         self.behind = []
         self.others.clear()
+
+
+def new_work(clock: Clock) -> Work:
+    """The work of a task that has no batch."""
+    return Work(timer=BatchTimer(clock))

@@ -14,8 +14,8 @@ from onyx.transport.interface import FLUSH, ControlKind
 
 def pass_controls(runtime: Runtime, allocation: Allocation, work: Work) -> None:
     """Read the control items behind the batch and send on what follows from them; several flushes
-    at once are one. Nothing follows before the last part of what was read: it all comes before."""
-    if work.parts.waiting:
+    at once are one. Nothing follows before the last piece of what was read: it all comes before."""
+    if work.pieces.waiting:
         return
     sink, ends, source = runtime.sink, allocation.ends, runtime.source
     controls = work.controls
@@ -60,9 +60,9 @@ def pass_event_time(
     runtime: Runtime, allocation: Allocation, work: Work, clock: Clock, idle: bool = False
 ) -> None:
     """Put watermarks and epochs that are due into the outbox, behind all that the task has sent.
-    Not before the last part of a batch that was split, because they follow from all of it."""
+    Not before the last piece of a batch that was split, because they follow from all of it."""
     event_time, outbox = allocation.event_time, allocation.outbox
-    if event_time is None or work.parts.waiting or (idle and len(outbox)):
+    if event_time is None or work.pieces.waiting or (idle and len(outbox)):
         return
     if runtime.source is not None and runtime.sink is not None:
         event_time.rise(runtime.source.frontiers())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from onyx.flow.batch import Batch, by_form
+from onyx.flow.batch import Batch, by_format
 from onyx.ids import PeerId, TaskName
 from onyx.task.parts.work import Work
 from onyx.transport.interface import Control, Delivery
@@ -24,7 +24,7 @@ def take_deliveries(work: Work, deliveries: Sequence[Delivery]) -> bool:
             work.controls.append((delivery.channel.source, delivery.item))
         else:
             batches.append(delivery.item)
-    work.take(by_form(batches) if batches else [])
+    work.take(by_format(batches) if batches else [])
     return bool(deliveries)
 
 
@@ -68,7 +68,7 @@ def _take_frames(
         else:
             frames.setdefault(upstream[delivery.channel.source], []).append(delivery.item)
     work.others.extend(
-        (task, batch) for task, batches in frames.items() for batch in by_form(batches)
+        (task, batch) for task, batches in frames.items() for batch in by_format(batches)
     )
     _next_frame(work)
     return bool(deliveries)

@@ -7,7 +7,8 @@ retried leaves no trace in windows, or its replay would count twice or not at al
 from __future__ import annotations
 
 from onyx.flow.routed import Routed
-from onyx.program.assign import assign, prepare
+from onyx.program.assign import assign
+from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.route import route as route_batch
 from onyx.task.parts.allocation import Allocation

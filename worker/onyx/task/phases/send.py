@@ -1,4 +1,4 @@
-"""SEND, WRITE_BATCH: segments with their lineage go to the outbox, or to the plugin of an output.
+"""SEND: segments with their lineage go to the outbox, or to the plugin of an output.
 
 What a batch consumes and produces is folded into values for the ackers (`ledger/hop`). A windowed
 task withholds them until its state log has what the batch changed.
@@ -6,30 +6,20 @@ task withholds them until its state log has what the batch changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import numpy as np
-
-from onyx.flow.batch import U64, Batch, Indices, copies_of
-from onyx.flow.group_hashes import Grouping
-from onyx.flow.grouping import slots_of_shards
-from onyx.flow.leaves import Leaves
+from onyx.flow.batch import Batch, copies_of
 from onyx.flow.routed import Outgoing, Routed
-from onyx.ledger.hop import Hop, Share, hop, split_values
-from onyx.ledger.lineage import mix
+from onyx.ledger.hop import Hop, Share, hop
 from onyx.program.route import route_emitted
-from onyx.task.channels.outbox import Outbox
+from onyx.task.channels.dealing import Groupings, put_to_child
 from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
 from onyx.task.phases.controls import pass_controls
-from onyx.task.sink.sink import Sink
-from onyx.task.table import ADVANCED, WAITING, Answer
+from onyx.task.phases.retries import acked
+from onyx.task.phases.write import write
+from onyx.task.table import ADVANCED, Answer
 from onyx.task.window_state.windowing import Windowing
-from onyx.transport.interface import Transport
-
-Groupings = Mapping[str, Grouping]
 
 
 def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
@@ -38,64 +28,13 @@ def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
         assert work.routed is not None, "the phase before"
         if runtime.sink is not None and not work.own:
             runtime.sink.choose(work.upstream)
-            _write(runtime.sink, allocation, work.batch, work.leaves)
+            write(runtime.sink, allocation, work.batch, work.leaves)
         else:
             _send(runtime, allocation, work.batch, work.routed)
     if allocation.windowing is not None:
         _send_emissions(runtime, allocation, allocation.windowing)
     pass_controls(runtime, allocation, work)
     return ADVANCED
-
-
-def write_batch(
-    transport: Transport, runtime: Runtime, allocation: Allocation, work: Work
-) -> Answer:
-    """Wait until every destination has taken its part, and flush the plugin if that was asked for:
-    here, because a phase that the store refuses is done again, and nothing is written twice."""
-    if runtime.sink is not None and allocation.flush_wanted:
-        runtime.sink.flush()
-        allocation.flush_wanted = False
-    more = _more_follows(runtime, allocation, work)
-    sent = not allocation.retries or _send_retries(transport, allocation)
-    if not (sent and allocation.outbox.drain(more)):
-        work.timer.refused(runtime.metrics)
-        return WAITING
-    work.timer.written(runtime.metrics)
-    return ADVANCED
-
-
-def _more_follows(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
-    """Whether another batch is about to be made: one that is whole mostly has a successor, and one
-    that waits will be read next."""
-    whole = runtime.sizing.segments_max
-    if runtime.source is not None:
-        return work.batch is not None and len(work.batch) >= whole
-    return bool(work.parts.waiting) or allocation.inbox.waiting_segments() >= whole
-
-
-def _send_retries(transport: Transport, allocation: Allocation) -> bool:
-    wiring = allocation.wiring
-    while allocation.retries:
-        site, roots, limit = allocation.retries[-1]
-        if not transport.send_completions(
-            site.group, wiring.job, wiring.version, site.peer, roots, limit
-        ):
-            return False
-        allocation.retries.pop()
-    return True
-
-
-def _write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves) -> None:
-    if allocation.committing is not None:
-        allocation.committing.write(batch, leaves)
-        return
-    windowing = allocation.windowing
-    if windowing is None or batch.roots is None or batch.ids is None:
-        sink.write(leaves.segments, batch.roots, batch.ids)
-        return
-    values, withheld = split_values(batch.ids)
-    sink.write(leaves.segments, batch.roots, values)
-    windowing.withhold(batch.roots, withheld)
 
 
 def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed) -> None:
@@ -105,7 +44,7 @@ def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed
     made = _put_all(allocation, groupings, batch, routed, begins, windowing is not None)
     if made is None or batch.roots is None:
         return
-    roots, values = _acked(allocation, batch.roots, made, routed)
+    roots, values = acked(allocation, batch.roots, made, routed)
     if windowing is None:
         allocation.acks.add(roots, values)
     else:
@@ -120,7 +59,7 @@ def _send_emissions(runtime: Runtime, allocation: Allocation, windowing: Windowi
         routed = route_emitted(runtime.program, allocation.group_checks, batch, child)
         made = _put_all(allocation, runtime.program.groupings, batch, routed, begins=True)
         if made is not None and batch.roots is not None:
-            allocation.acks.add(*_acked(allocation, batch.roots, made, routed))
+            allocation.acks.add(*acked(allocation, batch.roots, made, routed))
 
 
 def _put_all(
@@ -159,59 +98,3 @@ def _put_all(
         sent = Batch(share.segments, roots, ids, share.keys)
         put_to_child(outbox, groupings, child, sent, share.hashes)
     return made
-
-
-def _acked(allocation: Allocation, roots: U64, made: Hop, routed: Routed) -> tuple[U64, U64]:
-    """Roots and values to ack of a batch; a root that is to be replayed is not acked, so that its
-    tree stays open."""
-    values, retries = made.values, routed.retries
-    if retries:
-        _ask_for_retries(allocation, roots[retries], routed.retries_max)
-        rows = np.arange(len(roots)) if made.reported is None else made.reported
-        wanted = np.isin(rows, retries, invert=True)
-        return roots[rows[wanted]], values[wanted]
-    return (roots if made.reported is None else roots[made.reported]), values
-
-
-def _ask_for_retries(allocation: Allocation, roots: U64, retries_max: Sequence[int]) -> None:
-    """Have the owners of these roots read them again, each at most so many times."""
-    owners = allocation.owners
-    assert owners is not None, "no batch is read before the job is ready"
-    limits = np.array(retries_max)
-    for limit in sorted(set(retries_max)):
-        parcels = owners.split(np.unique(roots[limits == limit]))
-        allocation.retries.extend((site, part, limit) for site, part in parcels)
-
-
-def put_to_child(
-    outbox: Outbox, groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None = None
-) -> None:
-    """Put a batch into the outbox: for any peer of the child, or split by the slot of each
-    segment's group or id.
-
-    Args:
-        groupings: of the children that group.
-        hashes: of the group keys, if they are known.
-    """
-    count = len(child.sites)
-    slots = _slots(groupings, child, batch, hashes) if count > 1 else None
-    if slots is None:
-        outbox.put(child, batch)
-        return
-    for slot, site in enumerate(child.sites):
-        mine = (slots == slot).nonzero()[0]
-        if len(mine):
-            outbox.put_to(site, batch.take(mine))
-
-
-def _slots(
-    groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None
-) -> Indices | None:
-    if hashes is not None:
-        return slots_of_shards(hashes, len(child.sites))
-    grouping = groupings.get(child.task)
-    if grouping is not None:
-        return grouping.slots_of(batch.segments, len(child.sites))
-    if child.by_id and batch.ids is not None:
-        return slots_of_shards(mix(batch.ids.copy()), len(child.sites))
-    return None

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal
 
 import msgspec
 
 from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.log import job_documents
-from onyx.log.interface import LogReader
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.plugins.protocol import UpgradedJob
-from onyx.replica.state import Partitions, Replica
 from onyx.task.parts.runtime import Runtime
+from onyx.task.recovery.named_partitions import named_partitions
 from onyx.upgrade.compatibility import windowed
 from onyx.upgrade.plan import Plan
 from onyx.upgrade.plan import plan as plan_of
@@ -67,8 +62,8 @@ def old_job(runtime: Runtime) -> OldJob:
     inputs, tasks = _inputs(new), windowed(new)
     carried = {name for name in inputs if plan.carries("input", name)}
     carried |= {name for name in tasks if plan.carries("task", name)}
-    before = _named_partitions(log, replica, job_id, carried)
-    here = _named_partitions(log, replica, runtime.job_id, {*inputs, *tasks})
+    before = named_partitions(log, replica, job_id, carried)
+    here = named_partitions(log, replica, runtime.job_id, {*inputs, *tasks})
     mapped = numbers(before, here)
     ranges = (range(here[name][0], here[name][0] + len(here[name][1])) for name in inputs)
     has_more = not set(chain.from_iterable(ranges)) <= set(mapped.values())
@@ -77,34 +72,3 @@ def old_job(runtime: Runtime) -> OldJob:
 
 def _inputs(job: Job) -> tuple[str, ...]:
     return tuple(entry.name for entry in job.catalog if entry.type == "input")
-
-
-def _named_partitions(
-    log: LogReader, replica: Replica, job: JobId, tasks: Collection[str]
-) -> dict[str, tuple[int, list[str]]]:
-    """Number of the first partition, and the names of all, of those of the tasks that have some."""
-    registered = replica.partitions(job)
-    return {
-        task: (each.first, _names(log, each))
-        for task, each in sorted(registered.items())
-        if task in tasks
-    }
-
-
-def _names(log: LogReader, partitions: Partitions) -> list[str]:
-    """The partitions of a windowed task are the shards of its state."""
-    if not partitions.digest:
-        return [str(shard) for shard in range(partitions.count)]
-    names: list[str] = json.loads(log.get_chunk(partitions.digest))
-    return names
-
-
-def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> UpgradedJob | None:
-    """The old job, if this one goes on with what this input or output has made there. Blocks."""
-    if runtime.services.replica().upgrades(runtime.job_id) is None:
-        return None
-    job_id, _, plan = planned(runtime)
-    if not plan.carries(part, runtime.task):
-        return None
-    began = bool(runtime.services.log.list_documents(job_documents.frontiers(job_id)))
-    return UpgradedJob(job_id, began)

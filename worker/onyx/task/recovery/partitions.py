@@ -12,8 +12,8 @@ from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
-from onyx.task.recovery import carry_over
-from onyx.task.recovery.old_job import upgraded_job
+from onyx.task.recovery.frontiers import load_frontiers
+from onyx.task.recovery.upgraded import upgraded_job
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.source import Source
 from onyx.task.user_code import reads_with_user_code, run_beside
@@ -46,7 +46,7 @@ def open_owned(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
     def load() -> dict[int, tuple[FrontierStore, Frontier]]:
         services, job = runtime.services, runtime.job_id
         stores = {number: FrontierStore(services, job, number) for number in missing}
-        found = carry_over.load_frontiers(runtime, stores)
+        found = load_frontiers(runtime, stores)
         return {number: (store, found[number]) for number, store in stores.items()}
 
     loaded = runtime.assignment.background.poll("frontiers", load)

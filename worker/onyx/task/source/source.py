@@ -11,20 +11,17 @@ import numpy as np
 from onyx.flow.batch import U64, Batch
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ledger.holds import Holds
-from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, positions_of, source_number
-from onyx.ledger.pending import PendingWindow
+from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, positions_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.program.reading.bad_records import BadRecords, described
 from onyx.program.reading.event_times import SourceTimes
-from onyx.program.reading.segments_reader import SegmentsReader
 from onyx.seams import Clock
 from onyx.task.batch_sizing import BatchSizing
-from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.source.partition import WINDOW_FACTOR, Partition
-from onyx.task.source.rereading import open_at
+from onyx.task.source.opening import Opener
+from onyx.task.source.partition import Partition
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 logger = logging.getLogger("onyx.task")
@@ -61,11 +58,10 @@ class Source:
         self._entry = entry
         self._sizing = sizing
         self._clock = clock
-        self._partition = partition
+        self._opener = Opener(plugin, entry, sizing, clock, partition, retry_delay)
         self._turn = 0
         self._next_check_s = 0.0
         self._next_lost_log_s = 0.0
-        self._retry_delay = retry_delay
         self.rested_s = math.inf
         """When something has rested long enough to be read again."""
         self._next_checkpoint_s = 0.0
@@ -110,35 +106,7 @@ class Source:
         if at.exhausted:
             self.exhausted.add(number)
             return
-        kind, entry = self._partition, self._entry
-        columns = entry.batch_format == "arrow"
-        self.partitions[number] = kind(
-            number=number,
-            name=name,
-            sizing=self._sizing,
-            store=store,
-            reader=self._filled(
-                open_at(self.plugin, name, at.cursor, at.position, kind.certain, columns)
-            ),
-            window=PendingWindow(
-                partition=number,
-                frontier=at.position,
-                capacity=WINDOW_FACTOR * self._sizing.pending_max,
-                pending_timeout_s=entry.pending_timeout / 1000,
-                retry_interval_s=entry.input_retry_timeout / 1000,
-                started_s=self._clock.monotonic_s(),
-                retry_delay=self._retry_delay,
-            ),
-            next_position=at.position,
-            counted_from=at.position,
-            source=source_number(entry.name, name),
-            columns=columns,
-            sent_before=at.reserved if kind.certain else 0,
-        )
-
-    def _filled(self, reader: SegmentsReader) -> SegmentsReader:
-        timeout_s = self._entry.batch_timeout / 1000
-        return FilledReader(reader, self._clock, timeout_s) if timeout_s else reader
+        self.partitions[number] = self._opener.open(number, name, store, at)
 
     def give_away(self, numbers: Collection[int]) -> bool:
         """Leave partitions to others, who find in the store exactly how far they were read; True

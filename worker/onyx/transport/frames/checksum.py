@@ -20,6 +20,10 @@ import zlib
 
 import numpy as np
 
+CHECKSUM_BYTES = 5
+"""Its field in a frame, with the tag."""
+CHECKSUM_TAG = bytes([(15 << 3) | 5])
+"""The tag of `Frame.checksum`: field 15, four bytes of fixed length (wire type 5)."""
 ROW_WORDS = 1_151
 """A prime, so that columns are not those of any table in a segment."""
 ROW_BYTES = 8 * ROW_WORDS

@@ -18,8 +18,7 @@ from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.path_names import is_path_name
 from onyx.transport.encoded import Encoded
-from onyx.transport.frames.checksum import checksum
-from onyx.transport.frames.encoder import CHECKSUM_BYTES, CHECKSUM_TAG
+from onyx.transport.frames.checksum import CHECKSUM_BYTES, CHECKSUM_TAG, checksum
 from onyx.transport.frames.packets import (
     COLUMN_VALUES_MAX,
     Acks,

@@ -14,14 +14,11 @@ import pyarrow as pa
 from onyx.codec import segments as codec
 from onyx.codec.columns import encode_schema
 from onyx.transport.encoded import Encoded
-from onyx.transport.frames.checksum import checksum
+from onyx.transport.frames.checksum import CHECKSUM_TAG, checksum
 from onyx.transport.frames.packets import Acks, Completions, Held, Hello
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
-CHECKSUM_BYTES = 5
-CHECKSUM_TAG = bytes([(15 << 3) | 5])
-"""The tag of `Frame.checksum`: field 15, four bytes of fixed length (wire type 5)."""
 _PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG, _COLUMNS_TAG = (
     bytes([(field << 3) | 2]) for field in (4, 3, 4, 7)
 )

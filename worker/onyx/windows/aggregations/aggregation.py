@@ -21,13 +21,12 @@ from __future__ import annotations
 from collections.abc import Iterable, MutableMapping, Sequence
 from typing import Any
 
-from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns, to_dicts
+from onyx.flow.batch import Segments as Segments
+from onyx.flow.batch import as_dicts
 from onyx.windows.aggregations.array_forms import ArrayForm
 from onyx.windows.buckets import Form
 from onyx.windows.coded import Groups, Keyed, Values, rows
 
-Segments = Sequence[Segment] | Columns
 States = MutableMapping[Any, Any]
 """States by group; one that is not there begins with the first state."""
 
@@ -63,7 +62,7 @@ class Aggregation:
         Raises:
             UserError: a segment has nothing that can be computed with, whatever the state.
         """
-        return to_dicts(segments) if isinstance(segments, Columns) else segments
+        return as_dicts(segments)
 
     def create(self, state: Any, extracted: Any) -> Any:
         """The update that a segment makes."""

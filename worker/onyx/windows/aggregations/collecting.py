@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Segment, format_of
+from onyx.flow.columns.record_batch import Columns
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.coded import Values
 from onyx.windows.copies import copied
@@ -61,9 +61,11 @@ class CollectKeyValue(Conj):
 
     def extract(self, segments: Segments) -> Values:
         """The segments of columns, with this key alone."""
-        if isinstance(segments, Columns):
-            segments = segments.only([self._key])
-        return super().extract(segments)
+        extract = format_of(segments).choose(super().extract, self._of_columns)
+        return extract(segments)
+
+    def _of_columns(self, columns: Columns) -> Values:
+        return super().extract(columns.only([self._key]))
 
     def create(self, state: Any, extracted: Segment) -> Any:
         """A copy of the value of the key; None if the segment lacks it."""

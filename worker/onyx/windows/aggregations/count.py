@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Segment, format_of
+from onyx.flow.columns.record_batch import Columns
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.aggregations.array_forms import ArrayForm, CountForm
 from onyx.windows.coded import Groups, Values
@@ -31,7 +32,7 @@ class Count(Aggregation):
 
     def extract(self, segments: Segments) -> Values:
         """Nothing that anybody looks at."""
-        return np.empty(len(segments), np.bool_) if isinstance(segments, Columns) else segments
+        return format_of(segments).choose(_themselves, _unseen)(segments)
 
     def fold(self, bucket: States, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
         """Count all segments of a batch at once."""
@@ -58,3 +59,11 @@ class Count(Aggregation):
     def merge(self, one: int, other: int) -> int:
         """The sum of both counts."""
         return one + other
+
+
+def _themselves(segments: list[Segment]) -> Values:
+    return segments
+
+
+def _unseen(columns: Columns) -> Values:
+    return np.empty(len(columns), np.bool_)

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from onyx.errors import UserError
-from onyx.flow.column_values import python_values
-from onyx.flow.columns import Columns
+from onyx.flow.batch import Segment, format_of
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import python_values
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.aggregations.array_forms import ArrayForm, AverageForm, ExtremeForm, SumForm
 from onyx.windows.aggregations.arrays import added, extremes, sums_of
@@ -29,22 +30,23 @@ class Keyed(Aggregation):
     def extract(self, segments: Segments) -> Values:
         """The values of the key, if all can be computed with."""
         try:
-            if isinstance(segments, Columns):
-                column = segments.column(self._key)
-                numbers = numbers_of(column)
-                if numbers is not None:
-                    return numbers
-                values = python_values(column)
-            else:
-                values = list(map(self._get, segments))
+            values = format_of(segments).choose(self._of_dicts, self._of_columns)(segments)
         except KeyError:
             raise UserError(
                 f"{self._where}: a segment has no key {self._key!r}; drop such segments before, "
                 "or set the key in the task's function"
             ) from None
-        if not _NUMBERS.issuperset(map(type, values)):
+        if isinstance(values, list) and not _NUMBERS.issuperset(map(type, values)):
             self._try(values)
         return values
+
+    def _of_dicts(self, segments: list[Segment]) -> Values:
+        return list(map(self._get, segments))
+
+    def _of_columns(self, columns: Columns) -> Values:
+        column = columns.column(self._key)
+        numbers = numbers_of(column)
+        return python_values(column) if numbers is None else numbers
 
     def _try(self, values: list[Any]) -> None:
         """Whether each can be computed with at all, that is with the first state."""

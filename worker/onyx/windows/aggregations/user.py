@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.columns import Columns, from_dicts
+from onyx.flow.batch import as_columns, as_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.coded import Groups, Keyed
@@ -69,10 +70,8 @@ class ColumnsAggregation(UserAggregation):
 
     def extract(self, segments: Segments) -> Any:
         """Columns; of dicts that do not fit together each by itself."""
-        if isinstance(segments, Columns):
-            return segments
-        columns, kept, _ = from_dicts(segments)
-        return columns if kept is None else [from_dicts([each])[0] for each in segments]
+        columns, kept, _ = as_columns(segments)
+        return columns if kept is None else [from_dicts([each])[0] for each in as_dicts(segments)]
 
     def create(self, state: Any, extracted: Columns) -> Any:
         """A copy of what `create_state_update` returns for a part of a batch."""

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.flow.batch import U64, Indices
-from onyx.flow.column_values import python_values
-from onyx.flow.key_hashes import column_hashes
+from onyx.flow.columns.values import python_values
+from onyx.flow.groups.hashes import column_hashes
 from onyx.windows.arrays.key_values import IntValues, TextValues
 from onyx.windows.coded import Groups
 from onyx.windows.groups import dump_keys, load_keys

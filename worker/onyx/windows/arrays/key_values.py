@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.flow.batch import U64, Indices, Mask
-from onyx.flow.key_hashes import column_hashes
+from onyx.flow.groups.hashes import column_hashes
 from onyx.windows.arrays.growing import Growing
 
 _INT64_MAX = 2**63 - 1

@@ -10,7 +10,6 @@ a batch.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from datetime import date
 from operator import itemgetter
 from typing import Any
@@ -20,9 +19,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segment
-from onyx.flow.columns import Columns
-from onyx.flow.key_codes import KeyCodes
+from onyx.flow.batch import Segment, Segments, format_of
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import numbers_of
 from onyx.windows.firing import Number
@@ -44,14 +43,15 @@ class Coordinates:
         self._time = time
         self._get = itemgetter(key)
 
-    def of(self, segments: Sequence[Segment] | Columns) -> tuple[Axis, bool]:
+    def of(self, segments: Segments) -> tuple[Axis, bool]:
         """One coordinate a segment, and whether all are ints.
 
         Raises:
             UserError: a segment has no coordinate, or one that the window cannot use.
         """
-        if isinstance(segments, Columns):
-            return self._of_columns(segments)
+        return format_of(segments).choose(self._of_dicts, self._of_columns)(segments)
+
+    def _of_dicts(self, segments: list[Segment]) -> tuple[Axis, bool]:
         try:
             values = list(map(self._get, segments))
         except KeyError:

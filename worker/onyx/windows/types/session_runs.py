@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices, Mask
-from onyx.flow.key_codes import compact
+from onyx.flow.groups.codes import compact
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import Groups, Keyed
 from onyx.windows.types.session_states import Owner

@@ -1,0 +1,71 @@
+"""Nexmark in Spark SQL over whole tables. `python spark_nexmark.py QUERY COLUMN FOLDER SCRATCH`
+
+The column of the result is added up. The query runs twice in one session of one thread, and the
+second run counts: a JVM that has compiled its code.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from pyspark.sql import SparkSession
+from spark_stream import tree_cpu_s
+
+SQL = {
+    "q0": "select * from bids",
+    "q1": "select auction, bidder, price * 908 div 1000 as price, date_time from bids",
+    "q2": "select auction, price from bids where auction % 123 = 0",
+    "q5": """
+        with counts as (
+            select until, auction, count(*) as bids
+            from (select auction, explode(sequence(date_time div 2000, date_time div 2000 + 4))
+                  as until from bids)
+            group by until, auction)
+        select auction from
+            (select *, max(bids) over (partition by until) as most from counts)
+        where bids = most
+    """,
+    "q7": """
+        with highest as (
+            select date_time div 10000 as start, max(price) as price from bids group by 1)
+        select bids.* from bids join highest
+        on bids.date_time div 10000 = highest.start and bids.price = highest.price
+    """,
+    "q8": """
+        select id as person, name, persons.date_time div 10000 as start from persons
+        left semi join auctions
+        on seller = persons.id and persons.date_time div 10000 = auctions.date_time div 10000
+    """,
+}
+
+
+def main(query: str, column: str, folder: str, scratch: str) -> None:
+    session = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
+        .config("spark.local.dir", f"{scratch}/local")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    for kind in ("persons", "auctions", "bids"):
+        session.read.parquet(f"{folder}/{kind}-*.parquet").createOrReplaceTempView(kind)
+    answer(session, query, column)
+    before = tree_cpu_s()
+    found = answer(session, query, column)
+    print("CPU", tree_cpu_s() - before)
+    print("ANSWER", *found, flush=True)
+    session.stop()
+
+
+def answer(session: Any, query: str, column: str) -> tuple[int, int]:
+    count, total = session.sql(f"select count(*), sum({column}) from ({SQL[query]})").first()
+    return count, total or 0
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,201 @@
+"""Follows the log of one cluster: one subscription, which folds it into one replica.
+
+All that blocks (connecting, reading, appending) happens on a few threads of this cluster's own, so
+that a ZooKeeper that cannot be reached stalls nobody else. Methods belong to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from onyx.client.client import Client
+from onyx.errors import LogReplaced, OnyxError, Unavailable
+from onyx.ids import Position
+from onyx.log.interface import ClientLog, Origin
+from onyx.replica.entry import Entry
+from onyx.replica.state import Replica
+from onyx.settings import Settings
+from onyx_operator.logs.state import CONNECTING, Trouble
+
+Connect = Callable[[Settings], ClientLog]
+T = TypeVar("T")
+
+CHECK_INTERVAL_S = 5.0
+"""Period at which it is asked whether ZooKeeper still answers."""
+REOPEN_S = 5.0
+"""Wait before a log that could not be opened is tried again."""
+ARRIVAL_TIMEOUT_S = 20.0
+"""Longest wait for our own entry to come back by the subscription."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """What whoever has a log followed wants to hear."""
+
+    heard: Callable[[Entry, Replica], None]
+    """An entry, with the replica after it; on the log's thread."""
+    moved: Callable[[Replica, Replica], None]
+    """The replica is another one: before, after. On the event loop."""
+    turned: Callable[[], None]
+    """The log was found or lost. On the event loop."""
+
+
+class Follower:
+    """The log of one cluster. `connect` opens it."""
+
+    def __init__(
+        self, settings: Settings, connect: Connect, threads_max: int, listener: Listener
+    ) -> None:
+        self._settings = settings
+        self._connect = connect
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._threads = ThreadPoolExecutor(threads_max, "onyx-log-view")
+        self._client: Client | None = None
+        self._following = contextlib.ExitStack()
+        self._newest = self.replica = Replica()
+        self._closed = False
+        self._told = True
+        self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
+        self._poke = asyncio.Event()
+        self.trouble: Trouble | None = Trouble(CONNECTING, f"connecting to {self._where()}")
+        self._task = asyncio.create_task(self._follow(), name="onyx-log-view")
+
+    def opened(self) -> Client:
+        """The client of the log.
+
+        Raises:
+            Unavailable: the log cannot be used now.
+        """
+        if self._client is None or self.trouble is not None:
+            raise Unavailable(self.trouble.message if self.trouble else "the log is closed")
+        return self._client
+
+    async def arrived(self, position: Position) -> None:
+        """Wait until an entry of ours is seen in the log.
+
+        Raises:
+            Unavailable: it does not come.
+        """
+        if self.replica.version >= position:
+            return
+        arrived: asyncio.Future[None] = self._loop.create_future()
+        self._arrivals.append((position, arrived))
+        try:
+            await asyncio.wait_for(arrived, ARRIVAL_TIMEOUT_S)
+        except TimeoutError as error:
+            raise Unavailable(f"entry {position} of {self._where()} does not arrive") from error
+
+    async def ask(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Do what blocks, on behalf of a job, whose fault it is not that the log is another one.
+
+        Raises:
+            Unavailable: the log cannot be reached.
+        """
+        try:
+            return await self._in_thread(function, *arguments)
+        except LogReplaced as error:
+            self._poke.set()
+            raise Unavailable(str(error)) from error
+        except Unavailable:
+            self._poke.set()
+            raise
+
+    async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
+        if self._closed:
+            raise Unavailable("the log is closed")
+        return await self._loop.run_in_executor(self._threads, function, *arguments)
+
+    async def close(self) -> None:
+        """Stop following; the session ends in the background."""
+        if not self._closed:
+            self._closed = True
+            self._threads.submit(self._close_log)
+            self._threads.shutdown(wait=False)
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _follow(self) -> None:
+        while not self._closed:
+            try:
+                await self._in_thread(self._open)
+                await self._stay()
+            except OnyxError as error:
+                self._set_trouble(Trouble("LogUnreachable", str(error)))
+            except Exception as error:
+                logger.exception("following the log at %s failed", self._where())
+                self._set_trouble(Trouble("LogUnreachable", f"{type(error).__name__}: {error}"))
+            with contextlib.suppress(Unavailable):
+                await self._in_thread(self._close_log)
+            await asyncio.sleep(REOPEN_S)
+
+    async def _stay(self) -> None:
+        """While the session can be used, with breaks; another error ends it, such as LogReplaced:
+        what this client knew is of a log that is gone."""
+        assert self._client is not None
+        while True:
+            try:
+                await self._in_thread(self._client.log.origin)
+                self._set_trouble(None)
+            except Unavailable as error:
+                self._set_trouble(Trouble("LogUnreachable", str(error)))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._poke.wait(), CHECK_INTERVAL_S)
+            self._poke.clear()
+
+    def _open(self) -> None:
+        """On a thread: connect, read all there is, and follow from there."""
+        client = Client(self._connect(self._settings), self._settings.job_scheduler)
+        self._client = client
+        self._newest = client.replica()
+        self._following.enter_context(client.follow(self._deliver, after=self._newest))
+        if self._closed:
+            self._close_log()
+        else:
+            self._loop.call_soon_threadsafe(self._publish)
+
+    def _close_log(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            self._following.close()
+            client.close()
+
+    def _deliver(self, item: Entry | Origin, replica: Replica) -> None:
+        """On the log's thread: the next entry."""
+        self._newest = replica
+        if isinstance(item, Entry):
+            self._listener.heard(item, replica)
+        if self._told:
+            self._told = False
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._publish)
+
+    def _publish(self) -> None:
+        """Take over the newest replica."""
+        # Before the replica is taken: an entry that comes after that is published once more.
+        self._told = True
+        old, self.replica = self.replica, self._newest
+        self._listener.moved(old, self.replica)
+        position = self.replica.version
+        for at, arrived in self._arrivals:
+            if at <= position and not arrived.done():
+                arrived.set_result(None)
+        self._arrivals = [each for each in self._arrivals if each[0] > position]
+
+    def _set_trouble(self, trouble: Trouble | None) -> None:
+        if (trouble is None) != (self.trouble is None):
+            logger.info("the log at %s is %s", self._where(), "lost" if trouble else "found")
+            self.trouble = trouble
+            self._listener.turned()
+        self.trouble = trouble
+
+    def _where(self) -> str:
+        return f"{self._settings.zookeeper.address}, tenancy {self._settings.tenancy_id}"

@@ -1,0 +1,127 @@
+"""What the replica does not say of jobs, as read last: failures, progress, stalls, deaths."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from onyx.client import failure_text
+from onyx.deaths import Death, concerning, is_recent
+from onyx.ids import JobId
+from onyx.replica.jobs import input_partitions
+from onyx.stalls import cause, status_sentence
+from onyx_operator.logs.follower import Follower
+from onyx_operator.logs.frontiers import Frontiers
+from onyx_operator.logs.jobs import log_job
+from onyx_operator.logs.state import LogJob
+
+PROGRESS_DOCUMENTS_MAX = 500
+"""Frontiers that are read at a time, of all jobs together; the next time goes on from there."""
+FAILURES_MAX = 2_000
+"""Failures of killed jobs that are remembered."""
+
+
+class Learned:
+    """What was read beside one log. Belongs to the event loop."""
+
+    def __init__(self, log: Follower, changed: Callable[[Collection[JobId]], None]) -> None:
+        """`changed` is called with jobs of which something new was read."""
+        self._log = log
+        self._changed = changed
+        self._failures: dict[JobId, str] = {}
+        self._stalled: dict[JobId, str] = {}
+        self._moved_ms: dict[JobId, int] = {}
+        """When a job had completed more than before."""
+        self.deaths: tuple[Death, ...] = ()
+        """Worker processes that have died in the last minutes."""
+        self._frontiers = Frontiers()
+        self._next_job = 0
+
+    def shown(self, job: JobId) -> LogJob:
+        """All that is known of a job, by the replica and beside it."""
+        return log_job(
+            self._log.replica,
+            job,
+            self._failures.get(job, ""),
+            self._frontiers.completed(job),
+            self._stalled.get(job, ""),
+            concerning(self.deaths, job, _now_ms()),
+            self._moved_ms.get(job, 0),
+        )
+
+    async def job(self, job: JobId) -> None:
+        """Find out what killed a job, and how far one that has ended came, if that is not known.
+
+        Raises:
+            Unavailable: the log cannot be reached.
+        """
+        if self._log.trouble is not None:
+            return
+        if job in self._log.replica.killed_jobs and job not in self._failures:
+            client = self._log.opened()
+            report = await self._log.ask(client.exception, job)
+            while len(self._failures) >= FAILURES_MAX:
+                del self._failures[next(iter(self._failures))]
+            self._failures[job] = _told(report)
+        if job in self._log.replica.completed_jobs and self._frontiers.is_open(job):
+            await self._read_frontiers(job)
+            self._frontiers.close(job)
+
+    async def progress(self) -> None:
+        """Look how far the jobs with peers are, and what keeps those that do not advance: so many
+        documents at a time, in turn."""
+        jobs = [job for job in self._log.replica.jobs if self._log.replica.run(job).allocation]
+        for job in self._stalled.keys() - set(jobs):
+            del self._stalled[job]
+        for job in self._moved_ms.keys() - set(self._log.replica.jobs):
+            del self._moved_ms[job]
+        if self._log.trouble is None and await self._read_deaths():
+            self._changed(self._log.replica.jobs)
+        left = PROGRESS_DOCUMENTS_MAX
+        for _ in range(len(jobs)):
+            if self._log.trouble is not None or left <= 0:
+                return
+            self._next_job = (self._next_job + 1) % len(jobs)
+            job = jobs[self._next_job]
+            left -= 1 + len(input_partitions(self._log.replica, job))
+            if await self._read_frontiers(job) | await self._read_stalls(job):
+                self._changed([job])
+
+    async def _read_frontiers(self, job: JobId) -> bool:
+        client = self._log.opened()
+        partitions = input_partitions(self._log.replica, job)
+        before = self._frontiers.completed(job) or 0
+        changed = await self._log.ask(self._frontiers.read, client.log, job, partitions)
+        if (self._frontiers.completed(job) or 0) > before:
+            self._moved_ms[job] = _now_ms()
+        return changed
+
+    async def _read_deaths(self) -> bool:
+        """Whether there are others than before, of the last minutes."""
+        now_ms = _now_ms()
+        found = await self._log.ask(self._log.opened().deaths)
+        before, self.deaths = self.deaths, tuple(each for each in found if is_recent(each, now_ms))
+        return before != self.deaths
+
+    async def _read_stalls(self, job: JobId) -> bool:
+        """Whether it advances otherwise than before."""
+        replica = self._log.replica
+        stalls = await self._log.ask(self._log.opened().stalls, replica, job)
+        before = self._stalled.pop(job, "")
+        if not stalls:
+            return bool(before)
+        root = cause(stalls, replica.tasks_of(job))
+        found = "" if root is None else status_sentence(root, stalls)
+        if found:
+            self._stalled[job] = found
+        return found != before
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _told(report: dict[str, Any] | None) -> str:
+    """What a task stored before it killed its job."""
+    return "" if report is None else failure_text.whole(report)

@@ -1,0 +1,97 @@
+"""Submits a job and follows it to its end, with what a person sees meanwhile."""
+
+from __future__ import annotations
+
+import threading
+
+from rich.console import Console
+from rich.live import Live
+
+from onyx.cli.ending import print_end
+from onyx.cli.processes.supervisor import Supervisor
+from onyx.cli.progress import Progress
+from onyx.cli.watcher import Watcher
+from onyx.client.client import Client
+from onyx.client.statuses import JobStatus
+from onyx.errors import OnyxError
+from onyx.ids import JobId
+from onyx.model.job import Job
+from onyx.model.workflow import topological_order
+from onyx.replica.jobs import has_completed
+from onyx.replica.state import Replica
+
+SAMPLE_INTERVAL_S = 0.5
+PLAIN_INTERVAL_S = 5.0
+
+
+class JobTimedOut(OnyxError):
+    """The job took longer than --timeout allows."""
+
+
+def follow(
+    client: Client,
+    workers: Supervisor,
+    job: Job,
+    as_json: bool,
+    timeout_s: float | None,
+) -> tuple[JobStatus, Progress]:
+    """Submit, show progress until the end, and print what became of it."""
+    console = Console(stderr=as_json)
+    submission = client.submit(job)
+    tasks = topological_order(job.workflow)
+    progress = Progress(job, lambda: workers.totals(submission.job, tasks))
+    try:
+        running = _watch(client, workers, submission.job, progress, console, timeout_s)
+    except BaseException:
+        client.kill(submission.job)
+        raise
+    status = client.status(submission.job)
+    if status.state == "completed" and job.guarantee != "at-most-once" and job.engine != "spark":
+        progress.complete(client.completed_positions(running, submission.job))
+    print_end(job, status, progress, console, as_json)
+    return status, progress
+
+
+def _watch(
+    client: Client,
+    workers: Supervisor,
+    job: JobId,
+    progress: Progress,
+    console: Console,
+    timeout_s: float | None,
+) -> Replica:
+    """Show progress until the job has ended; the last replica in which its inputs are known."""
+    latest: list[Replica] = [client.replica()]
+    running = latest[0]
+    ended = threading.Event()
+
+    def look(_: object, replica: Replica) -> None:
+        nonlocal running
+        latest[0] = replica
+        if replica.partitions(job):
+            running = replica
+        if has_completed(replica, job) is not None:
+            ended.set()
+
+    waited_s, shown_s = 0.0, 0.0
+    watcher = Watcher(client, job)
+    with client.follow(look), Live(console=console, auto_refresh=False, transient=False) as live:
+        while not ended.wait(SAMPLE_INTERVAL_S):
+            waited_s += SAMPLE_INTERVAL_S
+            progress.sample()
+            title = watcher.title(latest[0], waited_s)
+            if console.is_terminal:
+                live.update(progress.table(title), refresh=True)
+            elif waited_s - shown_s >= PLAIN_INTERVAL_S:
+                shown_s = waited_s
+                console.print(f"{title}: {progress.line()}", markup=False, soft_wrap=True)
+            for line in watcher.news():
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+            if (failure := workers.failure) is not None:
+                raise failure
+            if timeout_s is not None and waited_s >= timeout_s:
+                raise JobTimedOut(f"the job had not ended after {timeout_s:g} s and was killed")
+        progress.sample()
+        if console.is_terminal:
+            live.update(progress.table("done", average=True), refresh=True)
+    return running

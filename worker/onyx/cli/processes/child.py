@@ -1,0 +1,91 @@
+"""A worker process under a supervisor: started, started again, and how it has ended."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+from onyx import recorder
+from onyx.log.server.parent import end_with_parent
+from onyx.recorder import Recorder
+from onyx.seams import SystemClock
+from onyx.settings import Settings, to_environment
+
+RESTART_BACK_OFF_S = 0.5
+_RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
+
+
+def worker_environment(settings: Settings) -> Mapping[str, str]:
+    """The environment of a worker with these settings."""
+    environment = {**os.environ, **to_environment(settings)}
+    environment.setdefault("OPENBLAS_NUM_THREADS", "1")
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    return environment
+
+
+class Child:
+    """One worker process after another in the same place, with the same recorder."""
+
+    def __init__(
+        self,
+        number: int,
+        peers: int,
+        listener: socket.socket | None,
+        environment: Mapping[str, str],
+    ) -> None:
+        """Start the first one, on a thread that lives as long as it is needed.
+
+        Args:
+            number: its place among others.
+            peers: virtual peers of the process.
+            listener: where its metrics endpoint listens, if it does not choose.
+            environment: of the process.
+        """
+        self.number = number
+        self._peers = peers
+        self._listener = listener
+        self._environment = environment
+        self._recorder_fd = recorder.create()
+        self.process = self._spawn()
+        self.recorder = Recorder(self._recorder_fd, SystemClock())
+        self.started_s = time.monotonic()
+        self.back_off_s = RESTART_BACK_OFF_S
+        self.restart_s: float | None = None
+        """When it is started again; None while it runs."""
+
+    def start_again(self) -> None:
+        """Start the next process."""
+        self.process = self._spawn()
+        self.started_s, self.restart_s = time.monotonic(), None
+
+    def ended(self) -> tuple[int, int] | None:
+        """Exit code, and most memory that it held in bytes; None while it runs."""
+        process = self.process
+        if process.returncode is None:
+            # Not `poll`: only `wait4` says how much memory a process held, and only once.
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid == 0:
+                return None
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode, usage.ru_maxrss * _RSS_UNIT_BYTES
+        return process.returncode, 0
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "onyx.cli", "worker"]
+        command += ["--peers", str(self._peers), "--processes", "1"]
+        command += ["--recorder", str(self._recorder_fd)]
+        handed_over: tuple[int, ...] = (self._recorder_fd,)
+        if self._listener is not None:
+            handed_over += (self._listener.fileno(),)
+            command += ["--telemetry-socket", str(self._listener.fileno())]
+        return subprocess.Popen(
+            command,
+            env=self._environment,
+            start_new_session=True,
+            pass_fds=handed_over,
+            preexec_fn=end_with_parent(),
+        )

@@ -1,0 +1,60 @@
+"""The manifests of jobs, as they were submitted.
+
+`onyx jobs` is often called where there is little CPU. So what parses manifests, which takes long to
+import, is imported when there is one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onyx.errors import OnyxError, UserError
+from onyx.ids import JobId
+from onyx.log.interface import ClientLog
+from onyx.path_names import path_name
+from onyx.replica.jobs import has_completed
+from onyx.replica.state import Replica
+
+if TYPE_CHECKING:
+    from onyx.model.job import Job
+
+
+def digest_of(replica: Replica, job: JobId) -> str:
+    """The digest of a job's manifest in the chunk store.
+
+    Raises:
+        UserError: no job has this id.
+    """
+    digest = replica.digest_of(JobId(path_name(job, "the id of a job")))
+    if digest is None:
+        raise UserError(absent(replica, job))
+    return digest
+
+
+def absent(replica: Replica, job: JobId) -> str:
+    """Why nothing is known of a job but its id."""
+    completed = has_completed(replica, job)
+    if completed is None:
+        return f"there is no job {job}: `onyx jobs` lists those that are known"
+    how = "has completed" if completed else "was killed"
+    return f"job {job} {how}, and has been collected since: no more is known of it"
+
+
+def readable(log: ClientLog, replica: Replica, job: JobId) -> tuple[Job | None, str]:
+    """A job, or why it cannot be read: one damaged manifest must not hide other jobs."""
+    if job not in replica.records:
+        return None, ""
+    try:
+        return manifest(log, replica, job), ""
+    except (OnyxError, msgspec.DecodeError) as error:
+        return None, f"its manifest cannot be read: {error}"
+
+
+def manifest(log: ClientLog, replica: Replica, job: JobId) -> Job:
+    """A job as it was submitted. Raises like `digest_of`."""
+    from onyx.model.parsing.job import parse_mapping
+
+    digest = digest_of(replica, job)
+    return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))

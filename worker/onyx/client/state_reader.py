@@ -1,0 +1,105 @@
+"""The state of a window of a running job, asked of the peers that own it.
+
+Nobody collects states: the replica says which peers work on the windowed task, in which version of
+their allocation, and where their groups listen. Each is asked for its first extents, all at once.
+The answer of one peer is one moment of it; those of several are moments that lie close together.
+
+The question names the allocation version, and a peer of another one refuses it. So an answer never
+misses a group that has moved meanwhile, nor has it twice: the question is asked again as a whole.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from onyx.client.reader import JobReader
+from onyx.client.state_owners import owners_of
+from onyx.client.window_view import Question, WindowView, view_of, window_of
+from onyx.codec.extents import decode_extents, encode_key
+from onyx.errors import Unavailable
+from onyx.ids import AllocationVersion
+from onyx.model.job import Job
+from onyx.seams import Clock, SystemClock
+from onyx.task.channels.wiring import Site
+from onyx.transport.state_queries import StateAnswer, StateQuery
+from onyx.windows.answers import Answer, merge
+
+TIMEOUT_S = 10.0
+"""Until then a question is repeated that nobody could answer, as while a job is re-allocated."""
+WAIT_FIRST_S = 0.1
+WAIT_MAX_S = 1.0
+ASKED_AT_ONCE = 16
+
+Ask = Callable[[str, StateQuery, float], StateAnswer]
+"""Ask the group at an address, within so many seconds; raises as `grpc_asking.ask`."""
+
+
+class StateReader:
+    """Asks for states; any number of questions."""
+
+    def __init__(
+        self,
+        client: JobReader,
+        tenancy: str,
+        ask: Ask,
+        clock: Clock | None = None,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        """`wait` passes so many seconds."""
+        self._client = client
+        self._tenancy = tenancy
+        self._ask = ask
+        self._clock = clock or SystemClock()
+        self._wait = wait or threading.Event().wait
+
+    def read(self, question: Question, timeout_s: float = TIMEOUT_S) -> WindowView:
+        """The answer to a question.
+
+        Raises:
+            UserError: there is no such job or window, the job does not run, the key cannot be one.
+            Unavailable: not all peers concerned could answer within `timeout_s`.
+        """
+        job = self._client.job(question.job)
+        window = window_of(job, question)
+        answer = self._patiently(job, question, timeout_s)
+        return view_of(question, window, answer)
+
+    def _patiently(self, job: Job, question: Question, timeout_s: float) -> Answer:
+        ends_s = self._clock.monotonic_s() + timeout_s
+        wait_s = WAIT_FIRST_S
+        while True:
+            left_s = max(WAIT_FIRST_S, ends_s - self._clock.monotonic_s())
+            try:
+                return self._answer(job, question, left_s)
+            except Unavailable as error:
+                if self._clock.monotonic_s() + wait_s >= ends_s:
+                    raise Unavailable(f"no answer within {timeout_s:g} s: {error}") from error
+            self._wait(wait_s)
+            wait_s = min(2 * wait_s, WAIT_MAX_S)
+
+    def _answer(self, job: Job, question: Question, left_s: float) -> Answer:
+        replica = self._client.replica()
+        owners = owners_of(self._client, replica, job, question)
+        version = AllocationVersion(replica.run(question.job).allocation_version)
+
+        def ask(site: Site) -> Answer:
+            address = str(replica.peer_sites[site.peer].get("address", ""))
+            got = self._ask(address, self._query(question, site, version), left_s)
+            return Answer(decode_extents(got.data), got.more)
+
+        with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="onyx-asking") as pool:
+            return merge(pool.map(ask, owners), question.extents_max)
+
+    def _query(self, question: Question, site: Site, version: AllocationVersion) -> StateQuery:
+        return StateQuery(
+            self._tenancy,
+            site.group,
+            site.peer,
+            question.job,
+            version,
+            question.window,
+            encode_key(question.key),
+            question.extents_max,
+        )

@@ -1,0 +1,1 @@
+"""Segments as columns: their types, their values, and the way to and from dicts."""

@@ -1,0 +1,319 @@
+"""Segments as columns: an Arrow record batch of which row i is segment i.
+
+A batch holds its segments as a list of dicts or as `Columns`; what is done with either, its format
+knows (`flow.formats`). `Columns` is immutable, so tasks of one process share it without copies.
+
+Why a class around a record batch: iterating over a record batch gives columns where a list of
+dicts gives segments, so code that was made for dicts would go wrong in silence. And `to_dicts` is
+the only way from columns to dicts, so that a test can forbid it on a path of columns.
+
+Types are few (`types`). A null is None in a dict, and a key that a dict lacks is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+
+from onyx.errors import UserError
+from onyx.flow.arrays import Indices, Mask
+from onyx.flow.columns.types import usual_schema
+from onyx.flow.columns.values import MISMATCH, is_within, python_values, to_array
+
+Row = dict[str, Any]
+_INT64_MAX = 2**63 - 1
+_DAYS_MAX = 2**31 - 1
+_DAY_MS = 86_400_000
+_NO_VALUE = (ValueError, OverflowError)
+"""What is raised for a value that Python does not have."""
+_UNITS_US = {"s": 1_000_000, "ms": 1_000}
+"""The units that are coarser than microseconds."""
+
+
+class Columns:
+    """A record batch of usual types (`types`), without metadata."""
+
+    __slots__ = ("record_batch",)
+
+    def __init__(self, record_batch: pa.RecordBatch) -> None:
+        """`record_batch` has usual types already; `of` makes sure."""
+        self.record_batch = record_batch
+
+    @staticmethod
+    def of(record_batch: pa.RecordBatch) -> Columns:
+        """Any record batch, cast to the usual types.
+
+        Raises:
+            UserError: a column cannot be in a segment, or two have the same name.
+        """
+        schema = usual_schema(record_batch.schema)
+        return Columns(record_batch if schema is None else _cast(record_batch, schema))
+
+    def __len__(self) -> int:
+        return int(self.record_batch.num_rows)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the values, about."""
+        return int(self.record_batch.nbytes)
+
+    def has(self, key: str) -> bool:
+        """Whether there is a column of this name."""
+        return bool(self.record_batch.schema.get_field_index(key) >= 0)
+
+    def column(self, key: str) -> pa.Array:
+        """The column of this name. Raises KeyError if there is none."""
+        column: pa.Array = self.record_batch.column(key)
+        return column
+
+    def take(self, chosen: Indices) -> Columns:
+        """The rows at these indices."""
+        return Columns(self.record_batch.take(pa.array(chosen)))
+
+    def filter(self, mask: Mask) -> Columns:
+        """The rows where the mask is true."""
+        return Columns(self.record_batch.filter(pa.array(mask)))
+
+    def slice(self, first: int, last: int) -> Columns:
+        """The rows from `first` to before `last`, without a copy."""
+        return Columns(self.record_batch.slice(first, max(0, last - first)))
+
+    def without(self, keys: Sequence[str]) -> Columns:
+        """Without some columns; names that it lacks change nothing."""
+        mine = [key for key in keys if self.has(key)]
+        return Columns(self.record_batch.drop_columns(mine)) if mine else self
+
+    def only(self, keys: Sequence[str]) -> Columns:
+        """Only these columns, of which there may be none."""
+        return self.without([key for key in self.record_batch.schema.names if key not in keys])
+
+    def row(self, index: int) -> Row:
+        """One segment: for messages and dead letters. Of a value that Python does not have (text
+        that is not UTF-8, a moment of another age) it has the text."""
+        return shown_dicts(self.slice(index, index + 1))[0]
+
+
+def join(parts: Sequence[Columns]) -> Columns:
+    """The rows of all, in order. A column that some lack is null there; types that differ become
+    the wider one.
+
+    Raises:
+        UserError: a column has types that nothing holds both of.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    batches = [part.record_batch for part in parts]
+    first = batches[0].schema
+    if all(batch.schema.equals(first) for batch in batches[1:]):
+        return Columns(pa.concat_batches(batches))
+    try:
+        table = pa.concat_tables(
+            [pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive"
+        )
+    except MISMATCH as error:
+        raise UserError(
+            f"batches of one task have columns whose types do not fit together: {error}; give the "
+            "task a schema"
+        ) from error
+    return of_table(table)
+
+
+def of_table(table: pa.Table) -> Columns:
+    """The rows of a table as one batch.
+
+    Raises:
+        UserError: as `Columns.of`, or a column has more text or bytes than one batch can hold.
+    """
+    batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise UserError(
+            f"{table.num_rows} rows have more than 2 GiB of text or bytes in one column, which a "
+            "record batch cannot hold: give the task smaller batches"
+        )
+    if not batches:
+        return Columns.of(pa.RecordBatch.from_pylist([], schema=table.schema))
+    return Columns.of(batches[0])
+
+
+def to_dicts(columns: Columns) -> list[Row]:
+    """The segments as dicts: this is the only function that makes them."""
+    batch = columns.record_batch
+    names = batch.schema.names
+    if not names:
+        return [{} for _ in range(batch.num_rows)]
+    values = [python_values(column) for column in batch.columns]
+    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+
+def shown_dicts(columns: Columns) -> list[Row]:
+    """The segments as `to_dicts`, of rows that may be no segments: text where Python lacks the
+    value."""
+    try:
+        return to_dicts(columns)
+    except _NO_VALUE:
+        batch = columns.record_batch
+        shown = [_shown(column) for column in batch.columns]
+        return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*shown, strict=True)]
+
+
+def _shown(column: pa.Array) -> list[Any]:
+    try:
+        return python_values(column)
+    except _NO_VALUE:
+        if len(column) > 1:
+            return [_shown(column.slice(index, 1))[0] for index in range(len(column))]
+    if kinds.is_list(column.type):
+        return [_shown(column.flatten())]
+    if kinds.is_struct(column.type):
+        names = [each.name for each in column.type.fields]
+        fields = [_shown(each)[0] for each in column.flatten()]
+        return [dict(zip(names, fields, strict=True))]
+    if kinds.is_string(column.type):
+        return [column.cast(pa.binary())[0].as_py().decode("utf-8", "replace")]
+    return [column.to_string(indent=0, skip_new_lines=True)[1:-1]]
+
+
+def from_dicts(
+    segments: Sequence[Mapping[str, Any]], schema: pa.Schema | None = None
+) -> tuple[Columns, Indices | None, list[tuple[int, Exception]]]:
+    """Segments as columns: a key that a segment lacks is null.
+
+    Args:
+        schema: of usual types; None: a key has a type that holds all its values, or if there is
+            none that of its first value.
+
+    Returns:
+        The columns, the indices of the segments that they hold (None: all), and for each other
+        segment its index and why it does not fit.
+    """
+    names = keys_of(segments) if schema is None else schema.names
+    types = [None] * len(names) if schema is None else schema.types
+    try:
+        extra = () if schema is None else set().union(*segments).difference(names)
+        if not extra:
+            arrays = [
+                to_array([each.get(name) for each in segments], kind)
+                for name, kind in zip(names, types, strict=True)
+            ]
+            return _joined(arrays, names, len(segments)), None, []
+    except MISMATCH:
+        pass
+    return _fitting(segments, list(names), list(types), closed=schema is not None)
+
+
+def _fitting(
+    segments: Sequence[Mapping[str, Any]],
+    names: list[str],
+    types: list[pa.DataType | None],
+    closed: bool,
+) -> tuple[Columns, Indices, list[tuple[int, Exception]]]:
+    """One by one: for a batch in which something does not fit."""
+    failures: list[tuple[int, Exception]] = []
+    known = dict(zip(names, types, strict=True))
+    kept: list[int] = []
+    for index, segment in enumerate(segments):
+        problem = misfit(segment, known, closed)
+        if problem is None:
+            kept.append(index)
+        else:
+            failures.append((index, problem))
+    names = list(known)
+    arrays = [to_array([segments[i].get(name) for i in kept], known[name]) for name in names]
+    return _joined(arrays, names, len(kept)), np.array(kept, dtype=np.intp), failures
+
+
+def misfit(
+    segment: Mapping[str, Any], known: dict[str, pa.DataType | None], closed: bool
+) -> UserError | None:
+    """Why columns do not hold a segment; None if they do.
+
+    Args:
+        known: the types of the columns, to which those of new keys are added.
+        closed: there may be no new keys.
+    """
+    for key, value in segment.items():
+        if closed and key not in known:
+            return UserError(f"key {key!r} is not in the task's schema: add it, or leave it out")
+        try:
+            kind = to_array([value], known.get(key)).type
+        except MISMATCH as error:
+            return UserError(
+                f"key {key!r} holds a {type(value).__name__} where the column is of type "
+                f"{known[key]}: {error}"
+            )
+        if known.get(key) is None and not kinds.is_null(kind):
+            known[key] = kind
+    return None
+
+
+def _joined(arrays: list[pa.Array], names: Sequence[str], count: int) -> Columns:
+    if not names:
+        empty = pa.array([{}] * count, pa.struct([]))
+        return Columns(pa.RecordBatch.from_struct_array(empty))
+    return Columns.of(pa.RecordBatch.from_arrays(arrays, names=list(names)))
+
+
+def keys_of(segments: Sequence[Mapping[str, Any]]) -> list[str]:
+    """All keys of these segments, each once, in the order in which they come."""
+    if not segments:
+        return []
+    first = segments[0].keys()
+    if all(segment.keys() == first for segment in segments):
+        return list(first)
+    return list(dict.fromkeys(key for segment in segments for key in segment))
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for column, field in zip(batch.columns, schema, strict=True):
+        try:
+            columns.append(_cast_column(column, field.type))
+        except MISMATCH as error:
+            raise UserError(
+                f"column {field.name!r} of type {column.type} cannot be in a segment: cast it to "
+                f"{field.type} ({error})"
+            ) from error
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    if kinds.is_run_end_encoded(column.type):
+        column = _run_end_decoded(column)
+    if kinds.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.type.equals(kind):
+        return column
+    cut_off = pc.CastOptions(kind, allow_time_truncate=True)
+    return pc.cast(_within_range(column), options=cut_off)
+
+
+def _within_range(column: pa.Array) -> pa.Array:
+    """Moments that microseconds, or days in 32 bits, do not hold as the first or last that they do,
+    which are no dates of Python either: so they are refused row by row, and not by column."""
+    kind = column.type
+    if kinds.is_date64(kind):
+        limit = _DAYS_MAX * _DAY_MS
+    elif kinds.is_timestamp(kind) and kind.unit in _UNITS_US:
+        limit = _INT64_MAX // _UNITS_US[kind.unit]
+    else:
+        return column
+    numbers = column.view(pa.int64())
+    if is_within(numbers, -limit, limit):
+        return column
+    least = pc.max_element_wise(numbers, -limit, skip_nulls=False)
+    return pc.min_element_wise(least, limit, skip_nulls=False).view(kind)
+
+
+def _run_end_decoded(column: pa.Array) -> pa.Array:
+    """Each value as often as it counts. `pyarrow.compute.run_end_decode` makes wrong structs, and
+    refuses dictionaries."""
+    rows = np.arange(column.offset, column.offset + len(column))
+    runs = np.searchsorted(column.run_ends.to_numpy(), rows, side="right")
+    return column.values.take(pa.array(runs))

@@ -1,0 +1,155 @@
+"""Reading the group key of segments, as the task that is grouped declares it.
+
+Over columns a key is found for each different one of a batch (`codes`). A `groupByFn` takes one
+segment, so columns become dicts for it; functions over a record batch were rejected, because what
+they return would need rules for nulls and types that `groupByKey` already has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from onyx.errors import UserError, describe
+from onyx.flow.batch import Segment
+from onyx.flow.columns.record_batch import Columns, to_dicts
+from onyx.flow.groups.codes import KeyCodes
+from onyx.flow.predicates import Resolve
+from onyx.flow.segment_failure import Refusal
+from onyx.model.job import CatalogEntry
+
+
+class KeyGetter(Protocol):
+    """How a task's group key is read."""
+
+    def of_all(self, segments: Sequence[Segment]) -> list[Any]:
+        """The key of each segment.
+
+        Raises:
+            Refusal: a segment has none.
+        """
+        ...
+
+    def of_columns(self, columns: Columns) -> KeyCodes:
+        """The keys for columns: what a dict has None for is a null."""
+        ...
+
+
+def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
+    """How a task's group key is read from segments; None when the task is not grouped.
+
+    One key gives its value, a list of keys the part of the segment that has them, a function
+    whatever it returns. A segment that lacks a key is refused, because one group of all that lack
+    it is hardly what anybody means; with `onMissingKey: group` it is what it says: None, or without
+    that key. An exception of a function is raised with its name, and that of the task: it is called
+    where segments come from.
+    """
+    if entry.group_by_fn is not None:
+        where = f"groupByFn {entry.group_by_fn} of task {entry.name}"
+        return ByFunction(resolve(entry.group_by_fn), where)
+    by = entry.group_by_key
+    if by is None:
+        return None
+    optional = entry.on_missing_key == "group"
+    if isinstance(by, tuple):
+        return ByKeys(by, entry.name, optional)
+    return ByKey(by, entry.name, optional)
+
+
+@contextmanager
+def naming(entry: CatalogEntry) -> Iterator[None]:
+    """Raise the refusal of a key with the entry of the job that it comes from: often that is not
+    the task that fails, but the one downstream."""
+    try:
+        yield
+    except Refusal:
+        raise
+    except UserError as error:
+        by = entry.group_by_fn
+        what = f"groupByFn {by}" if by is not None else f"groupByKey {entry.group_by_key}"
+        raise Refusal(f"{what} of task {entry.name}: {error}") from error
+
+
+class ByFunction:
+    """What the user's function returns."""
+
+    def __init__(self, function: Callable[[Segment], Any], where: str) -> None:
+        """`where` begins messages."""
+        self._function = function
+        self._where = where
+
+    def of_all(self, segments: Sequence[Segment]) -> list[Any]:
+        """The key of each segment."""
+        try:
+            return list(map(self._function, segments))
+        except BaseException as error:
+            raise Refusal(f"{self._where} raised {describe(error)}") from error
+
+    def of_columns(self, columns: Columns) -> KeyCodes:
+        """The groups of the rows of columns."""
+        return KeyCodes.of_values(self.of_all(to_dicts(columns)))
+
+
+class ByKey:
+    """The value of one key of a segment."""
+
+    def __init__(self, key: str, task: str, optional: bool) -> None:
+        """`optional`: segments without the key are the group None."""
+        self._key = key
+        self._task = task
+        self._optional = optional
+
+    def of_all(self, segments: Sequence[Segment]) -> list[Any]:
+        """The key of each segment."""
+        key = self._key
+        if self._optional:
+            return [segment.get(key) for segment in segments]
+        try:
+            return [segment[key] for segment in segments]
+        except KeyError:
+            raise missing(self._task, key) from None
+
+    def of_columns(self, columns: Columns) -> KeyCodes:
+        """The groups of the rows of columns."""
+        if columns.has(self._key):
+            return KeyCodes.of_column(columns, self._key)
+        if self._optional:
+            return KeyCodes.of_values([None] * len(columns))
+        raise missing(self._task, self._key)
+
+
+class ByKeys:
+    """The part of a segment that has several keys."""
+
+    def __init__(self, keys: tuple[str, ...], task: str, optional: bool) -> None:
+        """`optional`: segments may lack some."""
+        self._keys = keys
+        self._task = task
+        self._optional = optional
+
+    def of_all(self, segments: Sequence[Segment]) -> list[Any]:
+        """The key of each segment."""
+        keys = self._keys
+        if self._optional:
+            return [{key: each[key] for key in keys if key in each} for each in segments]
+        try:
+            return [{key: segment[key] for key in keys} for segment in segments]
+        except KeyError as error:
+            raise missing(self._task, error.args[0]) from None
+
+    def of_columns(self, columns: Columns) -> KeyCodes:
+        """The groups of the rows of columns."""
+        present = [key for key in self._keys if columns.has(key)]
+        if not self._optional and len(present) < len(self._keys):
+            raise missing(self._task, next(key for key in self._keys if key not in present))
+        return KeyCodes.of_parts(columns, present)
+
+
+def missing(task: str, key: str) -> Refusal:
+    """Why a segment without the key is refused."""
+    return Refusal(
+        f"groupByKey of task {task}: a segment has no key {key!r}, which is the groupByKey; drop "
+        "such segments in the function before or with a flow condition, or give the task "
+        "onMissingKey: group"
+    )

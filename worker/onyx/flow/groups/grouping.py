@@ -1,0 +1,95 @@
+"""Stable hashes of the group keys of whole batches, for the peers that groups are sent to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onyx.flow.arrays import U64, Indices
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import Segments, format_of
+from onyx.flow.groups.codes import KeyCodes, KeyList, Remembered
+from onyx.flow.groups.getters import KeyGetter, naming
+from onyx.flow.groups.hashes import column_hashes
+from onyx.flow.groups.keys import key_hash, slots_of_shards
+from onyx.flow.segment import Segment
+from onyx.model.job import CatalogEntry
+
+_PLAIN = frozenset({str, bool, bytes, type(None)})
+"""Types of which every value has canonical bytes."""
+MEMO_KEYS_MAX = 65_536
+"""Hashes remembered for each kind of key; beyond it all are forgotten."""
+
+
+class Grouping:
+    """Hashes of the group keys of one task, remembered for keys that come again."""
+
+    def __init__(self, getter: KeyGetter, entry: CatalogEntry) -> None:
+        self._getter = getter
+        self._entry = entry
+        self._memos: dict[type, _Memo] = {str: _Memo(), int: _Memo(), float: _Memo()}
+        self._remembered = Remembered(key_hash)
+
+    def hashes_of(self, segments: Segments) -> U64:
+        """One stable hash a segment.
+
+        Raises:
+            Refusal: a segment lacks its key, or has one that nothing can be grouped by, or the
+                user's `groupByFn` raises.
+        """
+        with naming(self._entry):
+            hashes = format_of(segments).choose(self._of_dicts, self._of_columns)
+            return hashes(segments)
+
+    def _of_dicts(self, segments: list[Segment]) -> U64:
+        return self._hashes(self._getter.of_all(segments))
+
+    def _of_columns(self, columns: Columns) -> U64:
+        keys = self._getter.of_columns(columns)
+        hashes = None if keys.column is None else column_hashes(keys.column)
+        if hashes is None:
+            hashes = np.fromiter(self._remembered.of(keys), np.uint64, len(keys))
+        found: U64 = hashes[keys.codes]
+        return found
+
+    def _hashes(self, keys: Sequence[Any]) -> U64:
+        kinds = set(map(type, keys))
+        memo = self._memos.get(kinds.pop()) if len(kinds) == 1 else None
+        hashed = key_hash if memo is None else memo.__getitem__
+        return np.fromiter(map(hashed, keys), np.uint64, len(keys))
+
+    def check(self, segments: Segments) -> KeyCodes | KeyList:
+        """Their keys, if all of them have a group; raises as `hashes_of` does, which takes longer
+        where nobody needs the hashes."""
+        with naming(self._entry):
+            check = format_of(segments).choose(self._check_dicts, self._check_columns)
+            return check(segments)
+
+    def _check_dicts(self, segments: list[Segment]) -> KeyCodes | KeyList:
+        keys = self._getter.of_all(segments)
+        if not _PLAIN.issuperset(map(type, keys)):
+            self._hashes(keys)
+        return KeyList(keys)
+
+    def _check_columns(self, columns: Columns) -> KeyCodes | KeyList:
+        found = self._getter.of_columns(columns)
+        if found.column is None and not _PLAIN.issuperset(map(type, found.raws)):
+            self._remembered.of(found)
+        return found
+
+    def slots_of(self, segments: Segments, n: int) -> Indices:
+        """For each segment the one of `n` slots that has its group: that of its shard."""
+        assert n > 0
+        return slots_of_shards(self.hashes_of(segments), n)
+
+
+class _Memo(dict[Any, int]):
+    """The hashes of keys of one exact type: `True` would find what `1` has left."""
+
+    def __missing__(self, key: Any) -> int:
+        if len(self) >= MEMO_KEYS_MAX:
+            self.clear()
+        result = self[key] = key_hash(key)
+        return result

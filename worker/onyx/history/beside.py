@@ -1,0 +1,120 @@
+"""What lies beside the log of jobs that are forgotten: found, noted, deleted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from onyx.errors import Unavailable, UserError
+from onyx.history.left_files import LeftFiles, left_by
+from onyx.ids import JobId
+from onyx.log import job_documents
+from onyx.log.interface import LogReader
+from onyx.model.parsing.job import parse_mapping
+from onyx.replica.spec import SPARK_TAG
+from onyx.replica.state import Replica
+
+logger = logging.getLogger("onyx.history")
+
+RemoveState = Callable[[JobId], None]
+"""Deletes the state of a job. May raise Unavailable or UserError: it is tried again."""
+RemoveFiles = Callable[[str, str], bool]
+"""Removes a folder with a name in the location that a job names; False: it is tried again."""
+
+
+def note_left_files(log: LogReader, replica: Replica, jobs: Sequence[JobId]) -> None:
+    """Note beside the log where jobs on Spark that are about to be forgotten may have left files:
+    afterwards nobody knows."""
+    for job in jobs:
+        record = replica.records.get(job)
+        if record is None or not record.spec.digest:
+            continue
+        if not any(SPARK_TAG in task.required_tags for task in record.spec.tasks):
+            continue
+        try:
+            manifest = msgspec.json.decode(log.get_chunk(record.spec.digest))
+            found = left_by(job, parse_mapping(manifest))
+        except (UserError, msgspec.DecodeError) as error:
+            logger.warning("what job %s has left is not known: %s", job, error)
+            continue
+        if found:
+            log.put_document(job_documents.left_files(job), msgspec.json.encode(found), None)
+
+
+def sweep_documents(
+    log: LogReader,
+    now: Callable[[], Replica],
+    remove_state: RemoveState,
+    remove_files: RemoveFiles | None = None,
+) -> bool:
+    """Delete what lies beside the log of jobs without a record, and reports of groups that are no
+    members.
+
+    Args:
+        now: reads the newest replica.
+        remove_files: None if the locations of jobs are not seen from here. What says where they are
+            then stays.
+
+    Returns:
+        Whether no state is left of any job without a record.
+    """
+    reports = {job: log.list_documents(f"stall/{job}") for job in log.list_folders("stall")}
+    found = {
+        "frontier": log.list_folders("frontier"),
+        "exception": log.list_documents("exception"),
+        "code": log.list_documents("code"),
+        "query": log.list_documents("query"),
+        "stall": tuple(reports),
+        "outcome": log.list_folders("outcome"),
+    }
+    with_state, with_files = log.list_documents("location"), log.list_documents("files")
+    replica = now()
+    for folder, jobs in found.items():
+        for job in jobs:
+            if JobId(job) not in replica.records:
+                log.delete_documents(f"{folder}/{job}")
+    for job, groups in reports.items():
+        for group in groups if JobId(job) in replica.records else ():
+            if group not in replica.groups_index:
+                log.delete_documents(f"stall/{job}/{group}")
+    for each in with_files:
+        if remove_files is not None and JobId(each) not in replica.records:
+            _remove_files(log, JobId(each), remove_files)
+    left = [job for each in with_state if (job := JobId(each)) not in replica.records]
+    removed = [_removed(log, job, remove_state) for job in left]
+    return all(removed)
+
+
+def _remove_files(log: LogReader, job: JobId, remove_files: RemoveFiles) -> None:
+    """A folder that another job still reads stays, and is looked at again."""
+    path = job_documents.left_files(job)
+    document = log.get_document(path)
+    found = [] if document is None else msgspec.json.decode(document.data, type=list[LeftFiles])
+    removed = [remove_files(each.path, each.name) for each in found]
+    if all(removed):
+        log.delete_documents(path)
+
+
+def _removed(log: LogReader, job: JobId, remove_state: RemoveState) -> bool:
+    try:
+        remove_state(job)
+    except (Unavailable, UserError) as error:
+        logger.warning("the state of job %s, which was collected, is still there: %s", job, error)
+        return False
+    log.delete_documents(job_documents.location(job))
+    return True
+
+
+def named(log: LogReader, replica: Replica) -> set[str]:
+    """The chunks that a replica names, and what lies beside the log."""
+    found: set[str] = set()
+    for job, record in replica.records.items():
+        found.add(record.spec.digest)
+        found.update(each.digest for each in record.partitions.values())
+        if record.spec.inputs == record.spec.outputs:  # on Spark
+            query = log.get_document(job_documents.committed_query(job))
+            found.add(job_documents.chunk_of(query) or "" if query is not None else "")
+    found.discard("")
+    return found

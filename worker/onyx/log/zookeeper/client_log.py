@@ -1,0 +1,48 @@
+"""The log of a client or the operator: it appends one command and waits for its position."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError, NoNodeError
+
+from onyx.codec.entries import encode_entry
+from onyx.ids import Position
+from onyx.log.append_queue import check_size
+from onyx.log.interface import ChunkGone
+from onyx.log.paths import entry_position
+from onyx.log.zookeeper.log import ZooKeeperLog
+from onyx.replica.command import Command
+
+
+class ZooKeeperClientLog(ZooKeeperLog):
+    """The log of a client or the operator. Its session may be replaced by a new one."""
+
+    def append(self, command: Command) -> Position:
+        """Write a command and wait; when in doubt it is written again, which its id makes harmless.
+
+        Raises:
+            UserError: it is too large or cannot be encoded.
+            ChunkGone: a chunk that it names has been collected; nothing was written.
+            Unavailable: no answer in time; it may have been written or not.
+        """
+        data = encode_entry(command)
+        check_size(command, data, self._settings.entry_bytes_max)
+
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            self._chunks.touch(transaction, command.chunks)
+            transaction.create(self._paths.entry_prefix, data, sequence=True)
+            return transaction.commit_async()
+
+        *touched, written = results = self._session.perform(start)
+        if any(isinstance(each, NoAuthError) for each in results):
+            raise self._session.denied()
+        if any(isinstance(each, NoNodeError) for each in touched):
+            raise ChunkGone(f"what {command.NAME} names was collected before; try again")
+        if isinstance(written, Exception):
+            raise written
+        position = entry_position(written)
+        assert position is not None
+        return position

@@ -1,0 +1,166 @@
+"""Makes clients of ZooKeeper as kazoo has them: address, certificates, user, patience.
+
+The one module, besides `tls_handler`, that knows kazoo from within.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable, Sequence
+from threading import Timer
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.retry import KazooRetry
+
+from onyx.errors import SettingsError, Unavailable
+from onyx.log.zookeeper.access import read_access
+from onyx.log.zookeeper.tls_handler import HANDSHAKE_PER_SESSION, PatientHandler, TlsHandler
+from onyx.settings import ZooKeeperSettings
+from onyx.tls.diagnosis import diagnose
+from onyx.tls.files import ZOOKEEPER, CertificateFiles
+
+logger = logging.getLogger("onyx.log")
+quiet = logging.getLogger("onyx.log.kazoo")
+"""Kazoo's remarks about each reconnect; a user who wants them sets the level of this logger."""
+if quiet.level == logging.NOTSET:
+    quiet.setLevel(logging.CRITICAL)
+
+TELL_AFTER_S = 2.0
+"""Silence of a server after which it is said what is waited for."""
+_RECONNECT_DELAY_S = 0.05
+_RECONNECT_DELAY_MAX_S = 0.5
+
+Start = Callable[[KazooClient], Any]
+"""Starts a request and gives kazoo's asynchronous result."""
+
+
+class Dialler:
+    """The clients of one session.
+
+    Raises:
+        SettingsError: files for TLS or the password are wrong.
+    """
+
+    def __init__(
+        self, settings: ZooKeeperSettings, certificates: CertificateFiles | None = None
+    ) -> None:
+        self.access = read_access(settings)
+        self._settings = settings
+        self._certificates = certificates or zookeeper_certificates(settings)
+
+    def connected(
+        self, changed: Callable[[str], None], granted: Callable[[float, float], None]
+    ) -> KazooClient:
+        """A client that is connected.
+
+        Args:
+            changed: called with each state of the connection, on kazoo's thread.
+            granted: called with the moment at which a handshake was sent and the session timeout
+                that the server granted in answer, both in seconds.
+
+        Raises:
+            Unavailable: nothing answered within `connect_timeout_s`.
+            SettingsError: the address cannot be understood.
+        """
+        settings = self._settings
+        try:
+            client = self.new()
+        except ValueError as error:
+            raise SettingsError(
+                f"zookeeper.address {settings.address!r}: expected host:port, separated by commas"
+            ) from error
+        _look_at_handshake(client, granted)
+        client.add_listener(changed)
+        waiting = Timer(TELL_AFTER_S, self.tell_wait)
+        waiting.daemon = True
+        waiting.start()
+        try:
+            client.start(timeout=settings.connect_timeout_s)
+        except client.handler.timeout_exception as error:
+            raise Unavailable(
+                f"no ZooKeeper answered at {settings.address} within "
+                f"{settings.connect_timeout_s:g} s; {self._why(client.hosts)}"
+            ) from error
+        finally:
+            waiting.cancel()
+        return client
+
+    def new(self) -> KazooClient:
+        """A client that has not been started. Raises ValueError for a wrong address."""
+        return KazooClient(
+            hosts=self._settings.address,
+            timeout=self._settings.session_timeout_s,
+            connection_retry=KazooRetry(
+                max_tries=-1,
+                delay=_RECONNECT_DELAY_S,
+                max_delay=_RECONNECT_DELAY_MAX_S,
+                ignore_expire=False,
+            ),
+            command_retry=KazooRetry(max_tries=1, ignore_expire=False),
+            handler=TlsHandler(self._certificates) if self._certificates else PatientHandler(),
+            auth_data=list(self.access.auth_data),
+            default_acl=self.access.own,
+            logger=quiet,
+        )
+
+    def tell_wait(self) -> None:
+        """A person who waits should know for what, before it is given up."""
+        logger.warning(
+            "waiting for ZooKeeper at %s, for up to %g s (onyx zookeeper starts one)",
+            self._settings.address,
+            self._settings.connect_timeout_s,
+        )
+
+    def _why(self, servers: Sequence[tuple[str, int]]) -> str:
+        """What to do when nothing answers."""
+        for host, port in servers:
+            problem = diagnose(host, port, self._certificates, ZOOKEEPER)
+            if problem is not None:
+                return f"of {host}:{port}: {problem}"
+        return "start one with `onyx zookeeper` or set ONYX_ZOOKEEPER_ADDRESS to where one runs"
+
+
+def _look_at_handshake(client: KazooClient, granted: Callable[[float, float], None]) -> None:
+    """Learn which session timeout the server granted, which kazoo keeps to itself, and do not
+    wait so long for the handshake that the session expires meanwhile: a server that is just
+    starting may accept a connection and never answer on it. Kazoo then dials again."""
+    connection = client._connection
+    invoke = connection._invoke
+
+    def looking(timeout_s: float, *args: Any, **kwargs: Any) -> Any:
+        sent_s = time.monotonic()
+        answer = invoke(timeout_s * HANDSHAKE_PER_SESSION, *args, **kwargs)
+        granted_ms = getattr(answer[0], "time_out", 0) if isinstance(answer, tuple) else 0
+        if granted_ms > 0:
+            granted(sent_s, granted_ms / 1000)
+        return answer
+
+    connection._invoke = looking
+
+
+def socket_of(client: KazooClient) -> socket.socket | None:
+    """The socket of the connection that a client has now."""
+    found: socket.socket | None = client._connection._socket
+    return found
+
+
+def stop(client: KazooClient) -> None:
+    """End a client and its session; harmless when it has ended."""
+    try:
+        client.stop()
+        client.close()
+    except Exception as error:
+        quiet.debug("closing the ZooKeeper client: %s", error)
+
+
+def zookeeper_certificates(settings: ZooKeeperSettings) -> CertificateFiles | None:
+    """The files for TLS that the settings name, if they do. A process with several sessions makes
+    them once: what was good stays in use when files turn bad, also for the next incarnation.
+
+    Raises:
+        SettingsError: a file is wrong.
+    """
+    return CertificateFiles.named_by(settings.tls, ZOOKEEPER, serves=False)

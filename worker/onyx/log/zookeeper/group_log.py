@@ -1,0 +1,134 @@
+"""The log of one incarnation of a peer group: its pulse, and appends that the pulse fences."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError, NoNodeError
+
+from onyx.ids import GroupId, Position
+from onyx.log.append_queue import Append, AppendQueue, Reply
+from onyx.log.interface import Session
+from onyx.log.zookeeper.log import ZooKeeperLog
+from onyx.log.zookeeper.pulses import Pulses
+from onyx.replica.command import Command
+from onyx.settings import Settings
+from onyx.tls.files import CertificateFiles
+
+CLOSE_FLUSH_S = 2.0
+"""Longest wait at `close` for entries that were enqueued."""
+_FLUSH_POLL_S = 0.005
+
+
+class ZooKeeperGroupLog(ZooKeeperLog):
+    """The log of one incarnation of a peer group; dead for good once its session is lost."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        group: GroupId,
+        identity: int | None = None,
+        certificates: CertificateFiles | None = None,
+    ) -> None:
+        super().__init__(settings, group, identity, certificates)
+        self.group = group
+        self.session_timeout_s = self._session.session_timeout_s
+        self._pulses = Pulses(self._session, self._paths)
+        self._queue = AppendQueue(group, settings.log)
+        self._queue_lock = threading.Lock()
+        self._listeners: list[Callable[[Session], None]] = []
+        self._told_lost = False
+        self._session.on_session(self._on_session)
+
+    def register_pulse(self) -> None:
+        """Create this incarnation's pulse; to be called before the first append."""
+        self._pulses.register(self.group)
+
+    def append(self, commands: Sequence[Command], parent: Position | None = None) -> None:
+        """Enqueue for writing, in order, each exactly once in effect."""
+        self._session.check()
+        with self._queue_lock:
+            self._transmit(self._queue.enqueue(commands, parent))
+
+    def pulse_exists(self, group: GroupId) -> bool:
+        """Whether the group's pulse is there now."""
+        return self._pulses.exists(group)
+
+    def watch_pulse(self, group: GroupId, gone: Callable[[GroupId], None]) -> None:
+        """Call `gone` once when the pulse is deleted, or at once if it is not there."""
+        self._pulses.watch(group, gone)
+
+    def unwatch_pulse(self, group: GroupId) -> None:
+        """Do not call `gone` any more."""
+        self._pulses.unwatch(group)
+
+    def on_session(self, listener: Callable[[Session], None]) -> None:
+        """Call this at every change of the session, on the log's thread."""
+        self._session.loop.call(lambda: self._listeners.append(listener))
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Run this on the log's thread: proves that the thread moves."""
+        self._session.loop.call(function)
+
+    def confirmed_s(self) -> float:
+        """Monotonic time at which the server last confirmed the session (for the lease)."""
+        return self._session.confirmed_s()
+
+    def close(self) -> None:
+        """Write what was enqueued (if that takes no longer than `CLOSE_FLUSH_S`), then leave."""
+        deadline_s = time.monotonic() + CLOSE_FLUSH_S
+        while len(self._queue) and time.monotonic() < deadline_s:
+            time.sleep(_FLUSH_POLL_S)
+        super().close()
+
+    def _transmit(self, request: Append | None) -> None:
+        if request is None:
+            return
+
+        def start(client: KazooClient) -> Any:
+            transaction = client.transaction()
+            if request.fence is not None:
+                transaction.check(self._paths.pulse(request.fence), -1)
+            self._chunks.touch(transaction, request.chunks)
+            for payload in request.payloads:
+                transaction.create(self._paths.entry_prefix, payload, sequence=True)
+            return transaction.commit_async()
+
+        self._session.send(start, lambda answer: self._on_answer(request, answer))
+
+    def _on_answer(self, request: Append, answer: Any) -> None:
+        attempt, reply = request.attempt, _reply(answer, len(request.payloads))
+        if reply is Reply.UNKNOWN and isinstance(answer, list):
+            denied = any(isinstance(result, NoAuthError) for result in answer)
+            self._session.fail(self._session.denied() if denied else self._origins.recreated())
+        with self._queue_lock:
+            self._transmit(self._queue.on_reply(attempt, reply))
+        if reply is Reply.PULSE_GONE:
+            self._tell(Session.LOST)
+
+    def _on_session(self, session: Session) -> None:
+        with self._queue_lock:
+            self._transmit(self._queue.on_session(session))
+        self._tell(session)
+
+    def _tell(self, session: Session) -> None:
+        if self._told_lost:
+            return
+        self._told_lost = session is Session.LOST
+        for listener in tuple(self._listeners):
+            listener(session)
+
+
+def _reply(answer: Any, entries: int) -> Reply:
+    """What a transaction's answer means: a list of results, the last ones of the entries, or the
+    exception of a break."""
+    if not isinstance(answer, list):
+        return Reply.UNKNOWN
+    if any(isinstance(each, NoNodeError) for each in answer[: len(answer) - entries]):
+        return Reply.PULSE_GONE
+    failed = any(isinstance(result, Exception) for result in answer)
+    return Reply.UNKNOWN if failed else Reply.WRITTEN

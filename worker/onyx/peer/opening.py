@@ -1,0 +1,72 @@
+"""A peer group as settings describe it: over ZooKeeper and gRPC, with certificates and modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onyx.code_hash import code_hash
+from onyx.codes import CODE
+from onyx.ids import GroupId
+from onyx.log.zookeeper.dialler import zookeeper_certificates
+from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
+from onyx.peer.context import new_context
+from onyx.peer.membership import PeerGroup
+from onyx.recorder import Recorder
+from onyx.resolve import Resolver
+from onyx.settings import Settings
+from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
+from onyx.tls.files import GROUPS, CertificateFiles
+from onyx.transport.grpc_transport import GrpcTransport
+
+JOIN_TIMEOUT_S = 60.0
+
+
+def start_peer_group(
+    settings: Settings,
+    metrics: GroupMetrics = NULL_GROUP,
+    site: Mapping[str, object] | None = None,
+    recorder: Recorder | None = None,
+) -> PeerGroup:
+    """Make this process a member of the cluster; returns when it has joined.
+
+    Raises:
+        SettingsError: as `open_peer_group`.
+        Unavailable: it could not join within a minute.
+    """
+    group = open_peer_group(settings, metrics, site, recorder)
+    group.await_joined(JOIN_TIMEOUT_S)
+    return group
+
+
+def open_peer_group(
+    settings: Settings,
+    metrics: GroupMetrics = NULL_GROUP,
+    site: Mapping[str, object] | None = None,
+    recorder: Recorder | None = None,
+) -> PeerGroup:
+    """Start a peer group and do not wait: it tries to join for as long as it takes.
+
+    Args:
+        settings: of the process.
+        metrics: receives the metrics of the group.
+        site: announced with every peer beside its address and the hash of its code.
+
+    Raises:
+        SettingsError: a setting or a module in `modules` is wrong.
+    """
+    certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
+    for_zookeeper = zookeeper_certificates(settings.zookeeper)
+
+    def open_log(group: GroupId, identity: int | None) -> ZooKeeperGroupLog:
+        return ZooKeeperGroupLog(settings, group, identity, for_zookeeper)
+
+    def open_transport() -> GrpcTransport:
+        return GrpcTransport(settings.transport, settings.tenancy_id, certificates)
+
+    resolver = Resolver(settings.modules)
+    code = code_hash(settings.modules)
+    announced = {**(site or {}), **({CODE: code} if code else {})}
+    context = new_context(settings, resolver, metrics, announced, recorder=recorder)
+    group = PeerGroup(context, open_log, open_transport)
+    group.start()
+    return group

@@ -1,0 +1,1 @@
+"""What a group looks at beside its events, about once a second."""

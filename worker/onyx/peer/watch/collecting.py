@@ -1,0 +1,83 @@
+"""The collection of garbage by this group, as long as it is the oldest one.
+
+The oldest group, because everybody knows from the replica who that is, and it changes seldom. While
+two groups take themselves for it (one is behind), both collect, which does no harm (`history`).
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+
+from onyx.errors import OnyxError
+from onyx.history.archive import open_archive
+from onyx.history.collection import Collected
+from onyx.history.collector import Collector
+from onyx.history.replicas import Replicas
+from onyx.ids import GroupId
+from onyx.peer.work.task_services import TaskServices
+from onyx.replica.state import Replica
+from onyx.spark.left_files import remove_left
+
+logger = logging.getLogger("onyx.peer")
+
+
+class Collecting:
+    """The collection of garbage of one incarnation. Used by the group's thread."""
+
+    def __init__(self, services: TaskServices, group: GroupId) -> None:
+        self._services = services
+        self._group = group
+        self._interval_s = services.settings.history.interval_s
+        self._next_s = services.clock.monotonic_s() + self._interval_s
+        self._collector: Collector | None = None
+        self._under_way: Future[None] | None = None
+        self._complaint = ""
+        self._closed = False
+
+    def close(self) -> None:
+        """The incarnation has ended, and so does its log."""
+        self._closed = True
+
+    def look(self, replica: Replica, permitted: bool) -> None:
+        """Begin a round, if it is time and this group's turn."""
+        now_s = self._services.clock.monotonic_s()
+        if self._interval_s == 0 or now_s < self._next_s or not permitted:
+            return
+        if replica.groups[:1] != (self._group,):
+            return
+        if self._under_way is None or self._under_way.done():
+            self._next_s = now_s + self._interval_s
+            self._under_way = self._services.background(lambda: self._collect(replica))
+
+    def _collect(self, replica: Replica) -> None:
+        try:
+            if self._collector is None:
+                self._collector = self._opened()
+            self._tell(self._collector.round(replica))
+            self._complaint = ""
+        except OnyxError as error:
+            if str(error) != self._complaint and not self._closed:
+                self._complaint = str(error)
+                logger.warning("garbage in the log is not collected now: %s", error)
+
+    def _opened(self) -> Collector:
+        services = self._services
+        settings, log = services.settings, services.log
+        return Collector(
+            log,
+            Replicas(log, settings.job_scheduler, open_archive(settings, log)),
+            settings.history,
+            lambda command: log.append([command]),
+            lambda job: services.state_store(durable=True).remove_tree(job),
+            lambda path, name: remove_left(path, name, settings.data_dir),
+            services.clock.wall_ms,
+        )
+
+    def _tell(self, found: Collected) -> None:
+        if found.jobs:
+            logger.info(
+                "%d jobs that ended long ago are forgotten; the log starts after entry %d",
+                len(found.jobs),
+                found.position,
+            )

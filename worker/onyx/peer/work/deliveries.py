@@ -1,0 +1,60 @@
+"""What the transport brings for tasks and ackers of this process. On the threads of the transport.
+
+All is only passed on: whoever gets it looks at it when its own thread steps it.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from onyx.errors import Unavailable
+from onyx.flow.batch import U64
+from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.peer.work.running_tasks import RunningTasks
+from onyx.task.holding import holds_for
+from onyx.task.messages import Completions, Query
+from onyx.transport.state_queries import StateAnswer, StateQuery
+
+
+class Deliveries:
+    """Implements the transport's `Handlers`."""
+
+    def __init__(self, tasks: RunningTasks) -> None:
+        self._tasks = tasks
+
+    def on_acks(
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+    ) -> None:
+        """Acks for an acker of this group: columns of roots and of the values to XOR into them.
+        Acks for an acker that is not here are dropped: replay covers them."""
+        found = self._tasks.acking.get(job, version, acker)
+        if found is not None:
+            found.post(roots, values)
+
+    def on_completions(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
+    ) -> None:
+        """Trees that are complete (`retries_max` 0), or that a flow condition asks to be read
+        again, at most so many times."""
+        runner = self._tasks.runner(target, job)
+        if runner is not None:
+            runner.task.post(Completions(version, roots, retries_max))
+
+    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
+        """Somebody works on these trees, for the input that began them or their acker."""
+        acker = self._tasks.acking.get(job, version, target)
+        if acker is not None:
+            acker.holds.add(roots)
+        runner = self._tasks.runner(target, job)
+        if runner is not None:
+            holds_for(runner.task, version, roots)
+
+    def on_query(self, query: StateQuery) -> Future[StateAnswer]:
+        """A client asks for the state of a window."""
+        answer: Future[StateAnswer] = Future()
+        runner = self._tasks.runner(query.peer, query.job)
+        if runner is None:
+            answer.set_exception(Unavailable(f"peer {query.peer} does not work on the job now"))
+        else:
+            runner.task.post(Query(query, answer))
+        return answer

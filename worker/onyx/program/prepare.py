@@ -1,0 +1,71 @@
+"""What windows need of a batch: its groups, and what they look at in its leaves."""
+
+from __future__ import annotations
+
+from functools import partial
+from operator import itemgetter
+
+from onyx.flow.batch import Batch, FoundKeys, Segment, Segments, copies_of, format_of
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes, KeyList
+from onyx.flow.groups.getters import KeyGetter, naming
+from onyx.flow.leaves import Leaves
+from onyx.program.program import Program
+from onyx.program.windows import Windowed
+from onyx.windows.coded import GroupKeys, Keyed
+from onyx.windows.groups import hashable_keys
+from onyx.windows.prepared import Prepared
+from onyx.windows.prepared import prepare as prepare_batch
+
+
+def read_groups(program: Program, batch: Batch) -> Keyed | None:
+    """The groups of a batch, before the function may change what it is given; None without."""
+    its = program.windowed
+    if its is None or its.group_key is None:
+        return None
+    segments = batch.segments
+    known = None if program.lifecycles.hooks else batch.keys  # hooks may have changed segments
+    with naming(program.entry):
+        read = format_of(segments).choose(_groups_of_dicts, _groups_of_columns)
+        return read(segments, its.group_key, its.group_keys, known)
+
+
+def _groups_of_dicts(
+    segments: list[Segment], key: KeyGetter, _: GroupKeys, known: FoundKeys | None
+) -> Keyed:
+    return hashable_keys(known.raws if isinstance(known, KeyList) else key.of_all(segments))
+
+
+def _groups_of_columns(
+    columns: Columns, key: KeyGetter, keys: GroupKeys, known: FoundKeys | None
+) -> Keyed:
+    return keys.of(known if isinstance(known, KeyCodes) else key.of_columns(columns))
+
+
+def prepare(program: Program, leaves: Leaves) -> Prepared | None:
+    """What windows need of the leaves of a batch. None if windows refuse some of them: these are
+    in `refusals` then."""
+    its = program.windowed
+    assert its is not None, "asked before"
+    segments = own_segments(program, leaves)
+    try:
+        return prepared_for(its, segments)
+    except Exception:
+        parents = range(len(segments)) if leaves.parents is None else leaves.parents.tolist()
+        refused: dict[int, Exception] = {}
+        for index, error in format_of(segments).bad(segments, partial(prepared_for, its)):
+            refused.setdefault(parents[index], error)
+        leaves.refusals = sorted(refused.items(), key=itemgetter(0))
+        return None
+
+
+def own_segments(program: Program, leaves: Leaves) -> Segments:
+    """Copies of dicts where children get the segments too: they may change them, and a state may
+    keep them."""
+    shared = program.sends_to and program.entry.type == "function"
+    return copies_of(leaves.segments) if shared else leaves.segments
+
+
+def prepared_for(its: Windowed, segments: Segments) -> Prepared:
+    """What windows need of segments. Raises UserError: they refuse one."""
+    return prepare_batch(its.compiled, segments, its.unique_key)

@@ -1,0 +1,143 @@
+"""Reading the results of a Spark stage: the rows of a partition, bundle after bundle.
+
+Which files a partition has, and at which positions, is in `results`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from onyx.errors import Unavailable
+from onyx.flow.segment import Segment
+from onyx.plugins.protocol import ColumnsReader, Cursor, Reader
+from onyx.seams import Clock
+from onyx.spark.middle.bundles import Bundles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PARTITIONS = 8
+FIRST = 1
+"""Number of the first bundle."""
+
+
+class ResultReader:
+    """A partition (`protocol.Reader`, `protocol.ColumnsReader`)."""
+
+    def __init__(
+        self,
+        folder: Bundles,
+        partition: int,
+        cursor: Cursor,
+        open_file: Callable[[str, Cursor], Reader],
+        clock: Clock,
+    ) -> None:
+        """`cursor`: its state is a bundle, and the position at which that begins."""
+        self._folder = folder
+        self._partition = partition
+        self._open_file = open_file
+        self._clock = clock
+        self._position = cursor.position
+        bundle, first = cursor.state or (FIRST, 0)
+        self._bundle: int = bundle
+        """The next one."""
+        self._first: int = first
+        """Position behind all files that were looked at."""
+        self._starts: deque[tuple[int, int]] = deque([(bundle, first)])
+        """Bundles that were begun, each with its first position."""
+        self._files: deque[tuple[int, str, int]] = deque()
+        """Not looked at yet: bundle, name and rows."""
+        self._reader: Reader | None = None
+        self._last = False
+        """The present bundle is the last one."""
+        self._next_s = 0.0
+
+    def read(self, segments_max: int) -> list[Segment]:
+        """Rows of the present file. Raises Unavailable when it cannot be read now."""
+        found: list[Segment] = []
+        while not found and self._has_file():
+            assert self._reader is not None, "asked before"
+            found = self._reader.read(segments_max)
+            if self._reader_ended(len(found)):
+                break
+        return found
+
+    def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
+        """What `read` gives, as columns."""
+        found: pa.RecordBatch | list[Segment] = []
+        while not len(found) and self._has_file():
+            assert isinstance(self._reader, ColumnsReader), "Parquet has columns"
+            found = self._reader.read_columns(segments_max)
+            if self._reader_ended(len(found)):
+                break
+        return found
+
+    def exhausted(self) -> bool:
+        """Whether the last row of the last result was read."""
+        ended = self._reader is None or self._reader.exhausted()
+        return self._last and not self._files and ended
+
+    def cursor(self, position: int) -> Cursor:
+        """The position, with the bundle that it is in."""
+        while len(self._starts) > 1 and self._starts[1][1] <= position:
+            self._starts.popleft()
+        return Cursor(position, list(self._starts[0]))
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def _reader_ended(self, count: int) -> bool:
+        """Count what was read; False when the file is through, so that the next one may follow."""
+        self._position += count
+        reader = self._reader
+        if count or reader is None or not reader.exhausted():
+            return True
+        reader.close()
+        self._reader = None
+        return False
+
+    def _has_file(self) -> bool:
+        """Have the file open that has the next position; False while there is none."""
+        while self._reader is None:
+            if not self._files and not self._begin_bundle():
+                return False
+            self._open_next()
+        return True
+
+    def _open_next(self) -> None:
+        """Open the next file of the bundle, unless all of its rows are before the position."""
+        if not self._files:
+            return
+        number, name, rows = self._files[0]
+        path, first = self._folder.file(number, name), self._first
+        wanted = first + rows > self._position
+        # If it is gone, another peer has the partition, and this one knows soon.
+        if wanted and not self._folder.has_file(number, name):
+            raise Unavailable(f"{path} is gone, because all of its rows are complete")
+        self._files.popleft()
+        self._first = first + rows
+        if wanted:
+            self._reader = self._open_file(path, Cursor(self._position - first))
+
+    def _begin_bundle(self) -> bool:
+        """Take the files of the next result; False while it does not stand."""
+        now_s = self._clock.monotonic_s()
+        if self._last or now_s < self._next_s:
+            return False
+        number, folder = self._bundle, self._folder
+        result = folder.result(number)
+        if result is None:
+            self._next_s = now_s + folder.poll_s
+            return False
+        self._files.extend(
+            (number, name, rows)
+            for index, (name, rows) in enumerate(result.files)
+            if (number + index) % PARTITIONS == self._partition
+        )
+        self._starts.append((number, self._first))
+        self._last, self._bundle = result.last, number + 1
+        return True

@@ -1,0 +1,63 @@
+"""Results of a window by Spark, read as firings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from onyx.spark.windows.outcomes import Outcome
+from onyx.spark.windows.plan import EXTENT, FIRES, LOWER, SHARD, UPPER
+from onyx.spark.windows.spool import Spool
+from onyx.spark.windows.states import groups, states
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.firing import Firing, Number
+
+
+@dataclass(frozen=True, slots=True)
+class ResultReader:
+    """Makes firings of the rows of results."""
+
+    aggregation: Aggregation
+    bounds: Callable[[int], tuple[Number, Number]]
+    """The bounds of an extent by its number."""
+    folder: Spool
+    page_max: int
+
+    def pages(
+        self,
+        outcome: Outcome,
+        firing: Callable[[Any, int, tuple[Number, Number], Any], Firing],
+    ) -> Iterator[list[Firing]]:
+        """What is left of an outcome.
+
+        Args:
+            firing: makes one of a group, its shard, bounds and a state.
+        """
+        for rows in outcome.batches(self.folder, self.page_max):
+            batch = _that_fire(rows, outcome.shards)
+            made = map(
+                firing,
+                groups(batch),
+                batch.column(SHARD).to_pylist(),
+                self._bounds(batch),
+                states(self.aggregation, batch),
+            )
+            yield list(made)
+
+    def _bounds(self, batch: pa.RecordBatch) -> Iterator[tuple[Number, Number]]:
+        if LOWER not in batch.schema.names:
+            return map(self.bounds, batch.column(EXTENT).to_pylist())
+        lowers, uppers = (batch.column(name).to_pylist() for name in (LOWER, UPPER))
+        return zip(lowers, uppers, strict=True)
+
+
+def _that_fire(batch: pa.RecordBatch, shards: Collection[int]) -> pa.RecordBatch:
+    """Rows that fire, and are of these shards: others are another peer's."""
+    mine = pc.is_in(batch.column(SHARD), pa.array(sorted(shards), batch.column(SHARD).type))
+    if FIRES in batch.schema.names:
+        mine = pc.and_(mine, pc.fill_null(batch.column(FIRES), False))
+    return batch.filter(mine)

@@ -1,0 +1,79 @@
+"""Windows that are folded before the shuffle: states are shuffled instead of segments.
+
+Each origin folds its own segments with the code of peers, without triggers. Now and then, and at
+the end of the origin, the states go to the buckets of their groups, which merge them and let them
+fire. `compiler.combining` says for which windows this is right, but one thing only data show: a
+segment behind the watermark of its own origin. It stops the query, which runs again without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from onyx.codec.records import encode_records
+from onyx.flow.batch import Segment
+from onyx.flow.groups.keys import SHARDS
+from onyx.program.program import Program
+from onyx.spark_query.folding.ordered import OrderedWindows
+from onyx.spark_query.folding.untracked import UntrackedFolding
+from onyx.windows.compiled import CompiledWindows
+from onyx.windows.records import SetArrays, SetStates
+from onyx.windows.task_windows import TaskWindows
+
+SEGMENTS_MAX = 500_000
+"""Segments whose states are gathered before they go to their buckets: what bounds the memory."""
+
+
+class Combining(UntrackedFolding):
+    """The windows of one task over the segments of one origin (`program.folding.Folding`)."""
+
+    def __init__(self, program: Program, watermark: Callable[[], int | None]) -> None:
+        """`watermark`: that of the origin, before the batch that is worked on."""
+        super().__init__(program)
+        compiled = self.windowed.compiled
+        self._compiled = CompiledWindows(
+            compiled.task,
+            tuple(replace(each, triggers=(), lateness=None) for each in compiled.windows),
+            compiled.grouped,
+        )
+        self._watermark = watermark
+        self._segments = 0
+        self.windows: TaskWindows = OrderedWindows(self._compiled, watermark)
+
+    @property
+    def full(self) -> bool:
+        """Whether the states should go."""
+        return self._segments >= SEGMENTS_MAX
+
+    def take(self, bucket_of: Callable[[int], int]) -> Iterator[tuple[int, bytes]]:
+        """The states, encoded, with the bucket of each part; nothing is left.
+
+        Args:
+            bucket_of: gives the bucket of a shard.
+        """
+        shards = range(SHARDS) if self.grouped else [0]
+        found: dict[int, list[SetStates | SetArrays]] = {}
+        for shard, records in self.windows.snapshots(shards).items():
+            states = [each for each in records if isinstance(each, SetStates | SetArrays)]
+            if states:
+                found.setdefault(bucket_of(shard), []).extend(states)
+        self.windows = OrderedWindows(self._compiled, self._watermark)
+        self._segments = 0
+        for bucket, states in found.items():
+            yield bucket, encode_records(states)
+
+    # What segments do.
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """Tasks with a uniqueness key do not combine."""
+        raise AssertionError("no uniqueness key")
+
+    def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
+        """Nothing fires here."""
+        assert not segments, "no trigger, nothing late"
+
+    def changed(self, segments: int) -> None:
+        """So many segments were added."""
+        self._segments += segments

@@ -1,0 +1,140 @@
+"""State of windows between micro-batches: chunks in the state store, as state logs have them.
+
+    <state>/<job>/buckets.spark/<task>/<number of the batch>-<bucket>-<random>
+
+A chunk counts when a committed document names it (`request.BucketState`), so a try that was not
+committed changes nothing, whoever made it and however late. First the whole state of a bucket, then
+what each batch has changed; when changes are as large as the whole, or many, it is written anew.
+
+A process of Spark remembers what it has written last, because it often gets the bucket again. That
+counts only if the document names exactly this.
+
+Rejected: `transformWithState`, whose store would have to be on a volume for all workers, would move
+every state through the JVM, and cannot be committed together with positions and outputs.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from onyx.errors import StateError
+from onyx.program.windows import Windowed
+from onyx.spark.driver.request import BucketState
+from onyx.spark_query.folding.contents import Contents
+from onyx.spark_query.programs import Query
+from onyx.state.chunk_codec import ChunkReader, Frame, Kind, all_sections_of, encode_chunk
+from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.names import LogKey, TaskFolder, bucket_chunk
+from onyx.state.opening import open_store
+from onyx.state.shard_state import ShardState
+
+CHUNKS_MAX = 8
+"""The chunks of one bucket, before its state is written anew: a process that does not have it reads
+them all.
+"""
+WARM_BYTES_MAX = 64 * 1024 * 1024
+"""The size of chunks whose state a process remembers: in memory it is several times as large."""
+
+
+_store = lru_cache(maxsize=4)(open_store)
+"""One for all fragments and micro-batches of a process: that of S3 takes its time to open."""
+_warm: dict[tuple[str, str, int], tuple[BucketState, Contents]] = {}
+"""By job, task and bucket: what it was when this process had it last. Oldest first."""
+
+
+class KeptStates:
+    """The states of the buckets that one fragment works on. Everything blocks.
+
+    Everything raises Unavailable and UserError as the state store does.
+    """
+
+    def __init__(self, query: Query) -> None:
+        request = query.request
+        self._job, self._buckets = request.job_id, query.config.buckets
+        self._store = _store(request.state_location, request.state_group_access)
+
+    def load(self, its: Windowed, state: BucketState) -> Contents:
+        """The windows of a bucket as they were behind the last batch.
+
+        Raises:
+            StateError: a chunk is gone or damaged.
+        """
+        known = _warm.pop((self._job, state.task, state.bucket), None)
+        if known is not None and known[0] == state and state.files:
+            return known[1]
+        contents = Contents.empty(its, state.bucket, self._buckets)
+        contents.restore(self._read(state, contents.shards))
+        if state.mark is not None:
+            contents.windows.resume(state.mark)
+        return contents
+
+    def save(
+        self, contents: Contents, state: BucketState, number: int
+    ) -> tuple[tuple[str, int], ...]:
+        """Write what a batch has changed; what is the state of the bucket from now on.
+
+        Args:
+            state: before the batch.
+            number: of the batch.
+
+        Raises:
+            SegmentError: a value of a state has no encoding.
+        """
+        changes = contents.changes()
+        if not changes:
+            return state.files
+        if state.files:
+            data = self._encoded(state, number, Kind.CHANGE, changes)
+            (_, whole), *since = state.files
+            if len(state.files) < CHUNKS_MAX and sum(n for _, n in since) + len(data) < whole:
+                return (*state.files, self._written(state, number, data))
+        all_there_is = contents.whole()
+        if not all_there_is:
+            return ()
+        data = self._encoded(state, number, Kind.SNAPSHOT, all_there_is)
+        return (self._written(state, number, data),)
+
+    def remember(self, state: BucketState, contents: Contents) -> None:
+        """Keep windows in memory, as they are behind a batch."""
+        if state.files:
+            _warm[self._job, state.task, state.bucket] = state, contents
+        sizes = [(key, sum(size for _, size in its.files)) for key, (its, _) in _warm.items()]
+        total = sum(size for _, size in sizes)
+        for key, size in sizes:
+            if total <= WARM_BYTES_MAX:
+                break
+            del _warm[key]
+            total -= size
+
+    def _read(self, state: BucketState, shards: Iterable[int]) -> dict[int, ShardState]:
+        found: dict[int, ShardState] = {}
+        folder, wanted = TaskFolder(self._job, state.task), set(shards)
+        for name, _ in state.files:
+            path = bucket_chunk(self._job, state.task, name)
+            data = self._store.read(path)
+            if data is None:
+                raise StateError(
+                    f"state chunk {path} of the job is gone: ONYX_STATE_URL of all workers must be "
+                    "one folder that they share with Spark's executors and that stays, or "
+                    "s3://bucket/prefix; submit the job again under another name"
+                )
+            number, rank, _ = name.split("-")
+            reader = ChunkReader(folder, LogKey(int(number), int(rank)), 0, data)
+            for shard, stored in reader.shards(wanted):
+                found.setdefault(shard, ShardState()).extend(stored)
+        return found
+
+    def _encoded(
+        self, state: BucketState, number: int, kind: Kind, shards: Mapping[int, ShardChange]
+    ) -> bytes:
+        folder, key = TaskFolder(self._job, state.task), LogKey(number, state.bucket)
+        return encode_chunk(folder, key, Frame(kind, 0), Chunk(), all_sections_of(shards))
+
+    def _written(self, state: BucketState, number: int, data: bytes) -> tuple[str, int]:
+        name = f"{number}-{state.bucket}-{secrets.token_hex(6)}"
+        path = bucket_chunk(self._job, state.task, name)
+        if not self._store.create(path, data):
+            raise StateError(f"state chunk {path} is there already, with other bytes")
+        return name, len(data)

@@ -1,0 +1,135 @@
+"""Spark stages of the user in the middle of a query: what the driver does between two parts of it.
+
+A stage needs all that comes to it, and its DataFrames need columns, which only the data show. So
+the query is cut there. The part before ends in files: segments for the stage as Parquet parts, and
+rows for later fragments of the plan as they are. Then the stage runs, and its result is Parquet
+too. Everything that the next part reads is therefore fixed, and Spark may run any of its tasks
+again, although a stage need not give the same twice. Rejected: the stage as a lazy frame of the
+same query, which Spark would compute anew for each task that it repeats.
+
+The files lie in the `path` of the task, a folder that Spark's processes share or an object store,
+and go with the query.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from onyx.errors import FailsAgain, UserFunctionError
+from onyx.spark.child.request import StageRequest
+from onyx.spark.compiler.plan import Middle
+from onyx.spark.middle.request import filled, options_of, request_of
+from onyx.spark.target import target_in
+from onyx.spark_query.middle.beside import session_settings
+from onyx.spark_query.middle.files import folder_in, parts_of, remove_run
+from onyx.spark_query.middle.frame_parts import FramePart
+from onyx.spark_query.programs import Query
+from onyx.spark_query.rows import Row
+from onyx.storage.interface import Location
+
+PAUSE_S = 2.0
+"""Before a stage that failed is run again."""
+RunStage = Callable[[StageRequest], None]
+
+
+class MiddleStages:
+    """The Spark stages of one query. Used by the driver."""
+
+    def __init__(
+        self, query: Query, run_stage: RunStage, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        """`run_stage`: has a stage write its result. Raises like `run_stage.run`."""
+        self._query = query
+        self._run_stage = run_stage
+        self._pause = pause
+
+    def begin(self) -> None:
+        """Check what the job says of the stages, and make their folders.
+
+        Raises:
+            UserError: a stage does not exist, or cannot be called with what comes to it.
+        """
+        query = self._query
+        for middle in query.plan.middles:
+            request_of(
+                query.plugins.context(middle.task), options_of(query.plugins.context(middle.task))
+            )
+            # This run may have begun before, and found that windows cannot be combined.
+            remove_run(query, middle.task)
+            parts_of(query, middle.task).make()
+
+    def rows_folder(self, fragment: int) -> Location:
+        """For the rows that are there when a fragment of the plan begins, behind a Spark stage."""
+        middle = next(each for each in self._query.plan.middles if each.fragment == fragment)
+        return folder_in(self._query, middle.task) / "rows"
+
+    def results(self, fragment: int, reported: Iterable[Row]) -> list[Row]:
+        """Run the Spark stages whose rows begin a fragment of the plan; rows that name their files.
+
+        Args:
+            reported: by all fragments of the plan before it.
+
+        Raises:
+            TaskFailed: a stage has failed too often.
+            OnyxError: Spark has failed.
+        """
+        rows, found = list(reported), list[Row]()
+        for middle in self._query.plan.middles:
+            if middle.fragment == fragment:
+                parts = [
+                    msgspec.json.decode(row.payload, type=FramePart)
+                    for row in rows
+                    if row.kind == "part" and row.task == middle.task
+                ]
+                found += self._result(middle, parts)
+        return found
+
+    def _result(self, middle: Middle, parts: Sequence[FramePart]) -> list[Row]:
+        if not parts:
+            return []
+        task, buckets = middle.task, self._query.config.buckets
+        try:
+            files = self._run(middle, parts)
+        except UserFunctionError as error:
+            raise self._query.failure(task, "spark-stage", error) from error
+        return [
+            Row(middle.fragment, task, n % buckets, n, task, "result", None, file.encode())
+            for n, file in enumerate(files)
+        ]
+
+    def _run(self, middle: Middle, parts: Sequence[FramePart]) -> list[str]:
+        """The files of the result."""
+        query = self._query
+        context = query.plugins.context(middle.task)
+        options = options_of(context)
+        asked = request_of(context, options)
+        paths = {
+            task: tuple(sorted(each.path for each in parts if each.upstream == task))
+            for task in middle.upstream
+        }
+        asked = msgspec.structs.replace(
+            asked,
+            frames=filled(asked.frames, paths, "the input"),
+            master=query.request.master,
+            spark_conf={},
+            session_conf=session_settings(query.request, options.spark_conf),
+        )
+        most = query.request.stage_attempts_max
+        for attempt in range(1, most + 1):
+            folder = folder_in(query, middle.task)
+            try:
+                with target_in(folder, f"result-{attempt}") as target:
+                    self._run_stage(target.asked(asked))
+                    files = target.settle(asked.master, durable=False)
+                return [folder.path_of(name) for name, _ in files]
+            except FailsAgain as error:
+                raise FailsAgain(f"stage {middle.function} failed with: {error}") from error
+            except UserFunctionError as error:
+                if attempt == most:
+                    what = f"stage {middle.function} failed {most} times, last with: {error}"
+                    raise UserFunctionError(what) from error
+                self._pause(PAUSE_S)
+        raise AssertionError("an attempt at least")

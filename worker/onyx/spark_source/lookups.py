@@ -1,0 +1,36 @@
+"""What options of a reader name: an output, or the state of a window.
+
+Half of all that has to be imported is for a cluster, and Spark starts a process to look for a
+schema, one to plan and some to read. So only those that ask a cluster pay for it: its modules are
+imported here, when there is a question.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from onyx.spark_source.options import SourceOptions
+from onyx.spark_source.outputs import Found, output_at
+
+
+def found(options: SourceOptions) -> Found:
+    """The output that options name. Raises what `output_at` and `cluster.find` do."""
+    if options.path is not None:
+        return Found(output_at(options.path, options), None)
+    from onyx.spark_source import cluster
+
+    return cluster.find(options)
+
+
+def state_schema(options: SourceOptions) -> pa.Schema:
+    """The schema of the rows of a window. See `window_state`."""
+    from onyx.spark_source import window_state
+
+    return window_state.state_schema(options)
+
+
+def state(options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
+    """The extents of a window, as of now. See `window_state`."""
+    from onyx.spark_source import window_state
+
+    return window_state.state(options, schema)

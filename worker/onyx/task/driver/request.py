@@ -1,0 +1,38 @@
+"""What the query of a job is asked to run, as far as it is the same for every attempt."""
+
+from __future__ import annotations
+
+import os
+
+from onyx.model.job import Job
+from onyx.model.parsing.job import to_mapping
+from onyx.spark.compiler.refusals import is_unbounded
+from onyx.spark.driver.request import QueryRequest
+from onyx.spark.session.spark_master import spark_of_job
+from onyx.task.parts.assignment import Assignment
+
+
+def query_request(assignment: Assignment, job: Job) -> QueryRequest:
+    """The request, without what is of one attempt."""
+    services, settings = assignment.services, assignment.services.settings
+    on = spark_of_job(job.spark, settings.spark_master)
+    return QueryRequest(
+        manifest=to_mapping(job),
+        job_id=assignment.job_id,
+        modules=settings.modules,
+        incarnation=services.replica().groups_reverse_index[assignment.peer],
+        attempt="",
+        scratch="",
+        fn_params={
+            entry.name: list(found)
+            for entry in job.catalog
+            if (found := services.fn_params(entry.name))
+        },
+        data_dir=os.path.abspath(settings.data_dir),
+        master=on.url,
+        spark_conf=on.conf,
+        endless=is_unbounded(job),
+        stage_attempts_max=settings.task.seal_attempts_max,
+        report_values=settings.task.report_values,
+        state_group_access=settings.state.group_access,
+    )

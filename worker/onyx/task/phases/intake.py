@@ -1,0 +1,70 @@
+"""Where the batches of a task come from: its source, its inbox, or what was kept for it."""
+
+from __future__ import annotations
+
+from onyx.flow.batch import Batch
+from onyx.ids import TaskName
+from onyx.task.channels.dealing import put_to_child
+from onyx.task.parts.allocation import Allocation
+from onyx.task.parts.runtime import Runtime
+from onyx.task.parts.work import Work
+from onyx.task.phases.deliveries import read_either, take_deliveries
+from onyx.task.source import segment_hooks
+from onyx.task.source.source import Source
+from onyx.telemetry.catalog import RETRIES, SOURCE_OFFSET, SOURCE_PENDING
+from onyx.transport.interface import Delivery
+
+
+def read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
+    """Take the next batch, or control items; False if there are none."""
+    source = runtime.source
+    if source is None:
+        return take_deliveries(work, _take(runtime, allocation))
+    if runtime.sink is None:
+        work.take(_read_source(runtime, source))
+        return work.batch is not None
+    return read_either(
+        work,
+        allocation.wiring.upstream,
+        lambda: _take(runtime, allocation),
+        lambda: _read_source(runtime, source),
+    )
+
+
+def take_kept(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
+    """Go on with what was kept over a change of the allocation."""
+
+    def put(name: TaskName, batch: Batch) -> None:
+        child = next(each for each in allocation.wiring.children if each.task == name)
+        put_to_child(allocation.outbox, runtime.program.groupings, child, batch)
+
+    kept = runtime.delivery.take_kept(put)
+    if kept is None:
+        return False
+    work.batch, work.leaves = kept
+    return True
+
+
+def _read_source(runtime: Runtime, source: Source) -> list[Batch]:
+    if runtime.sink is None and runtime.assignment.latest_run().draining:
+        source.drain()  # but not what a stage makes of what was read further up
+    if source.checkpoint(runtime.services.settings.ledger.frontier_interval_s):
+        runtime.metrics.set(SOURCE_PENDING, source.in_flight)
+        runtime.metrics.set(SOURCE_OFFSET, source.completed)
+    batches = source.read()
+    runtime.sizing.taken(sum(map(len, batches)))
+    if batches and (retried := source.take_retried()):
+        runtime.metrics.add(RETRIES, retried)
+        for batch in batches:
+            segment_hooks.retried(source, runtime.program, batch)
+    return batches
+
+
+def _take(runtime: Runtime, allocation: Allocation) -> list[Delivery]:
+    """What waits in the inbox; nothing while a batch is to be filled."""
+    inbox, sizing = allocation.inbox, runtime.sizing
+    waiting, segments_max = inbox.waiting_segments(), sizing.segments_max
+    if not (inbox.hurried or allocation.filling.over(waiting, segments_max)):
+        return []
+    sizing.taken(waiting)
+    return inbox.take(segments_max)

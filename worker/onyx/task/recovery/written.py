@@ -1,0 +1,80 @@
+"""What an output that writes exactly once takes over: from its own log, and from the old job's.
+
+A token that is committed may not be published yet. Whoever takes over publishes it before its peer
+is ready, so nothing that was committed is lost, and nothing is written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from onyx.errors import UserError
+from onyx.plugins.options import alike, own_options
+from onyx.plugins.protocol import Token, TransactionalOutput
+from onyx.state.recovery import CarriedOver, CarryOver
+from onyx.state.shard_state import ShardState
+from onyx.task.channels.wiring import commits
+from onyx.task.parts.runtime import Runtime
+from onyx.task.plugin_context import plugin_context
+from onyx.task.recovery.old_job import OldJob, old_job
+from onyx.task.recovery.old_state import NOTHING, carried_over, read_old_state
+from onyx.windows.records import StagedOutput
+
+
+def carry_over_written(runtime: Runtime) -> CarryOver | None:
+    """How an exactly-once output learns which segments the old job has written. What the old job
+    has committed and not published is published."""
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
+        return None
+
+    def carry_over(shards: frozenset[int]) -> CarriedOver:
+        old = old_job(runtime)
+        if not old.plan.carries("output", runtime.task) or not commits(old.job, runtime.task):
+            return NOTHING
+        found = read_old_state(runtime, old, shards)
+        _finish(runtime, old, last_tokens(found.shards.values()))
+        return carried_over(found, old, {})
+
+    return carry_over
+
+
+def last_tokens(shards: Iterable[ShardState]) -> list[Token]:
+    """Tokens that may be committed and not published. One record at a time is in memory, because
+    a token of some outputs holds all that was written."""
+    # The last one of each shard alone: a token is committed only when the one before is published.
+    lasts = []
+    for state in shards:
+        last: list[Token] = []
+        for records in state.records():
+            last = [each.token for each in records[-1:] if isinstance(each, StagedOutput)] or last
+        lasts += last
+    return lasts
+
+
+def _finish(runtime: Runtime, old: OldJob, tokens: list[Token]) -> None:
+    """Publish what the old job has committed, where it has written it. That calls no function of
+    the user, so functions that only the old job named may be gone."""
+    entry = old.job.entry(runtime.task)
+    if not tokens or entry.plugin is None:
+        return
+    context = replace(
+        plugin_context(runtime),
+        job=old.id,
+        options=own_options(entry),
+        alike=alike(old.job, entry),
+        resolve=_uncalled,
+    )
+    output = runtime.services.build_output(entry.plugin, context)
+    assert isinstance(output, TransactionalOutput), "it has committed"
+    for token in tokens:
+        output.finish(token)
+    output.close()
+
+
+def _uncalled(name: str) -> Callable[..., Any]:
+    def missing(*_: Any) -> Any:
+        raise UserError(f"{name} was called while the old job's writes were published")
+
+    return missing

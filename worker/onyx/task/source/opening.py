@@ -1,0 +1,68 @@
+"""Opening a partition of an input at its frontier, with all that keeps account of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onyx.ledger.lineage import source_number
+from onyx.ledger.pending import PendingWindow
+from onyx.ledger.retry_delay import RetryDelay
+from onyx.model.job import CatalogEntry
+from onyx.plugins.protocol import Input
+from onyx.program.reading.segments_reader import SegmentsReader
+from onyx.seams import Clock
+from onyx.task.batch_sizing import BatchSizing
+from onyx.task.source.batch_timeout import FilledReader
+from onyx.task.source.frontier import Frontier, FrontierStore
+from onyx.task.source.partition import WINDOW_FACTOR, Partition
+from onyx.task.source.rereading import open_at
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """Opens the partitions of one task."""
+
+    plugin: Input
+    entry: CatalogEntry
+    sizing: BatchSizing
+    clock: Clock
+    kind: type[Partition]
+    """How each is read, by the guarantee of the job."""
+    retry_delay: RetryDelay
+
+    def open(self, number: int, name: str, store: FrontierStore, at: Frontier) -> Partition:
+        """A partition that is read from its frontier on.
+
+        Raises:
+            UserError: something of it is not there any more.
+            Unavailable: the source does not give it now.
+        """
+        kind, entry = self.kind, self.entry
+        columns = entry.batch_format == "arrow"
+        return kind(
+            number=number,
+            name=name,
+            sizing=self.sizing,
+            store=store,
+            reader=self._filled(
+                open_at(self.plugin, name, at.cursor, at.position, kind.certain, columns)
+            ),
+            window=PendingWindow(
+                partition=number,
+                frontier=at.position,
+                capacity=WINDOW_FACTOR * self.sizing.pending_max,
+                pending_timeout_s=entry.pending_timeout / 1000,
+                retry_interval_s=entry.input_retry_timeout / 1000,
+                started_s=self.clock.monotonic_s(),
+                retry_delay=self.retry_delay,
+            ),
+            next_position=at.position,
+            counted_from=at.position,
+            source=source_number(entry.name, name),
+            columns=columns,
+            sent_before=at.reserved if kind.certain else 0,
+        )
+
+    def _filled(self, reader: SegmentsReader) -> SegmentsReader:
+        timeout_s = self.entry.batch_timeout / 1000
+        return FilledReader(reader, self.clock, timeout_s) if timeout_s else reader

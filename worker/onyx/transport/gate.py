@@ -1,0 +1,121 @@
+"""Who is let in of those that call: members of this tenancy that share a job with this group.
+
+Anybody who reaches the port can call. So a call gets nothing that members need before its hello has
+been checked: until then it is in `pending_hellos`, and calls that wait for a shared job are bounded
+too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import grpc
+
+from onyx.ids import GroupId
+from onyx.seams import Clock
+from onyx.telemetry.catalog import Refusal
+from onyx.tls.files import CertificateFiles
+from onyx.transport.grpc_tls import stranger
+from onyx.transport.hello import Refused, read_hello
+from onyx.transport.link import Link
+from onyx.transport.pending_hellos import PENDING_MAX, PendingHellos
+from onyx.transport.stream import Stream
+
+logger = logging.getLogger("onyx.transport")
+
+EXPECTED_MAX = 32
+"""Groups that wait until this one has learned that they share a job."""
+COMPLAINT_INTERVAL_S = 60.0
+"""Refusals of one kind are logged once in so long; all are counted."""
+
+CALLERS_MAX = PENDING_MAX + EXPECTED_MAX
+"""Calls that have not been let in yet, at most."""
+
+FindLink = Callable[[GroupId, float], Link | None]
+"""The link with a group; waits up to so many seconds for there to be one."""
+
+
+class Gate:
+    """The gate of one process. Safe from any thread; nobody is let in before `open`."""
+
+    def __init__(
+        self,
+        tenancy: str,
+        certificates: CertificateFiles | None,
+        clock: Clock,
+        expect_timeout_s: float,
+    ) -> None:
+        """`expect_timeout_s`: how long a member may wait until a job is known to be shared."""
+        self.tenancy = tenancy
+        self.group = GroupId("")
+        self.pending = PendingHellos()
+        self._certificates = certificates
+        self._clock = clock
+        self._expect_timeout_s = expect_timeout_s
+        self._find: FindLink = lambda group, timeout_s: None
+        self._complaints: dict[Refusal, float] = {}
+        self._expected = threading.BoundedSemaphore(EXPECTED_MAX)
+
+    def open(self, group: GroupId, find: FindLink) -> None:
+        """Let members in, as this group."""
+        self.group, self._find = group, find
+
+    def turn_away_strangers(self, context: grpc.ServicerContext) -> None:
+        """End a call whose certificate is not that of a member, by an exception of gRPC."""
+        problem = stranger(context, self._certificates)
+        if problem is not None:
+            self.refuse(context.peer(), Refused(Refusal.CERTIFICATE, problem))
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, problem)
+
+    def admit(
+        self, stream: Stream, requests: Iterator[bytes], send_away: Callable[[], None]
+    ) -> Link:
+        """The link for which a stream has come, attached to it.
+
+        Args:
+            send_away: ends the call, when its first frame has not come and others wait.
+
+        Raises:
+            Refused: the first frame is not a hello that this group can accept.
+        """
+        with self.pending.waiting(send_away):
+            first = next(requests)
+        hello = read_hello(first, self.tenancy, self.group)
+        link = self._find(hello.group, 0.0) or self._expect(hello.group)
+        if link is None:
+            raise Refused(
+                Refusal.GROUP, f"group {self.group} shares no job with group {hello.group}"
+            )
+        link.attach(stream, hello)
+        return link
+
+    def _expect(self, group: GroupId) -> Link | None:
+        if not self._expected.acquire(blocking=False):
+            raise Refused(
+                Refusal.BUSY, f"{EXPECTED_MAX} groups wait already for a job to be shared"
+            )
+        try:
+            return self._find(group, self._expect_timeout_s)
+        finally:
+            self._expected.release()
+
+    def refuse(self, peer: str, refused: Refused) -> None:
+        """Count a call that is not let in, and log it if none of its kind was logged lately."""
+        number, now_s = self.pending.count(refused.reason), self._clock.monotonic_s()
+        last_s = self._complaints.get(refused.reason)
+        if last_s is None or now_s - last_s >= COMPLAINT_INTERVAL_S:
+            self._complaints[refused.reason] = now_s
+            logger.warning(
+                "refused a call from %s: %s (%d by now for this reason: %s)",
+                peer,
+                refused,
+                number,
+                refused.reason,
+            )
+
+    def refused(self) -> Counter[Refusal]:
+        """Calls that were not let in."""
+        return self.pending.refused()
