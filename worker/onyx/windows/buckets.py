@@ -73,7 +73,7 @@ class Bucket(dict[Any, Any]):
         )
 
     def present(self, keys: Iterable[Any]) -> list[Any]:
-        """Those of some groups that are there."""
+        """Which of some groups are there."""
         return [key for key in keys if key in self]
 
     def remove(self, keys: Iterable[Any]) -> None:

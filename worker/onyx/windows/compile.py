@@ -68,16 +68,7 @@ def compile_window(
     """
     where, kind = f"window {window.id} of task {window.task}", TYPES[window.type]
     coordinates = _coordinates(window)
-    aggregation = compile_aggregation(window, where, resolve)
-    if "ordered-log" in window.storage_strategy and "incremental" not in window.storage_strategy:
-        if not WINDOWS[window.type].ordered:
-            raise UserError(f"{where}: a {window.type} window cannot keep an ordered-log")
-        aggregation = _ordered(window, where, aggregation, coordinates)
-    if kind.merges and not aggregation.mergeable:
-        raise UserError(
-            f"{where}: {aggregation_name(window.aggregation)} has no super_aggregation, which a "
-            f"{window.type} window needs to join two extents; add it, or use another type of window"
-        )
+    aggregation = _aggregation(window, where, resolve, coordinates)
     ready = tuple(
         compile_trigger(
             Declaration(
@@ -103,6 +94,22 @@ def compile_window(
         needs and not assigned and kind.bounded,
         columns,
     )
+
+
+def _aggregation(
+    window: Window, where: str, resolve: Resolve, coordinates: Coordinates | None
+) -> Aggregation:
+    aggregation = compile_aggregation(window, where, resolve)
+    if "ordered-log" in window.storage_strategy and "incremental" not in window.storage_strategy:
+        if not WINDOWS[window.type].ordered:
+            raise UserError(f"{where}: a {window.type} window cannot keep an ordered-log")
+        aggregation = _ordered(window, where, aggregation, coordinates)
+    if TYPES[window.type].merges and not aggregation.mergeable:
+        raise UserError(
+            f"{where}: {aggregation_name(window.aggregation)} has no super_aggregation, which a "
+            f"{window.type} window needs to join two extents; add it, or use another type of window"
+        )
+    return aggregation
 
 
 def _coordinates(window: Window) -> Coordinates | None:

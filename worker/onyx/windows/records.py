@@ -48,7 +48,7 @@ class SetStates(WindowRecord, frozen=True, tag="set"):
 
 
 class SetArrays(WindowRecord, frozen=True, tag="arrays"):
-    """As `SetStates`, of groups and states that are in arrays (`windows/arrays`)."""
+    """States of groups in an extent, in arrays (`windows/arrays`), replace those before."""
 
     extent: int
     keys: str

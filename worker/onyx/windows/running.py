@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from onyx.flow.batch import Segment
-from onyx.flow.columns.record_batch import Columns
+from onyx.flow.batch import Segments
 from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindow
@@ -41,7 +40,7 @@ class RunningWindow(Protocol):
         ...
 
     def add(
-        self, segments: Sequence[Segment] | Columns, taken: Taken, keys: Keyed, now_ms: int
+        self, segments: Segments, taken: Taken, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Take a batch."""
         ...

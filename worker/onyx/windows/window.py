@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from onyx.flow.batch import Segment
-from onyx.flow.columns.record_batch import Columns, to_dicts
-from onyx.model.job import Trigger as Declared
+from onyx.flow.batch import Segment, Segments, as_dicts
 from onyx.windows.answers import order
 from onyx.windows.buckets import Frozen, Holder, Pair
 from onyx.windows.coded import Keyed, chosen, rows, shards_of
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.counting import count, counting
+from onyx.windows.extent_view import ExtentView
 from onyx.windows.firing import EventType, Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, group_value
 from onyx.windows.prepared import Taken
@@ -77,6 +76,9 @@ class Window(AllInRecords):
             each.name: each.on_peer(GroupStates(window_id, each.name, shards))
             for each in compiled.triggers
         }
+        self._view = ExtentView(
+            compiled, self._extents, shards, self._watermarks, grouped, len(self._triggers)
+        )
         self._timers = Timers(window_id, self._triggers.values())
         self._progress = Progress(window_id)
         late = of_segments or compiled.lateness is not None
@@ -86,7 +88,7 @@ class Window(AllInRecords):
     # Events.
 
     def add(
-        self, segments: Sequence[Segment] | Columns, taken: Taken, keys: Keyed, now_ms: int
+        self, segments: Segments, taken: Taken, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """Take a batch: firings with the index of their segment, and indices of late segments."""
         if self._counting and not self._watermarks.own:
@@ -101,7 +103,7 @@ class Window(AllInRecords):
         return [], late
 
     def _add_counted(
-        self, segments: Sequence[Segment] | Columns, taken: Taken, keys: Keyed, now_ms: int
+        self, segments: Segments, taken: Taken, keys: Keyed, now_ms: int
     ) -> tuple[list[tuple[int, Firing]], list[int]]:
         """A batch of which only segments of some groups are looked at (`counting`)."""
         quiet, loud, counts = count(self._counting, keys)
@@ -117,13 +119,10 @@ class Window(AllInRecords):
         fired, _ = self._add_each(looked_at, its, groups, now_ms)
         return [(int(loud[index]), firing) for index, firing in fired], []
 
-    def _rows(self, segments: Sequence[Segment] | Columns) -> Sequence[Segment]:
+    def _rows(self, segments: Segments) -> Sequence[Segment]:
         """Segments one by one: columns become dicts if a trigger looks at them."""
-        if not isinstance(segments, Columns):
-            return segments
-        if any(trigger.by_segment for trigger in self._triggers.values()):
-            return to_dicts(segments)
-        return [_UNSEEN] * len(segments)
+        looked_at = any(trigger.by_segment for trigger in self._triggers.values())
+        return as_dicts(segments) if looked_at else [_UNSEEN] * len(segments)
 
     def _add_each(
         self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
@@ -214,7 +213,7 @@ class Window(AllInRecords):
         risen = self.compiled.watermark_of_segments and self._watermarks.rises(shard, coordinate)
         for trigger in self._triggers.values():
             if trigger.by_segment:
-                woken = trigger.on_segment(self, key, extents, segment, coordinate)
+                woken = trigger.on_segment(self._view, key, extents, segment, coordinate)
                 fired += [self._fire(trigger, "new-segment", key, each, segment) for each in woken]
             elif trigger.by_watermark and risen:
                 fire = self._fire_of(trigger, self._watermarks.of(shard))
@@ -243,7 +242,7 @@ class Window(AllInRecords):
                 mine = ((None, key) for key in dict.fromkeys(key for _, key in mine))
             for number, key in self._progress.left(course, mine):
                 if trigger.by_group:
-                    extents = trigger.on_group(self, event_type, key)
+                    extents = trigger.on_group(self._view, event_type, key)
                 else:
                     extents = self._extents.find(key, number)
                 page += [self._fire(trigger, event_type, key, each, None) for each in extents]
@@ -265,7 +264,7 @@ class Window(AllInRecords):
         segment: Segment | None,
     ) -> Firing:  # fmt: skip
         """A group of an extent fires, and is refined or removed."""
-        firing = self.firing(trigger.declared, event_type, key, extent, segment)
+        firing = self._view.firing(trigger.declared, event_type, key, extent, segment)
         if trigger.refinement.evicts:
             self._extents.put(key, extent, GONE)
         else:
@@ -302,45 +301,6 @@ class Window(AllInRecords):
             return fired
 
         return fire
-
-    # What triggers see (`triggers.trigger.WindowView`).
-
-    def bounds(self, extent: Any) -> tuple[Number, Number]:
-        """First and last coordinate of an extent."""
-        return self._extents.bounds(extent)
-
-    def extents(self, key: Any) -> Sequence[Any]:
-        """All extents of a group."""
-        return self._extents.find(key)
-
-    def held(self, key: Any, extents: Sequence[Any]) -> Sequence[Any]:
-        """The extents that no trigger before has removed from a group."""
-        if len(self._triggers) == 1:
-            return extents
-        return [extent for extent in extents if self._extents.get(key, extent) is not GONE]
-
-    def firing(
-        self, trigger: Declared, event_type: EventType, key: Any, extent: Any,
-        segment: Segment | None,
-    ) -> Firing:  # fmt: skip
-        """What an extent would fire; nothing changes."""
-        shard = self._shards[key]
-        return Firing(
-            self._declared, trigger, event_type, shard, self._grouped, group_value(key),
-            *self._extents.bounds(extent), self._aggregation.view(self._extents.get(key, extent)),
-            segment, self._watermarks.known(shard),
-        )  # fmt: skip
-
-    def event(self, event_type: EventType, key: Any, segment: Segment | None) -> dict[str, Any]:
-        """The state event for users' functions, about no extent in particular."""
-        return {
-            "event_type": event_type,
-            "segment": segment,
-            "grouped": self._grouped,
-            "group_key": group_value(key),
-            "window": self._declared,
-            "watermark": self._watermarks.known(self._shards[key]),
-        }
 
     # State is recorded and restored.
 

@@ -54,7 +54,7 @@ class ArrayForm(Protocol):
 
 
 class CountForm:
-    """Of `count`."""
+    """Counts of segments."""
 
     def first(self, many: int, values: Values) -> States:
         """Zeros."""
@@ -79,7 +79,7 @@ class CountForm:
 
 
 class SumForm:
-    """Of `sum`."""
+    """Sums."""
 
     def first(self, many: int, values: Values) -> States | None:
         """Zeros of the type of the values."""
@@ -108,7 +108,7 @@ class SumForm:
 
 
 class ExtremeForm:
-    """Of `min` and `max`."""
+    """Smallest or largest values."""
 
     def __init__(self, initial: Any, greatest: bool) -> None:
         self._initial = initial
@@ -133,7 +133,7 @@ class ExtremeForm:
         return self._better(one[0], other[0]) if one[0].dtype == other[0].dtype else None
 
     def _better(self, one: Column, other: Column) -> States:
-        """Of equal ones the first, as Python's `min` and `max`."""
+        """The better one of each pair; of equal ones the first, as Python's `min` and `max`."""
         return (np.where(other > one if self._greatest else other < one, other, one),)
 
     def to_python(self, states: States) -> list[Any]:
@@ -147,7 +147,7 @@ class ExtremeForm:
 
 
 class AverageForm:
-    """Of `average`: numbers of values, and their sums."""
+    """Numbers of values, and their sums, of which averages are made."""
 
     def first(self, many: int, values: Values) -> States | None:
         """No values."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onyx.flow.batch import Indices
 
 Array = NDArray[Any]
-"""Of int64 or float64."""
+"""An array of int64 or float64."""
 
 _INT64_MAX = 2**63 - 1
 _NUMBERS = frozenset({int, float})

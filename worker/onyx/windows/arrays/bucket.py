@@ -166,7 +166,7 @@ class ArrayBucket(Bucket):
                 yield shard, pairs
 
     def present(self, keys: Iterable[Any]) -> list[Any]:
-        """Those of some groups that are there."""
+        """Which of some groups are there."""
         asked = list(keys)
         rows = self._rows.find(asked)
         there = np.flatnonzero(rows >= 0)

@@ -59,7 +59,7 @@ class IntValues:
         return np.empty(0, np.intp)
 
     def hashes(self) -> U64:
-        """Of all rows; not kept, because they are made faster than a key of text is compared."""
+        """The hashes of all rows, which are not kept: they are made as fast as they are read."""
         found = column_hashes(pa.array(self._values.all))
         assert found is not None, "ints have hashes"
         return found
@@ -123,7 +123,7 @@ class TextValues:
         return np.flatnonzero(unequal.to_numpy(zero_copy_only=False))
 
     def hashes(self) -> U64:
-        """Of all rows."""
+        """The hashes of all rows."""
         return self._hashes.all
 
     def column(self, rows: Indices) -> pa.Array:
