@@ -143,7 +143,7 @@ def test_what_arrays_cannot_do_changes_nothing():
     assert bucket.fold(Groups.each([1, 3]), np.array([0.5, 0.5])) is None
     assert bucket.fold(Groups.each([1, 3]), ["a", 1]) is None
     assert bucket.fold(Groups.each(["one"]), np.array([1])) is None
-    assert not bucket.put(1, "a")
+    assert not bucket.put_all([1], ["a"])
     assert dict(bucket.items()) == {1: 2**61, 2: 1}
     with pytest.raises(TypeError, match="hold 'a'"):
         bucket[1] = "a"

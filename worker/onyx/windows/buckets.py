@@ -7,7 +7,7 @@ groups by iterating, keep no state between two calls, and have `trim` called whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
@@ -75,6 +75,10 @@ class Bucket(dict[Any, Any]):
     def present(self, keys: Iterable[Any]) -> list[Any]:
         """Which of some groups are there."""
         return [key for key in keys if key in self]
+
+    def pairs(self, keys: Sequence[Any]) -> list[Pair]:
+        """The groups of these that are there, with their states."""
+        return [(key, self[key]) for key in keys if key in self]
 
     def remove(self, keys: Iterable[Any]) -> None:
         """Groups that are there go."""

@@ -16,12 +16,12 @@ import numpy as np
 
 from onyx.flow.batch import Segment, Segments, as_dicts
 from onyx.windows.answers import order
-from onyx.windows.buckets import Frozen, Holder, Pair
+from onyx.windows.buckets import Frozen, Holder
 from onyx.windows.coded import Keyed, chosen, rows, shards_of
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.counting import count, counting
-from onyx.windows.extent_view import ExtentView
-from onyx.windows.firing import EventType, Extent, Firing, Number, Pages
+from onyx.windows.fires import Fires
+from onyx.windows.firing import Extent, Firing, Number, Pages
 from onyx.windows.groups import Shards, group_value
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
@@ -40,8 +40,7 @@ from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.group_states import GroupStates
 from onyx.windows.triggers.progress import Course, Progress
 from onyx.windows.triggers.timers import Timers
-from onyx.windows.triggers.trigger import Trigger
-from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
+from onyx.windows.types.extents import Extents, OnPeer
 from onyx.windows.types.table import TYPES
 
 _UNSEEN: Segment = {}
@@ -76,11 +75,11 @@ class Window(AllInRecords):
             each.name: each.on_peer(GroupStates(window_id, each.name, shards))
             for each in compiled.triggers
         }
-        self._view = ExtentView(
-            compiled, self._extents, shards, self._watermarks, grouped, len(self._triggers)
-        )
         self._timers = Timers(window_id, self._triggers.values())
         self._progress = Progress(window_id)
+        self._fires = Fires(
+            on_peer, self._extents, self._triggers, self._timers, self._progress, grouped
+        )
         late = of_segments or compiled.lateness is not None
         self._counting = () if late else counting(self._triggers.values())
         """Triggers that only count segments, of which none is late."""
@@ -111,7 +110,7 @@ class Window(AllInRecords):
             mine = taken if quiet is None else taken.chosen(quiet)
             self._extents.add(mine, chosen(keys, quiet))
             if self._timers:
-                self._start_timers(counts, now_ms)
+                self._timers.start(shards_of(list(counts), self._shards), now_ms)
         if not len(loud):
             return [], []
         looked_at = self._rows(chosen(segments, loud))
@@ -136,10 +135,10 @@ class Window(AllInRecords):
                 late.append(index)
                 continue
             if self._timers:
-                self._start_timers([key], now_ms)
+                self._timers.start({self._shards[key]: None}, now_ms)
             if self._each_segment:
                 coordinate = 0 if taken.coordinates is None else taken.coordinates[index]
-                firings = self._on_segment(key, extents, segments[index], coordinate)
+                firings = self._fires.on_segment(key, extents, segments[index], coordinate)
                 fired += [(index, firing) for firing in firings]
         return fired, late
 
@@ -154,16 +153,16 @@ class Window(AllInRecords):
             return
         for trigger in self._triggers.values():
             if trigger.by_watermark:
-                fire = self._fire_of(trigger, watermark)
+                fire = self._fires.of_watermark(trigger, watermark)
                 yield from self._extents.pass_watermark(trigger, watermark, None, fire)
             elif trigger.by_group:
-                yield from self._fire_shards(trigger, "watermark", list(self._shards.known))
+                yield from self._fires.of_shards(trigger, "watermark", list(self._shards.known))
         self._extents.expire(watermark, None)
 
     def tick(self, now_ms: int) -> Pages:
         """Timers fire that were due before `now_ms`."""
         for trigger, shards in self._timers.due(now_ms):
-            yield from self._fire_shards(trigger, "timer-tick", shards, now_ms)
+            yield from self._fires.of_shards(trigger, "timer-tick", shards, now_ms)
 
     def next_tick_ms(self) -> int | None:
         """When `tick` has something to do."""
@@ -172,7 +171,7 @@ class Window(AllInRecords):
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """The job ends for these shards."""
         for trigger in self._triggers.values():
-            yield from self._fire_shards(trigger, "job-completed", shards)
+            yield from self._fires.of_shards(trigger, "job-completed", shards)
         self._timers.restart(shards, now_ms)
 
     def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
@@ -197,110 +196,6 @@ class Window(AllInRecords):
     def _order(self, found: tuple[Any, Any]) -> tuple[Any, ...]:
         key, extent = found
         return order(group_value(key), *self._extents.bounds(extent))
-
-    def _start_timers(self, keys: Iterable[Any], now_ms: int) -> None:
-        """Timers run from the first segment of a shard on."""
-        self._timers.start(dict.fromkeys(map(self._shards.__getitem__, keys)), now_ms)
-
-    # Firing.
-
-    def _on_segment(
-        self, key: Any, extents: Sequence[Any], segment: Segment, coordinate: Number
-    ) -> list[Firing]:
-        """What a segment that has come into these extents makes fire."""
-        shard = self._shards[key]
-        fired: list[Firing] = []
-        risen = self.compiled.watermark_of_segments and self._watermarks.rises(shard, coordinate)
-        for trigger in self._triggers.values():
-            if trigger.by_segment:
-                woken = trigger.on_segment(self._view, key, extents, segment, coordinate)
-                fired += [self._fire(trigger, "new-segment", key, each, segment) for each in woken]
-            elif trigger.by_watermark and risen:
-                fire = self._fire_of(trigger, self._watermarks.of(shard))
-                pages = self._extents.pass_watermark(trigger, coordinate, shard, fire)
-                fired += chain.from_iterable(pages)
-        if risen:
-            self._extents.expire(coordinate, shard)
-        return fired
-
-    def _fire_shards(
-        self,
-        trigger: Trigger,
-        event_type: EventType,
-        shards: Collection[int],
-        now_ms: int = 0,
-    ) -> Pages:
-        """Extents of some shards fire because of something other than a segment, page by page. What
-        has fired is remembered (`progress`), but for a watermark: a trigger that is asked at each
-        of them looks at the rest with the next one."""
-        units = self._extents.units(shards)
-        page: list[Firing] = []
-        for shard in shards:
-            course = Course(trigger.name, event_type, shard)
-            mine = units(shard)
-            if trigger.by_group:
-                mine = ((None, key) for key in dict.fromkeys(key for _, key in mine))
-            for number, key in self._progress.left(course, mine):
-                if trigger.by_group:
-                    extents = trigger.on_group(self._view, event_type, key)
-                else:
-                    extents = self._extents.find(key, number)
-                page += [self._fire(trigger, event_type, key, each, None) for each in extents]
-                if event_type != "watermark":
-                    self._progress.fired(course, (number, key))
-                self._holder.trim()
-                if len(page) >= self._page_max:
-                    yield page
-                    page = []
-            if event_type == "timer-tick":
-                self._timers.arm(trigger, shard, now_ms)
-                self._progress.forget(course)
-            elif event_type == "job-completed":
-                self._progress.finish(course)
-        yield page
-
-    def _fire(
-        self, trigger: Trigger, event_type: EventType, key: Any, extent: Any,
-        segment: Segment | None,
-    ) -> Firing:  # fmt: skip
-        """A group of an extent fires, and is refined or removed."""
-        firing = self._view.firing(trigger.declared, event_type, key, extent, segment)
-        if trigger.refinement.evicts:
-            self._extents.put(key, extent, GONE)
-        else:
-            self._refine(trigger, firing, key, extent)
-        return firing
-
-    def _refine(self, trigger: Trigger, firing: Firing, key: Any, extent: Any) -> None:
-        if trigger.refinement.changes:
-            state = self._extents.get(key, extent)
-            refined = trigger.refinement.refined(self._aggregation, firing, state)
-            self._extents.put(key, extent, refined)
-
-    def _fire_of(self, trigger: Trigger, watermark: Number) -> Fire[Any]:
-        """What makes groups of an extent fire that a watermark has passed. (Thousands at once: so
-        it takes no step a group that it can do without.)"""
-        declared, window, grouped = trigger.declared, self._declared, self._grouped
-        view, shards = self._aggregation.view, self._shards
-
-        def fire(extent: Any, states: Iterable[Pair]) -> list[Firing]:
-            bounds = self._extents.bounds(extent)
-            refines = trigger.refinement.changes and not trigger.forgets
-            if refines:
-                states = list(states)
-            fired = [
-                Firing(
-                    window, declared, "watermark", shards[key], grouped, group_value(key), *bounds,
-                    view(state), None, watermark,
-                )
-                for key, state in states
-            ]  # fmt: skip
-            if refines:
-                for (key, _), firing in zip(states, fired, strict=True):
-                    self._refine(trigger, firing, key, extent)
-            return fired
-
-        return fire
 
     # State is recorded and restored.
 

@@ -55,10 +55,10 @@ class ArrayBucket(Bucket):
         """Set the states of different groups, which is no change."""
         return self._rows.set(groups, states, changed=False)
 
-    def put(self, key: Any, state: Any) -> bool:
-        """Set the state of one group; False: arrays cannot hold it."""
-        states = self._array_form.from_python([state])
-        return states is not None and self._rows.set(Groups.each([key]), states) is not None
+    def put_all(self, keys: list[Any], states: list[Any]) -> bool:
+        """Set the states of different groups; False: arrays cannot hold them."""
+        columns = self._array_form.from_python(states)
+        return columns is not None and self._rows.set(Groups.each(keys), columns) is not None
 
     def touched(self, rows: Indices) -> Iterable[Any]:
         """The groups of rows, made when somebody asks."""
@@ -84,7 +84,7 @@ class ArrayBucket(Bucket):
         return state
 
     def __setitem__(self, key: Any, state: Any) -> None:
-        if not self.put(key, state):
+        if not self.put_all([key], [state]):
             raise TypeError(f"arrays cannot hold {state!r}")
 
     def __delitem__(self, key: Any) -> None:
@@ -173,6 +173,12 @@ class ArrayBucket(Bucket):
         found = list(map(asked.__getitem__, there.tolist()))
         self._remember(found, rows[there])
         return found
+
+    def pairs(self, keys: Sequence[Any]) -> list[Pair]:
+        """The groups of these that are there, with their states."""
+        found = self.present(keys)
+        rows = np.fromiter(map(self._near.__getitem__, found), np.intp, len(found))
+        return list(zip(found, self._array_form.to_python(self._rows.states(rows)), strict=True))
 
     def remove(self, keys: Iterable[Any]) -> None:
         """Groups that are there go."""

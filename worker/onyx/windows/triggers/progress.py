@@ -12,7 +12,7 @@ order in common, and sorting costs more than listing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -66,14 +66,14 @@ class Progress:
             elif extent is None or part.extent is None or extent > part.extent:
                 yield extent, group
 
-    def fired(self, course: Course, unit: Unit) -> None:
-        """A unit has fired; units fire in the order of extents."""
+    def fired(self, course: Course, extent: int | None, groups: Sequence[Any]) -> None:
+        """Units of one extent have fired; units fire in the order of extents."""
         part = self._parts.get(course)
-        if part is None or part.groups is None or part.extent != unit[0]:
-            part = self._parts[course] = _Part(unit[0])
+        if part is None or part.groups is None or part.extent != extent:
+            part = self._parts[course] = _Part(extent)
         assert part.groups is not None
-        part.groups[unit[1]] = None
-        part.unrecorded.append(unit[1])
+        part.groups.update(dict.fromkeys(groups))
+        part.unrecorded += groups
         self._changed[course] = None
 
     def finish(self, course: Course) -> None:

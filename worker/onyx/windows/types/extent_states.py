@@ -69,12 +69,24 @@ class ExtentStates(dict[int, Bucket]):
         """Give a group that an extent has another state."""
         bucket = self[number]
         if isinstance(bucket, ArrayBucket):
-            if bucket.put(key, state):
+            if bucket.put_all([key], [state]):
                 self._changes.in_arrays(number)
                 return
             bucket = self._make_plain(number, bucket)
         bucket[key] = state
         self._changes.states(number, {key: None})
+
+    def reset(self, number: int, keys: Collection[Any]) -> None:
+        """Give groups that an extent has the first state."""
+        bucket, init = self[number], self._aggregation.init
+        if isinstance(bucket, ArrayBucket):
+            if bucket.put_all(list(keys), [init()] * len(keys)):
+                self._changes.in_arrays(number)
+                return
+            bucket = self._make_plain(number, bucket)
+        for key in keys:
+            bucket[key] = init()
+        self._changes.states(number, dict.fromkeys(keys))
 
     def remove(self, number: int, keys: Collection[Any]) -> None:
         """An extent loses groups that it has."""

@@ -105,6 +105,20 @@ class Extents(ABC, Generic[E]):
     def put(self, key: Any, extent: E, state: Any) -> None:
         """Give a group that an extent has another state; GONE removes the group."""
 
+    def pairs(self, number: int, keys: Sequence[Any]) -> list[Pair]:
+        """The groups of these that the extent of a number has, with their states."""
+        raise NotImplementedError("extents that have no numbers are found by group")
+
+    def reset(self, extent: E, keys: Collection[Any]) -> None:
+        """Give groups that an extent has the first state."""
+        for key in keys:
+            self.put(key, extent, self._aggregation.init())
+
+    def remove(self, extent: E, keys: Collection[Any]) -> None:
+        """An extent loses groups that it has."""
+        for key in keys:
+            self.put(key, extent, GONE)
+
     # Watermarks pass.
 
     @abstractmethod

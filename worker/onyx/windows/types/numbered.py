@@ -157,16 +157,28 @@ class NumberedExtents(Extents[int]):
     def put(self, key: Any, extent: int, state: Any) -> None:
         """Give a group that an extent has another state; GONE removes the group."""
         if state is GONE:
-            self._remove([key], extent)
+            self.remove(extent, [key])
             return
         self._buckets.put(extent, key, state)
         self._waiting.changed(extent)
 
-    def _remove(self, keys: Collection[Any], number: int) -> None:
+    def pairs(self, number: int, keys: Sequence[Any]) -> list[Pair]:
+        """The groups of these that an extent has, with their states."""
+        return self._buckets[number].pairs(keys) if number in self._buckets else []
+
+    def reset(self, extent: int, keys: Collection[Any]) -> None:
+        """Give groups that an extent has the first state."""
+        if keys:
+            self._buckets.reset(extent, keys)
+            self._waiting.changed(extent)
+
+    def remove(self, extent: int, keys: Collection[Any]) -> None:
         """An extent loses groups that it has."""
-        self._buckets.remove(number, keys)
-        if not self._buckets[number]:
-            self._forget(number)
+        if not keys:
+            return
+        self._buckets.remove(extent, keys)
+        if not self._buckets[extent]:
+            self._forget(extent)
 
     def _clear(self, number: int) -> None:
         """An extent goes with all its groups."""
@@ -215,7 +227,7 @@ class NumberedExtents(Extents[int]):
         elif keys is None or len(keys) == len(self._buckets[number]):
             self._clear(number)
         else:
-            self._remove(keys, number)
+            self.remove(number, keys)
 
     def _fire_in_parts(
         self,
@@ -240,7 +252,7 @@ class NumberedExtents(Extents[int]):
             page = fire(number, states)
             mine = [key for key, _ in states]
             if trigger.forgets:
-                self._remove(mine, number)
+                self.remove(number, mine)
             else:
                 passing.part(number, shard, mine)
             yield page
@@ -264,7 +276,7 @@ class NumberedExtents(Extents[int]):
             of = self._watermarks.of
             for key in list(self._buckets[number].groups()):
                 if self._is_past(number, of(self._shards[key])):
-                    self._remove([key], number)
+                    self.remove(number, [key])
 
     # State is recorded and restored.
 
