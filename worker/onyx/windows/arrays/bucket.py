@@ -58,7 +58,12 @@ class ArrayBucket(Bucket):
     def put_all(self, keys: list[Any], states: list[Any]) -> bool:
         """Set the states of different groups; False: arrays cannot hold them."""
         columns = self._array_form.from_python(states)
-        return columns is not None and self._rows.set(Groups.each(keys), columns) is not None
+        if columns is None:
+            return False
+        rows = self._near_rows(keys)
+        if rows is None:
+            return self._rows.set(Groups.each(keys), columns) is not None
+        return self._rows.put(rows, columns)
 
     def touched(self, rows: Indices) -> Iterable[Any]:
         """The groups of rows, made when somebody asks."""
@@ -167,17 +172,27 @@ class ArrayBucket(Bucket):
 
     def present(self, keys: Iterable[Any]) -> list[Any]:
         """Which of some groups are there."""
-        asked = list(keys)
-        rows = self._rows.find(asked)
+        return self._present(list(keys))[0]
+
+    def _present(self, keys: list[Any]) -> tuple[list[Any], Indices]:
+        """Which of some groups are there, and their rows."""
+        rows = self._near_rows(keys)
+        if rows is not None and self._rows.are_alive(rows).all():
+            return keys, rows
+        rows = self._rows.find(keys)
         there = np.flatnonzero(rows >= 0)
-        found = list(map(asked.__getitem__, there.tolist()))
+        found = list(map(keys.__getitem__, there.tolist()))
         self._remember(found, rows[there])
-        return found
+        return found, rows[there]
+
+    def _near_rows(self, keys: list[Any]) -> Indices | None:
+        """The rows of groups that were all given last; None: look for them."""
+        rows = list(map(self._near.get, keys))
+        return None if None in rows else np.array(rows, np.intp)
 
     def pairs(self, keys: Sequence[Any]) -> list[Pair]:
         """The groups of these that are there, with their states."""
-        found = self.present(keys)
-        rows = np.fromiter(map(self._near.__getitem__, found), np.intp, len(found))
+        found, rows = self._present(list(keys))
         return list(zip(found, self._array_form.to_python(self._rows.states(rows)), strict=True))
 
     def remove(self, keys: Iterable[Any]) -> None:

@@ -82,10 +82,18 @@ class Rows:
         rows = self._rows_for(groups, states)
         return None if rows is None else self._put(rows, states, changed)
 
+    def put(self, rows: Indices, states: States) -> bool:
+        """Set the states of rows, which is a change; False: arrays cannot."""
+        return self._fits(states) and self._put(rows, states) is rows
+
+    def _fits(self, states: States) -> bool:
+        """Whether states are like those that are there."""
+        types = [each.dtype for each in states]
+        return not self.columns or [each.all.dtype for each in self.columns] == types
+
     def _rows_for(self, groups: Groups, states: States) -> Indices | None:
         """The rows of different groups, if states like these are like those that are there."""
-        types = [each.dtype for each in states]
-        if self.columns and [each.all.dtype for each in self.columns] != types:
+        if not self._fits(states):
             return None
         if self.table is None:
             self.table = table_for(groups)
