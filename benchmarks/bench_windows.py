@@ -70,8 +70,17 @@ def windows(window: dict[str, Any], trigger: dict[str, Any]) -> TaskWindows:
     return TaskWindows(compiled(window, trigger), shard_of)
 
 
-def compiled(window: dict[str, Any], trigger: dict[str, Any]) -> CompiledWindows:
-    entry = CatalogEntry("gather", "reduce", 1, group_by_key="k", flux_policy="recover")
+def compiled(
+    window: dict[str, Any], trigger: dict[str, Any], columns: bool = False
+) -> CompiledWindows:
+    entry = CatalogEntry(
+        "gather",
+        "reduce",
+        1,
+        group_by_key="k",
+        flux_policy="recover",
+        batch_format="arrow" if columns else "dicts",
+    )
     read = CatalogEntry("read", "input", 1, watermark_key="t")
     job = Job(
         "bench",

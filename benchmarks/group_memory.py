@@ -44,7 +44,7 @@ AT_END = {"type": "timer", "period": (1, "hours"), "refinement": "accumulating"}
 
 
 def made() -> TaskWindows:
-    return TaskWindows(compiled(WINDOW, AT_END), shard_of)
+    return TaskWindows(compiled(WINDOW, AT_END, columns=True), shard_of)
 
 
 def fill(windows: TaskWindows, groups: int, keys: str) -> None:

@@ -28,6 +28,8 @@ from onyx.windows.groups import dump_keys, load_keys
 _SLOTS_MIN = 64
 _FULL = 0.5
 """The share of slots that may be taken: beyond it a search takes many steps."""
+_GROWTH = 4
+"""To find new slots for all keys takes as long as to put them in: so it is done rarely."""
 _NONE = -1
 
 
@@ -175,7 +177,7 @@ class HashedKeys:
     def _make_room(self, more: int) -> None:
         size = len(self._slots)
         while self._many + more > _FULL * size:
-            size *= 2
+            size *= _GROWTH
         if size > len(self._slots):
             self._slots = np.full(size, _NONE, np.int32)
             self._put(self._values.hashes(), np.arange(self._many))
