@@ -153,6 +153,14 @@ def chosen(values: Any, indices: Indices | None) -> Any:
     return [values[index] for index in indices.tolist()]
 
 
+def without(groups: Keyed, left_out: Sequence[int]) -> Keyed:
+    """The groups of a batch but those of some rows."""
+    if not left_out:
+        return groups
+    kept: Keyed = chosen(groups, np.delete(np.arange(len(groups)), left_out))
+    return kept
+
+
 def rows(values: Any) -> Any:
     """Items or groups of a batch as Python has them, one a segment; of columns parts of one row."""
     if isinstance(values, Groups):

@@ -1,38 +1,32 @@
-"""What triggers see of their window, and what its extents fire (`triggers.trigger.WindowView`)."""
+"""What triggers (`triggers.trigger.WindowView`) and questions see of the extents of a window."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from heapq import nsmallest
 from typing import Any
 
 from onyx.flow.segment import Segment
 from onyx.model.job import Trigger as Declared
-from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import EventType, Firing, Number
-from onyx.windows.groups import Shards, group_value
-from onyx.windows.shard_watermarks import ShardWatermarks
-from onyx.windows.types.extents import GONE, Extents
+from onyx.windows.answers import order
+from onyx.windows.firing import EventType, Extent, Firing, Number
+from onyx.windows.groups import group_value
+from onyx.windows.types.extents import GONE, Extents, OnPeer
 
 
 class ExtentView:
     """The extents of one window on one peer; nothing here changes them."""
 
     def __init__(
-        self,
-        compiled: CompiledWindow,
-        extents: Extents[Any],
-        shards: Shards,
-        watermarks: ShardWatermarks,
-        grouped: bool,
-        triggers: int,
+        self, on_peer: OnPeer, extents: Extents[Any], grouped: bool, triggers: int
     ) -> None:
         """`triggers`: how many the window has."""
-        self._declared = compiled.window
-        self._aggregation = compiled.aggregation
+        self._declared = on_peer.compiled.window
+        self._aggregation = on_peer.compiled.aggregation
         self._extents = extents
-        self._shards = shards
-        self._watermarks = watermarks
-        self._grouped = grouped
+        self._shards = on_peer.shards
+        self._watermarks = on_peer.watermarks
+        self.grouped = grouped
         self._triggers = triggers
 
     def bounds(self, extent: Any) -> tuple[Number, Number]:
@@ -56,7 +50,7 @@ class ExtentView:
         """What an extent would fire; nothing changes."""
         shard = self._shards[key]
         return Firing(
-            self._declared, trigger, event_type, shard, self._grouped, group_value(key),
+            self._declared, trigger, event_type, shard, self.grouped, group_value(key),
             *self._extents.bounds(extent), self._aggregation.view(self._extents.get(key, extent)),
             segment, self._watermarks.known(shard),
         )  # fmt: skip
@@ -66,8 +60,31 @@ class ExtentView:
         return {
             "event_type": event_type,
             "segment": segment,
-            "grouped": self._grouped,
+            "grouped": self.grouped,
             "group_key": group_value(key),
             "window": self._declared,
             "watermark": self._watermarks.known(self._shards[key]),
         }
+
+    def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
+        """Extents of some groups, or of all; the first in order, if only some are wanted. Only
+        their states are copied."""
+        found: Iterable[tuple[Any, Any]]
+        if keys is None:
+            found = self._extents.everything()
+        else:
+            found = ((key, extent) for key in keys for extent in self._extents.find(key))
+        if extents_max is not None:
+            found = nsmallest(extents_max, found, key=self._order)
+        return [
+            Extent(
+                group_value(key),
+                *self._extents.bounds(extent),
+                self._aggregation.view(self._extents.get(key, extent)),
+            )
+            for key, extent in found
+        ]
+
+    def _order(self, found: tuple[Any, Any]) -> tuple[Any, ...]:
+        key, extent = found
+        return order(group_value(key), *self._extents.bounds(extent))

@@ -32,8 +32,7 @@ class Fires:
         extents: Extents[Any],
         triggers: Mapping[str, Trigger],
         timers: Timers,
-        progress: Progress,
-        grouped: bool,
+        view: ExtentView,
     ) -> None:
         self._declared = on_peer.compiled.window
         self._aggregation = on_peer.compiled.aggregation
@@ -43,11 +42,8 @@ class Fires:
         self._extents = extents
         self._triggers = triggers
         self._timers = timers
-        self._progress = progress
-        self._grouped = grouped
-        self._view = ExtentView(
-            on_peer.compiled, extents, on_peer.shards, on_peer.watermarks, grouped, len(triggers)
-        )
+        self._view = view
+        self.progress = Progress(on_peer.compiled.window.id)
 
     def on_segment(
         self, key: Any, extents: Sequence[Any], segment: Segment, coordinate: Number
@@ -85,20 +81,20 @@ class Fires:
             mine = units(shard)
             if trigger.by_group:
                 mine = ((None, key) for key in dict.fromkeys(key for _, key in mine))
-            for number, its in groupby(self._progress.left(course, mine), itemgetter(0)):
+            for number, its in groupby(self.progress.left(course, mine), itemgetter(0)):
                 while keys := [key for _, key in islice(its, self._together(number, page))]:
                     page += self._fire_groups(trigger, event_type, shard, number, keys)
                     if event_type != "watermark":
-                        self._progress.fired(course, number, keys)
+                        self.progress.fired(course, number, keys)
                     self._holder.trim()
                     if len(page) >= self._page_max:
                         yield page
                         page = []
             if event_type == "timer-tick":
                 self._timers.arm(trigger, shard, now_ms)
-                self._progress.forget(course)
+                self.progress.forget(course)
             elif event_type == "job-completed":
-                self._progress.finish(course)
+                self.progress.finish(course)
         yield page
 
     def _together(self, number: int | None, page: Sequence[Firing]) -> int:
@@ -151,7 +147,7 @@ class Fires:
         watermark: Number | None,
     ) -> list[Firing]:
         """What groups of an extent fire. (It takes no step a group that it can do without.)"""
-        declared, window, grouped = trigger.declared, self._declared, self._grouped
+        declared, window, grouped = trigger.declared, self._declared, self._view.grouped
         view, shards, bounds = self._aggregation.view, self._shards, self._extents.bounds(extent)
         return [
             Firing(

@@ -8,37 +8,22 @@ makes extents fire, and its refinement changes them before the next trigger is a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from heapq import nsmallest
-from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from onyx.flow.batch import Segment, Segments, as_dicts
-from onyx.windows.answers import order
 from onyx.windows.buckets import Frozen, Holder
-from onyx.windows.coded import Keyed, chosen, rows, shards_of
+from onyx.windows.coded import Keyed, chosen, rows, shards_of, without
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.counting import count, counting
+from onyx.windows.extent_view import ExtentView
 from onyx.windows.fires import Fires
 from onyx.windows.firing import Extent, Firing, Number, Pages
-from onyx.windows.groups import Shards, group_value
+from onyx.windows.groups import Shards
+from onyx.windows.kept import Kept
 from onyx.windows.prepared import Taken
-from onyx.windows.records import (
-    DeleteTriggerStates,
-    FiringProgress,
-    Record,
-    Records,
-    SetArrays,
-    SetStates,
-    SetTriggerStates,
-    TimerDue,
-    WatermarkReached,
-)
+from onyx.windows.records import Record, Records, SetArrays, SetStates
 from onyx.windows.running import AllInRecords
 from onyx.windows.shard_watermarks import ShardWatermarks
-from onyx.windows.triggers.group_states import GroupStates
-from onyx.windows.triggers.progress import Course, Progress
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.types.extents import Extents, OnPeer
 from onyx.windows.types.table import TYPES
@@ -59,9 +44,8 @@ class Window(AllInRecords):
         page_max: int,
     ) -> None:
         """`page_max`: firings of one page."""
-        self.compiled, self._declared = compiled, compiled.window
-        self._aggregation = compiled.aggregation
-        self._grouped, self._shards = grouped, shards
+        self.compiled = compiled
+        self._shards = shards
         self._holder, self._page_max = holder, page_max
         window_id, of_segments = compiled.window.id, compiled.watermark_of_segments
         recorded = compiled.lateness is not None or of_segments
@@ -71,14 +55,12 @@ class Window(AllInRecords):
         whole = not self._each_segment
         on_peer = OnPeer(compiled, shards, holder, self._watermarks, page_max, whole)
         self._extents: Extents[Any] = TYPES[compiled.window.type](on_peer)
-        self._triggers = {
-            each.name: each.on_peer(GroupStates(window_id, each.name, shards))
-            for each in compiled.triggers
-        }
+        self._triggers = {each.name: each.on_peer(window_id, shards) for each in compiled.triggers}
         self._timers = Timers(window_id, self._triggers.values())
-        self._progress = Progress(window_id)
-        self._fires = Fires(
-            on_peer, self._extents, self._triggers, self._timers, self._progress, grouped
+        self._view = ExtentView(on_peer, self._extents, grouped, len(self._triggers))
+        self._fires = Fires(on_peer, self._extents, self._triggers, self._timers, self._view)
+        self._kept = Kept(
+            self._extents, self._triggers, self._timers, self._fires.progress, self._watermarks
         )
         late = of_segments or compiled.lateness is not None
         self._counting = () if late else counting(self._triggers.values())
@@ -97,8 +79,7 @@ class Window(AllInRecords):
             return self._add_each(its_rows, taken.by_row(), rows(keys), now_ms)
         late = self._extents.add(taken, keys)
         if self._timers:
-            kept = np.delete(np.arange(len(keys)), late) if late else None
-            self._timers.start(shards_of(chosen(keys, kept), self._shards), now_ms)
+            self._timers.start(shards_of(without(keys, late), self._shards), now_ms)
         return [], late
 
     def _add_counted(
@@ -175,68 +156,24 @@ class Window(AllInRecords):
         self._timers.restart(shards, now_ms)
 
     def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
-        """Extents of some groups, or of all; the first in order, if only some are wanted. Only
-        their states are copied."""
-        found: Iterable[tuple[Any, Any]]
-        if keys is None:
-            found = self._extents.everything()
-        else:
-            found = ((key, extent) for key in keys for extent in self._extents.find(key))
-        if extents_max is not None:
-            found = nsmallest(extents_max, found, key=self._order)
-        return [
-            Extent(
-                group_value(key),
-                *self._extents.bounds(extent),
-                self._aggregation.view(self._extents.get(key, extent)),
-            )
-            for key, extent in found
-        ]
-
-    def _order(self, found: tuple[Any, Any]) -> tuple[Any, ...]:
-        key, extent = found
-        return order(group_value(key), *self._extents.bounds(extent))
+        """Extents of some groups, or of all; the first in order, if only some are wanted."""
+        return self._view.query(keys, extents_max)
 
     # State is recorded and restored.
 
     def take_changes(self, records: Records) -> None:
         """Add what has changed since the last time."""
-        self._extents.take_changes(records)
-        for trigger in self._triggers.values():
-            trigger.states.take_changes(records)
-        self._timers.take_changes(records)
-        self._progress.take_changes(records)
-        self._watermarks.take_changes(records)
+        self._kept.take_changes(records)
 
     def snapshot(
         self, frozen: Frozen, shards: Collection[int]
     ) -> Callable[[int], Iterator[Record]]:
         """What gives the whole state of each of these shards, as it is now."""
-        states = self._extents.states(frozen)
-        rest: Records = {}
-        self._extents.snapshot(shards, rest)
-        for trigger in self._triggers.values():
-            trigger.states.snapshot(shards, rest)
-        self._timers.snapshot(shards, rest)
-        self._progress.snapshot(shards, rest)
-        self._watermarks.snapshot(shards, rest)
-        return lambda shard: chain(states(shard), rest.get(shard, ()))
+        return self._kept.snapshot(frozen, shards)
 
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record; that of a trigger which is not declared any more is left out."""
-        match record:
-            case SetTriggerStates(trigger=name) | DeleteTriggerStates(trigger=name):
-                if name in self._triggers:
-                    self._triggers[name].states.restore(record)
-            case TimerDue(trigger=name):
-                self._timers.restore(shard, record)
-                self._progress.forget(Course(name, "timer-tick", shard))
-            case FiringProgress():
-                self._progress.restore(shard, record)
-            case WatermarkReached():
-                self._watermarks.restore(shard, record)
-            case _:
-                self._extents.restore(shard, record)
+        self._kept.restore(shard, record)
 
     def resume(self, watermark: Number) -> None:
         """The watermark was here when the restored state was recorded: what it passed has fired."""
@@ -249,9 +186,4 @@ class Window(AllInRecords):
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to another peer now, with what has changed in them."""
-        self._extents.drop(shards)
-        for trigger in self._triggers.values():
-            trigger.states.drop(shards)
-        self._timers.drop(shards)
-        self._progress.drop(shards)
-        self._watermarks.drop(shards)
+        self._kept.drop(shards)

@@ -25,6 +25,7 @@ from onyx.flow.batch import Segment
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Trigger as Declared
 from onyx.windows.firing import EventType, Firing, Number
+from onyx.windows.groups import Shards
 from onyx.windows.triggers.group_states import GroupStates
 from onyx.windows.triggers.refinement import Refinement
 from onyx.windows.units import standard
@@ -109,10 +110,10 @@ class Trigger:
         self.period_ms = None if period is None else standard(period)
         self.refinement = _refinement(declaration)
 
-    def on_peer(self, states: GroupStates) -> Self:
-        """The trigger with a state of its own."""
+    def on_peer(self, window: str, shards: Shards) -> Self:
+        """The trigger of a window on one peer, with a state of its own."""
         made = copy(self)
-        made.states = states
+        made.states = GroupStates(window, self.name, shards)
         return made
 
     @property

@@ -7,7 +7,7 @@ states arrays cannot hold goes on in a bucket of Python's, and the others stay a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ from onyx.flow.batch import Indices
 from onyx.windows.aggregations.array_forms import States
 from onyx.windows.arrays.bucket import ArrayBucket
 from onyx.windows.arrays.key_table import unpacked
-from onyx.windows.buckets import Bucket
+from onyx.windows.buckets import Bucket, Frozen
 from onyx.windows.coded import Groups, Keyed, Values
-from onyx.windows.groups import load_keys
-from onyx.windows.records import SetArrays, SetStates
+from onyx.windows.groups import load_key, load_keys
+from onyx.windows.records import AddUpdates, Record, SetArrays, SetStates
 from onyx.windows.types.changes import Changes
 from onyx.windows.types.extents import OnPeer
 
@@ -29,6 +29,7 @@ class ExtentStates(dict[int, Bucket]):
 
     def __init__(self, on_peer: OnPeer, changes: Changes) -> None:
         super().__init__()
+        self._window = on_peer.compiled.window.id
         self._aggregation = on_peer.compiled.aggregation
         self._form = self._aggregation.form()
         self._array_form = self._aggregation.array_form()
@@ -111,6 +112,29 @@ class ExtentStates(dict[int, Bucket]):
         return had | dict.fromkeys(map(shards.__getitem__, bucket))
 
     # Records.
+
+    def records(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
+        """What gives the states of a shard, as they are frozen."""
+        window, buckets = self._window, list(self.items())
+
+        def of_shard(shard: int) -> Iterator[Record]:
+            for number, bucket in buckets:
+                if isinstance(bucket, ArrayBucket):
+                    yield from bucket.records(window, number, shard)
+                    continue
+                for keys, states in frozen.pages(bucket, shard):
+                    yield SetStates(window, number, keys, states)
+
+        return of_shard
+
+    def update_group(self, record: AddUpdates) -> Any:
+        """Apply updates as recorded, which is no change; gives the group."""
+        bucket, key = self[record.extent], load_key(record.group)
+        state = bucket[key]
+        for update in record.updates:
+            state = self._aggregation.apply(state, update)
+        bucket[key] = state
+        return key
 
     def restore(self, record: SetStates | SetArrays) -> Iterable[Any]:
         """Set states as recorded, which is no change; gives the groups."""

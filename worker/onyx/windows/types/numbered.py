@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from onyx.windows.arrays.bucket import ArrayBucket
 from onyx.windows.assigning.assigner import Assigner, Part
 from onyx.windows.assigning.tiling import by_extent
 from onyx.windows.buckets import Bucket, Frozen, Pair, pages
 from onyx.windows.coded import Keyed, chosen
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Firing, Number, Pages
-from onyx.windows.groups import load_key, load_keys
+from onyx.windows.groups import load_keys
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
     AddUpdates,
@@ -287,17 +286,7 @@ class NumberedExtents(Extents[int]):
 
     def states(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
         """What gives the states of a shard, as they are frozen."""
-        window, buckets = self._window, list(self._buckets.items())
-
-        def records(shard: int) -> Iterator[Record]:
-            for number, bucket in buckets:
-                if isinstance(bucket, ArrayBucket):
-                    yield from bucket.records(window, number, shard)
-                    continue
-                for keys, states in frozen.pages(bucket, shard):
-                    yield SetStates(window, number, keys, states)
-
-        return records
+        return self._buckets.records(frozen)
 
     def snapshot(self, shards: Collection[int], records: Records) -> None:
         """Add what has fired of extents that stay."""
@@ -309,13 +298,9 @@ class NumberedExtents(Extents[int]):
             case SetStates(extent=number) | SetArrays(extent=number):
                 self._bucket(number)
                 self._restored(shard, number, self._buckets.restore(record))
-            case AddUpdates(extent=number, group=group, updates=updates):
-                bucket, key = self._bucket(number), load_key(group)
-                state = bucket[key]
-                for update in updates:
-                    state = self._aggregation.apply(state, update)
-                bucket[key] = state
-                self._restored(shard, number, [key])
+            case AddUpdates(extent=number):
+                self._bucket(number)
+                self._restored(shard, number, [self._buckets.update_group(record)])
             case DeleteGroups(extent=number, groups=groups):
                 self._restore_without(shard, number, load_keys(groups))
             case ClearExtent(extent=number):
