@@ -7,7 +7,7 @@ from onyx.codec.segments import bytes_each
 from onyx.model.job import CatalogEntry
 from onyx.model.job.catalog import BATCH_SEGMENTS_MAX
 from onyx.recorder import ROOTS_MAX
-from onyx.task.batch_sizing import BATCH_BYTES_MAX, CPU_ENOUGH_S, BatchSizing
+from onyx.task.batching.sizing import BATCH_BYTES_MAX, CPU_ENOUGH_S, BatchSizing
 
 OBSERVED = st.lists(
     st.tuples(

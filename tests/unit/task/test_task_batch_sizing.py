@@ -12,7 +12,7 @@ from tests.support.jobs.bench import Bench, chain
 from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import CatalogEntry
 from onyx.recorder import ROOTS_MAX
-from onyx.task.batch_sizing import (
+from onyx.task.batching.sizing import (
     BATCH_BYTES_MAX,
     COSTLY_MAX_S,
     CPU_ENOUGH_S,

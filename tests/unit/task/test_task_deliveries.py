@@ -8,7 +8,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, JobId, PeerId, TaskName
-from onyx.task.batch_timer import BatchTimer
+from onyx.task.batching.timer import BatchTimer
 from onyx.task.parts.work import Work
 from onyx.task.phases.deliveries import read_either
 from onyx.transport.interface import FLUSH, Channel, Control, Delivery

@@ -1,4 +1,4 @@
-"""The report of what killed a job (`task.failures.report`), as text for people.
+"""The report of what killed a job (`program.failure.report`), as text for people.
 
 For the command line and for the status of an OnyxJob alike. Reports come from ZooKeeper, and what
 is in them from the user's code: nothing in them can move the cursor of a terminal or forge a line.

@@ -6,8 +6,8 @@ import msgspec
 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
-from onyx.task.failures.suspects import check_task
 from onyx.task.parts.assignment import Assignment
+from onyx.task.retrying.suspects import check_task
 
 
 def load(assignment: Assignment) -> Job | None:

@@ -16,9 +16,9 @@ from onyx.program.failure import Failure, report
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.replica.commands.kill_job import KillJob
-from onyx.task.failures import restarts
 from onyx.task.joining import is_allocated
 from onyx.task.messages import Stop
+from onyx.task.retrying import restarts
 from onyx.task.table import ADVANCED, DONE, LOOP_END, WAITING, WAITING_PHASES, Answer, Progress
 from onyx.task.task import Task
 from onyx.telemetry.catalog import ERRORS

@@ -179,7 +179,7 @@ class QueryFailure(msgspec.Struct, frozen=True):
     """The job cannot succeed as it is: its functions or data."""
     task: str | None = None
     report: dict[str, Any] | None = None
-    """The report as a task stores it beside the log (`task.failures.failure.report`), if a task
+    """The report as a task stores it beside the log (`program.failure.report`), if a task
     failed."""
     away: bool = True
     """Spark could not run it, and may be able to soon. False: nobody knows whose fault it is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from onyx.program.program import Program
-from onyx.task.batch_sizing import BatchSizing
+from onyx.task.batching.sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
 from onyx.task.parts.assignment import Assigned, Assignment, Registration
 from onyx.task.seal_progress import LatestProgress

@@ -9,7 +9,7 @@ from onyx.flow.batch import Batch
 from onyx.ids import PeerId, TaskName
 from onyx.program.batch_work import BatchWork
 from onyx.seams import Clock
-from onyx.task.batch_timer import BatchTimer
+from onyx.task.batching.timer import BatchTimer
 from onyx.transport.interface import Control
 
 

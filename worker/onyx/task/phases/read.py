@@ -7,10 +7,10 @@ from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.recorder import ROOTS_MAX
 from onyx.task.batch_task import BatchTask
-from onyx.task.failures import suspects
 from onyx.task.parts.work import Work
 from onyx.task.phases.idle import idle
 from onyx.task.phases.intake import read, take_kept
+from onyx.task.retrying import suspects
 from onyx.task.table import ADVANCED, Answer
 from onyx.task.windowed.upkeep import blocked
 

@@ -8,8 +8,8 @@ from onyx.program.building import with_functions
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
 from onyx.program.program import Program, event_of
-from onyx.task.batch_sizing import BatchSizing
 from onyx.task.batch_task import BatchTask
+from onyx.task.batching.sizing import BatchSizing
 from onyx.task.building import build_plugin
 from onyx.task.delivery.at_most_once import AtMostOnce
 from onyx.task.delivery.policy import Delivery

@@ -22,7 +22,7 @@ from onyx.ledger.pending import PendingWindow
 from onyx.plugins.protocol import Input
 from onyx.program.reading.segments_reader import SegmentsReader
 from onyx.seams import Clock
-from onyx.task.batch_sizing import BatchSizing
+from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.rereading import open_at, read_again

@@ -18,7 +18,7 @@ from onyx.plugins.protocol import Input
 from onyx.program.reading.bad_records import BadRecords, described
 from onyx.program.reading.event_times import SourceTimes
 from onyx.seams import Clock
-from onyx.task.batch_sizing import BatchSizing
+from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.opening import Opener
 from onyx.task.source.partition import Partition

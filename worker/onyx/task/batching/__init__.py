@@ -1,0 +1,1 @@
+"""How large the batches of a task are, and what they take."""

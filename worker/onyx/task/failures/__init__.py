@@ -1,1 +1,0 @@
-"""What goes wrong in a task: reports, restarts, and segments that end processes."""
