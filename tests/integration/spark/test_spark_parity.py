@@ -171,8 +171,10 @@ def test_whole_jobs_of_the_cases_write_what_these_expect(tmp_path: Path, spark: 
     assert surprises("jobs", found) == []
 
 
-# Threads of the cluster use `random` while jobs are drawn.
+# Threads of the cluster use `random` while jobs are drawn, and jobs are long: a warning about that
+# would take the place of what has failed.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
+@pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @given(made=st.lists(drawn.jobs(), min_size=MADE, max_size=MADE))
 @settings(
     max_examples=2, deadline=None, phases=[Phase.generate],

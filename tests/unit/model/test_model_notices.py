@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from onyx import api
 from onyx.cli import app
+from onyx.client import calls
 from onyx.model.job import Job
 from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_manifest, parse_mapping
@@ -168,7 +169,7 @@ def test_keys_of_the_operator_are_warned_of_at_their_lines(
 def test_an_api_user_finds_warnings_in_the_log(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "connect", FakeConnection)
+    monkeypatch.setattr(calls, "connect", FakeConnection)
     api.submit_job(Settings(), job(medium="kafka"))
     assert [each.message.startswith(f"job job: {NOTICE}") for each in caplog.records] == [True]
 
