@@ -9,8 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from pyspark.sql import SparkSession
-from spark_stream import tree_cpu_s
+from spark_stream import session_of, tree_cpu_s
 
 SQL = {
     "q0": "select * from bids",
@@ -41,17 +40,7 @@ SQL = {
 
 
 def main(query: str, column: str, folder: str, scratch: str) -> None:
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "2g")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.warehouse.dir", f"{scratch}/warehouse")
-        .config("spark.local.dir", f"{scratch}/local")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+    session = session_of(scratch)
     for kind in ("persons", "auctions", "bids"):
         session.read.parquet(f"{folder}/{kind}-*.parquet").createOrReplaceTempView(kind)
     answer(session, query, column)

@@ -28,7 +28,8 @@ Stream = tuple[Any, str, str]
 """The frame, its output mode, and the column that is added up."""
 
 
-def main(workload: str, kind: str, folder: str, scratch: str) -> None:
+def session_of(scratch: str) -> SparkSession:
+    """Spark on one core, with all its files in a folder."""
     session = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
@@ -40,6 +41,11 @@ def main(workload: str, kind: str, folder: str, scratch: str) -> None:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def main(workload: str, kind: str, folder: str, scratch: str) -> None:
+    session = session_of(scratch)
     columns = kind == "columns"
     makers: dict[str, Callable[[Any, str, bool], Stream]] = {
         "segments": segments,

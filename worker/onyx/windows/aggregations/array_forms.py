@@ -53,7 +53,20 @@ class ArrayForm(Protocol):
         ...
 
 
-class CountForm:
+class OneColumn:
+    """States that are a number each."""
+
+    def to_python(self, states: States) -> list[Any]:
+        """The numbers."""
+        found: list[Any] = states[0].tolist()
+        return found
+
+    def from_python(self, states: Sequence[Any]) -> States | None:
+        """A column of numbers of one type."""
+        return _column(states)
+
+
+class CountForm(OneColumn):
     """Counts of segments."""
 
     def first(self, many: int, values: Values) -> States:
@@ -68,17 +81,8 @@ class CountForm:
         """Add both counts."""
         return (one[0] + other[0],)
 
-    def to_python(self, states: States) -> list[Any]:
-        """Ints."""
-        found: list[Any] = states[0].tolist()
-        return found
 
-    def from_python(self, states: Sequence[Any]) -> States | None:
-        """A column of ints."""
-        return _column(states)
-
-
-class SumForm:
+class SumForm(OneColumn):
     """Sums."""
 
     def first(self, many: int, values: Values) -> States | None:
@@ -97,17 +101,8 @@ class SumForm:
         sums = both_added(one[0], other[0])
         return None if sums is None else (sums,)
 
-    def to_python(self, states: States) -> list[Any]:
-        """Numbers."""
-        found: list[Any] = states[0].tolist()
-        return found
 
-    def from_python(self, states: Sequence[Any]) -> States | None:
-        """A column of numbers of one type."""
-        return _column(states)
-
-
-class ExtremeForm:
+class ExtremeForm(OneColumn):
     """Smallest or largest values."""
 
     def __init__(self, initial: Any, greatest: bool) -> None:
@@ -135,15 +130,6 @@ class ExtremeForm:
     def _better(self, one: Column, other: Column) -> States:
         """The better one of each pair; of equal ones the first, as Python's `min` and `max`."""
         return (np.where(other > one if self._greatest else other < one, other, one),)
-
-    def to_python(self, states: States) -> list[Any]:
-        """Numbers."""
-        found: list[Any] = states[0].tolist()
-        return found
-
-    def from_python(self, states: Sequence[Any]) -> States | None:
-        """A column of numbers of one type."""
-        return _column(states)
 
 
 class AverageForm:
