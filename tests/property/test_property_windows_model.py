@@ -32,9 +32,10 @@ from tests.support.windows.strategies import (
 from onyx.state.local.spilled import Spill
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.compile import compile_windows
+from onyx.windows.compiled import FIRINGS_PAGE_MAX
 from onyx.windows.firing import Firing, Pages
 from onyx.windows.groups import hashable_keys
-from onyx.windows.task_windows import FIRINGS_PAGE_MAX, Record, TaskWindows
+from onyx.windows.task_windows import Record, TaskWindows
 
 SHARDS = 2
 Outcome = tuple[Counter[str], tuple[int, ...]]

@@ -29,10 +29,12 @@ from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, unpack, without_
 from onyx.log import job_documents
 from onyx.state.chunk_codec import ChunkReader
 from onyx.state.chunk_codec import Kind as ChunkKind
+from onyx.state.chunks import EmittedRun
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import Recovered, recover
 from onyx.task.table import Kind
 from onyx.task.task import Task
+from onyx.task.window_state.runs import Run
 from onyx.task.window_state.windowing import Windowing
 from onyx.windows.records import Fired, FiredGroups, FiringProgress, SetStates, TimerDue
 from onyx.windows.task_windows import TaskWindows
@@ -196,10 +198,12 @@ class Checks:
             settled, pending = windowing.emissions.pending(shard)
             stored = recovered.shards[shard]
             assert stored.settled <= settled, f"W5: {task.name} {shard}: settled {stored.settled}"
-            left = [position for position, _ in stored.emitted if position >= settled]
-            assert left == [position for position, _ in pending], (
+            left = [each for run in stored.emitted for each in _positions(run.first, run)]
+            left = [position for position in left if position >= settled]
+            mine = [each for first, run in pending for each in _positions(first, run)]
+            assert left == mine, (
                 f"W5: {task.name}, shard {shard}: the log has emissions {left} to send, "
-                f"its owner {[position for position, _ in pending]}"
+                f"its owner {mine}"
             )
 
     def _check_known(self, task: str, recovered: Recovered) -> None:
@@ -400,3 +404,8 @@ def _text(value: Any) -> str:
 
 def _difference(expected: Counter[str], found: Counter[str]) -> str:
     return f"missing {dict(expected - found)}, too much {dict(found - expected)}"
+
+
+def _positions(first: int, run: EmittedRun | Run) -> range:
+    """The positions of a run of emissions."""
+    return range(first, first + len(run.segments))

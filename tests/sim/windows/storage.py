@@ -17,12 +17,13 @@ from typing import Any
 import msgspec
 from tests.sim.windows.violation import fatal
 
-from onyx.codec.values import decode_values
 from onyx.errors import Fenced, Unavailable
+from onyx.flow.batch import as_dicts
 from onyx.ids import GroupId
 from onyx.log.interface import Document
 from onyx.plugins.protocol import Token
 from onyx.state.chunk_codec import ChunkReader, Kind
+from onyx.state.emitted_codec import decode_emitted
 from onyx.state.names import LogKey, TaskFolder
 from onyx.storage.interface import Stored
 from onyx.storage.memory import MemoryBlobStore
@@ -128,12 +129,14 @@ class Storage:
         for root, each in zip(*map(list, chunk.columns()), strict=True):
             noted.ids.setdefault(int(root), set()).add(int(each))
         for shard, stored in chunk.shards(set(range(128))):
-            for position, segment in decode_values(stored.emitted) if stored.emitted else ():
-                before = noted.emitted.setdefault((shard, position), segment)
-                assert before == segment, (
-                    f"W2: position {position} of shard {shard} of {task} was {before}, "
-                    f"and is emitted again as {segment}"
-                )
+            for run in decode_emitted(stored.emitted) if stored.emitted else ():
+                for position, segment in enumerate(as_dicts(run.segments), run.first):
+                    each = {"segment": segment, "child": run.child}
+                    before = noted.emitted.setdefault((shard, position), each)
+                    assert before == each, (
+                        f"W2: position {position} of shard {shard} of {task} was {before}, "
+                        f"and is emitted again as {each}"
+                    )
 
 
 class Documents:

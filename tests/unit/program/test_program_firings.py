@@ -19,7 +19,7 @@ WHERE = "trigger watermark of window hours:"
 
 
 def emitted(made: Any) -> list[dict[str, Any]]:
-    calls = TriggerCalls("count", {"m:f": lambda *arguments: made}, {})
+    calls = TriggerCalls("count", {"m:f": lambda *arguments: made}, {}, columns=False)
     return checked([(FIRING, calls.emit(FIRING))])
 
 
@@ -63,9 +63,9 @@ def test_an_exception_of_sync_is_told_with_its_trigger_and_its_line() -> None:
         f"{WHERE} sync m:f raised ValueError: disk full (test_program_firings.py, line "
     )
     with pytest.raises(UserFunctionError, match=reported):
-        TriggerCalls("count", {"m:f": fails}, {}).sync(FIRING)
+        TriggerCalls("count", {"m:f": fails}, {}, columns=False).sync(FIRING)
 
 
 def test_a_function_of_other_arguments_is_told_too() -> None:
     with pytest.raises(UserFunctionError, match=r"emit m:f raised TypeError: .* takes 1 pos"):
-        TriggerCalls("count", {"m:f": lambda event: None}, {}).emit(FIRING)
+        TriggerCalls("count", {"m:f": lambda event: None}, {}, columns=False).emit(FIRING)

@@ -7,12 +7,15 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.support.log.records import noted, notes
 
 from onyx.codec.records import decode_records
 from onyx.codec.values import decode_values
 from onyx.errors import SegmentError, StateError
+from onyx.flow.batch import as_dicts
+from onyx.flow.columns.record_batch import Columns
 from onyx.state.chunk_codec import (
     BLOCK_BYTES,
     FORMAT_VERSION,
@@ -25,7 +28,8 @@ from onyx.state.chunk_codec import (
     encode_chunk,
     sections_of,
 )
-from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.chunks import Chunk, EmittedRun, ShardChange
+from onyx.state.emitted_codec import decode_emitted
 from onyx.state.local.spool import bytes_of
 from onyx.state.names import LogKey, TaskFolder
 from onyx.windows.records import AddUpdates, SetStates, StagedOutput
@@ -49,6 +53,10 @@ def read(data: bytes, seq: int = 5) -> ChunkReader:
 
 
 VALUES = [1, -2, 2**63, 1.5, None, True, "ö", b"\x00", datetime(2026, 1, 1, tzinfo=UTC)]
+EMITTED = [
+    EmittedRun(7, [{"x": 1}, {"x": 2}]),
+    EmittedRun(9, Columns(pa.record_batch({"x": [3]})), "late"),
+]
 RECORDS = [
     SetStates("hours", 7, ["SFO"], [3]),
     AddUpdates("lists", 7, "SFO", VALUES),
@@ -59,7 +67,7 @@ RECORDS = [
 def test_a_chunk_comes_back_as_it_was() -> None:
     chunk = Chunk(
         shards={
-            3: ShardChange(RECORDS, [(7, {"x": 1}), (8, {"x": 2})], settled=6, keys=["a", 1]),
+            3: ShardChange(RECORDS, EMITTED, settled=6, keys=["a", 1]),
             9: ShardChange(closed=True),
         },
         roots=column(1, 2, 2**63),
@@ -76,7 +84,11 @@ def test_a_chunk_comes_back_as_it_was() -> None:
     assert found.forgotten == {0: 12, 40: 2**39}
     assert found.watermark == 1_700_000_000_000
     assert decode_records(bytes_of(shards[3].records)) == RECORDS
-    assert decode_values(shards[3].emitted) == [[7, {"x": 1}], [8, {"x": 2}]]
+    found_runs = [
+        (first, as_dicts(segments), child)
+        for first, segments, child in decode_emitted(shards[3].emitted)
+    ]
+    assert found_runs == [(7, [{"x": 1}, {"x": 2}], None), (9, [{"x": 3}], "late")]
     assert decode_values(shards[3].keys) == ["a", 1]
     assert (shards[3].settled, shards[3].closed) == (6, False)
     assert (shards[9].settled, shards[9].closed, shards[9].records) == (0, True, b"")
@@ -85,7 +97,7 @@ def test_a_chunk_comes_back_as_it_was() -> None:
 @pytest.mark.parametrize("odd", [3, Decimal("1.5"), (1, 2)])
 def test_shards_that_are_encoded_together_have_the_bytes_of_each_alone(odd: Any) -> None:
     shards = {
-        1: ShardChange([SetStates("hours", 7, ["SFO"], [odd])], [(7, {"x": 1})]),
+        1: ShardChange([SetStates("hours", 7, ["SFO"], [odd])], EMITTED),
         4: ShardChange(settled=3),
         5: ShardChange(RECORDS[:1], keys=["a"]),
     }

@@ -13,7 +13,7 @@ from tests.support.log.records import notes, notes_of
 from onyx.errors import Fenced, InvariantViolated, StateError, Unavailable
 from onyx.settings import StateSettings
 from onyx.state import log as log_module
-from onyx.state.chunks import Chunk, ShardChange, Watermark
+from onyx.state.chunks import Chunk, EmittedRun, ShardChange, Watermark
 from onyx.state.log import StateLog
 from onyx.state.names import LogKey, TaskFolder
 from onyx.state.recovery import Recovered, recover
@@ -74,14 +74,14 @@ def test_a_new_task_has_empty_shards(store: BlobStore) -> None:
 
 def test_a_peer_that_keeps_its_rank_finds_all_that_it_wrote(store: BlobStore) -> None:
     first = taken_over(store, 1, 0, [0, 1])
-    first.log.append(change(0, "a", ids=[1], emitted=[(0, {"x": 1}), (1, {"x": 2})]))
+    first.log.append(change(0, "a", ids=[1], emitted=[EmittedRun(0, [{"x": 1}, {"x": 2}])]))
     first.log.append(change(1, "b", ids=[2], watermark=7, closed=True, keys=["k"]))
     first.log.append(change(0, "c", ids=[3], settled=1))
 
     found = taken_over(store, 2, 0, [0, 1])
 
     assert records(found) == {0: ["a", "c"], 1: ["b"]}
-    assert found.shards[0].emitted == [(1, {"x": 2})]
+    assert found.shards[0].emitted == [EmittedRun(1, [{"x": 2}])]
     assert (found.shards[0].settled, found.shards[0].closed) == (1, False)
     assert (found.shards[1].closed, found.shards[1].keys) == (True, ["k"])
     assert sorted(zip(found.roots.tolist(), found.ids.tolist(), strict=True)) == [
@@ -319,7 +319,7 @@ def test_a_snapshot_replaces_what_was_before_in_as_many_parts_as_it_takes(
 ) -> None:
     log = settled_log(store)
     whole = snapshot(s0=[f"record {n}" for n in range(7)], s1=["B"])
-    whole.shards[0].emitted = [(4, {"x": 1})]
+    whole.shards[0].emitted = [EmittedRun(4, [{"x": 1}])]
     whole.shards[0].settled = 4
     whole.roots = whole.ids = np.array([9], dtype=np.uint64)
     log.snapshot(whole)
@@ -331,7 +331,7 @@ def test_a_snapshot_replaces_what_was_before_in_as_many_parts_as_it_takes(
 
     assert sum(name.startswith("1-00000") for name in names(store)) > 7
     assert records(found) == {0: [f"record {n}" for n in range(7)]}
-    assert (found.shards[0].emitted, found.shards[0].settled) == ([(4, {"x": 1})], 4)
+    assert (found.shards[0].emitted, found.shards[0].settled) == ([EmittedRun(4, [{"x": 1}])], 4)
     assert records(other) == {1: ["B", "c"]}
     assert found.roots.tolist() == other.roots.tolist() == [9, 10]
 

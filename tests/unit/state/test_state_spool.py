@@ -11,7 +11,7 @@ from tests.support.log.records import notes, notes_of
 
 from onyx.errors import SettingsError
 from onyx.settings import StateSettings
-from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.chunks import Chunk, EmittedRun, ShardChange
 from onyx.state.local.spool import Spool
 from onyx.state.recovery import recover
 from onyx.storage.memory import MemoryBlobStore
@@ -26,7 +26,15 @@ def written(*texts: str) -> MemoryBlobStore:
     store = MemoryBlobStore()
     log = recover(store, "job", "task", 1, 0, [0, 1], StateSettings()).log
     for number, text in enumerate(texts):
-        log.append(Chunk({number % 2: ShardChange(notes(text), emitted=[(number, {"n": number})])}))
+        log.append(
+            Chunk(
+                {
+                    number % 2: ShardChange(
+                        notes(text), emitted=[EmittedRun(number, [{"n": number}])]
+                    )
+                }
+            )
+        )
     return store
 
 
@@ -35,7 +43,7 @@ def test_records_come_back_in_order_and_more_than_once(tmp_path: Path) -> None:
     shards = recover(store, "job", "task", 2, 0, [0, 1], limited(tmp_path)).shards
     for _ in range(2):
         assert [notes_of(shards[n]) for n in (0, 1)] == [["a", "c" * 100_000], ["b", "d"]]
-    assert shards[1].emitted == [(1, {"n": 1}), (3, {"n": 3})]
+    assert shards[1].emitted == [EmittedRun(1, [{"n": 1}]), EmittedRun(3, [{"n": 3}])]
 
 
 def open_files() -> list[str]:

@@ -14,7 +14,8 @@ from tests.support.jobs.bench import Bench
 from onyx.settings import Settings, StateSettings
 from onyx.task.task import Task
 from onyx.task.window_state import emissions as bounds
-from onyx.task.window_state.emissions import Emission, Emissions
+from onyx.task.window_state.emissions import Emissions
+from onyx.task.window_state.runs import Run
 
 GROUPS = 23
 SEGMENTS = [{"n": n, "key": f"key-{n * n % GROUPS}", "time": n * 100} for n in range(60)]
@@ -122,7 +123,8 @@ def test_the_next_page_waits_for_what_was_emitted(monkeypatch: pytest.MonkeyPatc
 def emissions_of(sizes: list[int]) -> Emissions:
     """Of one shard, sent."""
     emissions = Emissions("count", 0, ManualClock(), 60.0)
-    emissions.add(0, [Emission({"n": n}, None, size) for n, size in enumerate(sizes)])
+    for number, size in enumerate(sizes):
+        emissions.add(0, Run([{"n": number}], None, size))
     emissions.release(emissions.take_fresh())
     return emissions
 

@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+EMIT_ROWS = "rows"
+"""What stands in a trigger's `emit` in place of a function: each group becomes a segment."""
+
 
 @dataclass(frozen=True, slots=True)
 class Native:

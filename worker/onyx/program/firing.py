@@ -2,24 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
+from onyx.flow.batch import Segments
 from onyx.program.folding import Folding
-from onyx.program.trigger_calls import Emitted, checked
-from onyx.windows.firing import Firing
+from onyx.program.trigger_calls import Emitted, TriggerCalls, checked
+from onyx.windows.firing import AnyFiring, Firing, FiringRows
+from onyx.windows.firing_rows import rows_of
 
 
-def carry_out(windowing: Folding, firings: Iterable[Firing]) -> None:
+def carry_out(windowing: Folding, fired: Iterable[AnyFiring]) -> None:
     """Call the users' functions: `sync` at once; and what `emit` gives is sent when durable. What
-    was emitted is looked at as a whole: thousands of groups fire at the end of a job."""
+    was emitted of single groups is looked at as a whole: thousands fire at the end of a job."""
     calls = windowing.calls
     emitted: dict[int, list[Emitted]] = {}
     with calls.failures():
-        for firing in firings:
-            if firing.shard in windowing.closed:
-                continue  # a timer or watermark after the last firing: nobody reads what it emits
-            calls.sync(firing)
-            emitted.setdefault(firing.shard, []).append((firing, calls.emit(firing)))
-            windowing.changed(1)
+        for firing in _together(calls, fired):
+            if isinstance(firing, FiringRows):
+                for shard, segments in _of_rows(windowing, firing):
+                    windowing.emit(shard, segments)
+            elif firing.shard not in windowing.closed:
+                calls.sync(firing)
+                emitted.setdefault(firing.shard, []).append((firing, calls.emit(firing)))
+                windowing.changed(1)
+            # A timer or watermark after the last firing of a shard: nobody reads what it emits.
         for shard, made in emitted.items():
             windowing.emit(shard, checked(made))
+
+
+def _of_rows(windowing: Folding, firing: FiringRows) -> Iterator[tuple[int, Segments]]:
+    """What groups that fire together emit, by shard."""
+    for shard in firing.shards:
+        if shard in windowing.closed:
+            continue
+        rows = firing.of(shard)
+        windowing.calls.sync_rows(firing, rows)
+        windowing.changed(len(rows))
+        segments = windowing.calls.emit_rows(firing, rows)
+        if segments is not None:
+            yield shard, segments
+
+
+def _together(calls: TriggerCalls, fired: Iterable[AnyFiring]) -> Iterator[AnyFiring]:
+    """What fires, with single groups as rows where their trigger takes many at once."""
+
+    def alike(firing: AnyFiring) -> object:
+        is_single = isinstance(firing, Firing) and calls.take_rows(firing.trigger)
+        return (id(firing.trigger), firing.event_type) if is_single else None
+
+    for kind, each in groupby(fired, alike):
+        firings = list(each)
+        rows = rows_of([each for each in firings if isinstance(each, Firing)]) if kind else None
+        if rows is None:
+            yield from firings
+        else:
+            yield rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from onyx.flow.batch import Batch, Segment
+from onyx.flow.batch import Batch, Segments
 from onyx.ledger.applied import Mask
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
@@ -38,7 +38,7 @@ class Folding(Protocol):
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
         ...
 
-    def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
+    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
         """Send these when that is safe; late segments to a child of their own."""
         ...
 

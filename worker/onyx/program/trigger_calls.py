@@ -12,12 +12,17 @@ from functools import partial
 from typing import Any
 
 from onyx.codec.refusals import refused
-from onyx.errors import UserFunctionError, contained, describe, describe_type
+from onyx.codec.refused_rows import refused_rows
+from onyx.errors import UserError, UserFunctionError, contained, describe, describe_type
 from onyx.flow.batch import Segment
+from onyx.flow.columnar import result_columns
+from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import Trigger
+from onyx.model.kinds import EMIT_ROWS
 from onyx.program.failure import Failure, blamed, code_line
 from onyx.program.phases import Phase
-from onyx.windows.firing import Firing
+from onyx.windows.firing import AnyFiring, Firing, FiringRows
+from onyx.windows.firing_rows import in_rows, row_of
 
 Function = Callable[..., Any]
 Emitted = tuple[Firing, list[Segment]]
@@ -29,16 +34,24 @@ Where = Callable[[], str]
 class TriggerCalls:
     """The trigger calls of one task."""
 
-    def __init__(self, task: str, functions: Mapping[str, Function], event: Any) -> None:
+    def __init__(
+        self, task: str, functions: Mapping[str, Function], event: Any, columns: bool
+    ) -> None:
         """
         Args:
             task: its name, for errors.
             functions: those that triggers name.
             event: handed on to each of them.
+            columns: whether the task takes columns.
         """
         self._task = task
         self._functions = functions
         self._event = event
+        self._columns = columns
+
+    def take_rows(self, trigger: Trigger) -> bool:
+        """Whether the functions of a trigger take many groups at once."""
+        return in_rows(trigger, self._columns)
 
     def sync(self, firing: Firing) -> None:
         """Call the trigger's `sync`, if it has one.
@@ -48,19 +61,22 @@ class TriggerCalls:
         """
         name = firing.trigger.sync
         if name is not None:
-            self._call(name, partial(_where, firing.trigger, "sync", name), firing)
+            self._call_one(name, partial(_where, firing.trigger, "sync", name), firing)
 
     def emit(self, firing: Firing) -> list[Segment]:
         """The segments that the trigger's `emit` gives, for `checked`; none without one.
 
         Raises:
-            UserFunctionError: it has raised, or gave something else.
+            UserFunctionError: it has raised, gave something else, or takes columns, and none hold
+                this firing and those before it.
         """
         name = firing.trigger.emit
         if name is None:
             return []
+        if name == EMIT_ROWS:
+            return [row_of(firing)]
         where = partial(_where, firing.trigger, "emit", name)
-        return _segments(where, self._call(name, where, firing))
+        return _segments(where, self._call_one(name, where, firing))
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[None]:
@@ -74,8 +90,50 @@ class TriggerCalls:
             detail = f"windows of {self._task}: {describe(error)}{code_line(error)}"
             raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
 
-    def _call(self, name: str, where: Where, firing: Firing) -> Any:
-        arguments = (firing.window, firing.trigger, firing.state_event(), firing.state)
+    def sync_rows(self, firing: FiringRows, rows: Columns) -> None:
+        """Call the trigger's `sync` with rows of a firing, if it has one.
+
+        Raises:
+            UserFunctionError: it has raised.
+        """
+        name = firing.trigger.sync
+        if name is not None:
+            where = partial(_where, firing.trigger, "sync", name)
+            self._call(name, where, firing, rows.record_batch)
+
+    def emit_rows(self, firing: FiringRows, rows: Columns) -> Columns | None:
+        """What the trigger emits for rows of a firing; None: nothing.
+
+        Raises:
+            UserFunctionError: its `emit` has raised, or gave what cannot be sent.
+        """
+        name = firing.trigger.emit
+        if name is None:
+            return None
+        where = partial(_where, firing.trigger, "emit", name)
+        made: Columns | None = rows
+        if name != EMIT_ROWS:
+            result = self._call(name, where, firing, rows.record_batch)
+            try:
+                made = result_columns(result)
+            except UserError as error:
+                raise UserFunctionError(f"{where()}: {error}") from error
+        found = [] if made is None else refused_rows(made)
+        if found:
+            raise _cannot_be_sent(where(), found[0][1])
+        return made
+
+    def _call_one(self, name: str, where: Where, firing: Firing) -> Any:
+        if firing.trigger.batch_format == "arrow":
+            raise UserFunctionError(
+                f"{where()} takes record batches (batchFormat: arrow), but the groups or states "
+                "that fire have values of types that no column holds together: make them alike, "
+                "or remove batchFormat"
+            )
+        return self._call(name, where, firing, firing.state)
+
+    def _call(self, name: str, where: Where, firing: AnyFiring, state: Any) -> Any:
+        arguments = (firing.window, firing.trigger, firing.state_event(), state)
         try:
             return self._functions[name](self._event, *arguments)
         except BaseException as error:
@@ -112,8 +170,12 @@ def checked(emitted: Sequence[Emitted]) -> list[Segment]:
         firings = [firing for firing, made in emitted for _ in made]
         trigger = firings[index].trigger
         where = _where(trigger, "emit", trigger.emit or "")
-        raise UserFunctionError(f"{where} returned a segment that cannot be sent: {error}")
+        raise _cannot_be_sent(where, error)
     return segments
+
+
+def _cannot_be_sent(where: str, error: Exception) -> UserFunctionError:
+    return UserFunctionError(f"{where} returned a segment that cannot be sent: {error}")
 
 
 def _refused(where: str, found: str) -> UserFunctionError:

@@ -10,6 +10,7 @@ from onyx.flow.conditions import set_apart
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
+from onyx.model.kinds import EMIT_ROWS
 from onyx.model.workflow import children, sources_above
 from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows
@@ -55,6 +56,7 @@ def compiled(job: Job, task: str, resolve: Resolve) -> Windowed | None:
     mine = {window.id: window for window in job.windows if window.task == task}
     triggers = [trigger for trigger in job.triggers if trigger.window_id in mine]
     names = {name for each in triggers for name in (each.sync, each.emit) if name is not None}
+    names.discard(EMIT_ROWS)
     return Windowed(
         compiled=windows,
         group_key=key_getter(entry, resolve),

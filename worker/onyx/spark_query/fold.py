@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onyx.flow.batch import Batch, Segment, Segments
+from onyx.flow.batch import Batch, Segments
 from onyx.program.firing import carry_out
 from onyx.program.program import Program
 from onyx.spark_query.failure import TaskFailed
@@ -32,7 +32,7 @@ class Fold(UntrackedFolding):
         self.windows = contents.windows
         self._shards = contents.shards
         self._unique = contents.unique
-        self._emitted: list[tuple[str | None, list[Segment]]] = []
+        self._emitted: list[tuple[str | None, Segments]] = []
 
     def add(self, segments: Segments) -> None:
         """Segments have come."""
@@ -79,10 +79,10 @@ class Fold(UntrackedFolding):
             for shard, value in zip(shards, values, strict=True)
         ]
 
-    def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
+    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
         """Send these when the batch, or the page, is through."""
-        if segments:
-            self._emitted.append((child, list(segments)))
+        if len(segments):
+            self._emitted.append((child, segments))
 
     def changed(self, segments: int) -> None:
         """Nothing is recorded."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from onyx.flow.batch import Batch, Segment, Segments, as_given, as_shown, copies_of
+from onyx.flow.batch import Batch, Segments, as_given, as_shown, copies_of
 from onyx.flow.groups.checks import GroupChecks
 from onyx.flow.routed import Outgoing, Routed
 from onyx.program.apply import apply
@@ -99,7 +99,7 @@ class Tree:
             self._leave(task, combining)
         self._combining.clear()
 
-    def emit(self, task: str, segments: list[Segment], child: str | None) -> None:
+    def emit(self, task: str, segments: Segments, child: str | None) -> None:
         """Segments that triggers of a task have emitted; late ones are for a child of their own."""
         program = self.program(task)
         batch = Batch(segments)

@@ -33,11 +33,12 @@ from onyx.codec.values import encode_values
 from onyx.errors import StateError
 from onyx.flow.batch import U64
 from onyx.state.chunks import Chunk, ShardChange, Watermark
+from onyx.state.emitted_codec import encode_emitted
 from onyx.state.local.spool import Keep, Kept
 from onyx.state.names import LogKey, TaskFolder
 
 MAGIC = b"ONYXST"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 BLOCK_BYTES = 262_144
 """Size from which on a block is packed."""
 _NUMBER_BYTES = 4
@@ -147,7 +148,8 @@ class StoredShard(NamedTuple):
     records: Kept
     emitted: bytes
     keys: bytes
-    """Each what `decode_values` takes, or empty. Copies, which do not hold the block."""
+    """What `decode_emitted` and `decode_values` take, or empty. Copies, which do not hold the
+    block."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -173,7 +175,7 @@ def all_sections_of(shards: Mapping[int, ShardChange]) -> list[Section]:
 
 
 def _section(number: int, change: ShardChange, records: bytes) -> Section:
-    emitted = encode_values(list(map(list, change.emitted))) if change.emitted else b""
+    emitted = encode_emitted(change.emitted) if change.emitted else b""
     keys = encode_values(change.keys) if change.keys else b""
     return Section(number, change, records, emitted, keys)
 

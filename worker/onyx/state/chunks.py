@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from onyx.flow.batch import U64, Segment
+from onyx.flow.batch import U64, Segments, part_of
 from onyx.windows.records import Record
 
 Watermark = int | float
@@ -23,6 +23,25 @@ def _no_column() -> U64:
     return np.empty(0, dtype=np.uint64)
 
 
+class EmittedRun(NamedTuple):
+    """What triggers of a shard have emitted, at consecutive positions."""
+
+    first: int
+    """Position of the first one."""
+    segments: Segments
+    child: str | None = None
+    """The only child task that they are for; None: all."""
+
+    def behind(self, position: int) -> EmittedRun | None:
+        """Those from this position on; None: there are none."""
+        past = position - self.first
+        if past <= 0:
+            return self
+        if past >= len(self.segments):
+            return None
+        return EmittedRun(position, part_of(self.segments, past, len(self.segments)), self.child)
+
+
 @dataclass(slots=True)
 class ShardChange:
     """What became of one shard since the chunk before; in a snapshot, all of it."""
@@ -30,9 +49,8 @@ class ShardChange:
     records: Sequence[Record] = ()
     """The changes of `TaskWindows.take_changes()` or `snapshot()`, in order; of an output,
     `StagedOutput`."""
-    emitted: list[tuple[int, Segment]] = field(default_factory=list)
-    """What its triggers emitted, each with its position, which increase; in a snapshot, what is
-    not settled."""
+    emitted: Sequence[EmittedRun] = ()
+    """What its triggers emitted, whose positions increase; in a snapshot, what is not settled."""
     settled: int = 0
     """Emission frontier: the trees of all positions below are complete. Never falls."""
     closed: bool = False

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from onyx.codec.records import decode_records
 from onyx.codec.values import decode_values
-from onyx.flow.batch import Segment
 from onyx.state.chunk_codec import StoredShard, sections_of
-from onyx.state.chunks import ShardChange
+from onyx.state.chunks import EmittedRun, ShardChange
+from onyx.state.emitted_codec import decode_emitted
 from onyx.state.local.spool import Kept, bytes_of
 from onyx.windows.records import Record
 
@@ -47,10 +48,11 @@ class ShardState:
         return found
 
     @property
-    def emitted(self) -> list[tuple[int, Segment]]:
-        """What is not settled, by position."""
-        parts = map(decode_values, self._emitted)
-        return [tuple(each) for part in parts for each in part if each[0] >= self.settled]
+    def emitted(self) -> list[EmittedRun]:
+        """What is not settled, in the order of positions."""
+        runs = chain.from_iterable(map(decode_emitted, self._emitted))
+        left = (each.behind(self.settled) for each in runs)
+        return [each for each in left if each is not None]
 
     @property
     def keys(self) -> list[Any]:

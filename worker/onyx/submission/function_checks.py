@@ -16,7 +16,7 @@ from typing import Any
 from onyx.errors import NameNotRegistered, Problem, SettingsError, describe
 from onyx.model.functions import function_names
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.kinds import TRIGGERS, aggregation_name
+from onyx.model.kinds import EMIT_ROWS, TRIGGERS, aggregation_name
 from onyx.model.names import COMBINATORS, COMPARISONS, is_function
 from onyx.model.report import at
 from onyx.resolve import Resolver
@@ -121,7 +121,7 @@ def _uses(job: Job, fn_params: FnParams) -> Iterator[_Use]:
     for index, trigger in enumerate(job.triggers):
         path = at("spec.triggers", index)
         for key, value in (("sync", trigger.sync), ("emit", trigger.emit)):
-            if value is not None:
+            if value is not None and value != EMIT_ROWS:
                 yield _use(at(path, key), value, FIRED)
         if trigger.pred is not None and trigger.type in TRIGGERS:
             yield _use(at(path, "pred"), trigger.pred, "trigger, state_event")

@@ -58,7 +58,7 @@ class Bucket(dict[Any, Any]):
         found = {shard: keys for shard, keys in self.split() if shard in wanted}
         return lambda shard: found.get(shard, ())
 
-    def parts(self, most: int) -> Iterator[tuple[int, list[Pair]]]:
+    def parts(self, most: int) -> Iterator[tuple[int, Sequence[Pair]]]:
         """All groups with their states, shard by shard and at most so many at a time; those that
         were given may be changed and removed."""
         for shard, keys in list(self.split()):
@@ -76,8 +76,10 @@ class Bucket(dict[Any, Any]):
         """Which of some groups are there."""
         return [key for key in keys if key in self]
 
-    def pairs(self, keys: Sequence[Any]) -> list[Pair]:
-        """The groups of these that are there, with their states."""
+    def pairs(self, keys: Sequence[Any] | None = None) -> Sequence[Pair]:
+        """The groups of these that are there, or all, with their states."""
+        if keys is None:
+            return list(self.items())
         return [(key, self[key]) for key in keys if key in self]
 
     def remove(self, keys: Iterable[Any]) -> None:

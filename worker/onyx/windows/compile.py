@@ -77,6 +77,7 @@ def compile_window(
                 f"trigger {trigger.id or index} of {where}",
                 assigned,
                 resolve,
+                columns,
             )
         )
         for index, trigger in enumerate(triggers)

@@ -9,6 +9,11 @@ from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.triggers.trigger import Trigger
 
+FIRINGS_PAGE_MAX = 1_000
+"""Firings that are objects, made at once."""
+ROWS_PAGE_MAX = 10_000
+"""Groups that fire together as rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledWindow:
@@ -26,6 +31,12 @@ class CompiledWindow:
     columns: bool = False
     """Whether the task takes columns."""
 
+    def page_size(self, most: int) -> int:
+        """How many groups fire at once: so many, but fewer where each becomes an object."""
+        if self.triggers and all(each.in_rows for each in self.triggers):
+            return most
+        return min(most, FIRINGS_PAGE_MAX)
+
 
 @dataclass(frozen=True, slots=True)
 class CompiledWindows:
@@ -34,3 +45,8 @@ class CompiledWindows:
     task: str
     windows: tuple[CompiledWindow, ...]
     grouped: bool
+
+    @property
+    def columns(self) -> bool:
+        """Whether the task takes columns."""
+        return any(each.columns for each in self.windows)

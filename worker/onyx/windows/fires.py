@@ -7,7 +7,7 @@ about, fire one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any
@@ -15,12 +15,16 @@ from typing import Any
 from onyx.flow.segment import Segment
 from onyx.windows.buckets import Pair
 from onyx.windows.extent_view import ExtentView
-from onyx.windows.firing import EventType, Firing, Number, Pages
+from onyx.windows.firing import AnyFiring, EventType, Firing, FiringRows, Number, Pages, many
+from onyx.windows.firing_rows import columns_of, held, keys_of
 from onyx.windows.groups import group_value
 from onyx.windows.triggers.progress import Course, Progress
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
+
+_ROWS_MIN = 16
+"""Fewer groups are put together with those of other shards and extents (`program.firing`)."""
 
 
 class Fires:
@@ -47,10 +51,10 @@ class Fires:
 
     def on_segment(
         self, key: Any, extents: Sequence[Any], segment: Segment, coordinate: Number
-    ) -> list[Firing]:
+    ) -> list[AnyFiring]:
         """What a segment that has come into these extents makes fire."""
         shard = self._shards[key]
-        fired: list[Firing] = []
+        fired: list[AnyFiring] = []
         risen = self._of_segments and self._watermarks.rises(shard, coordinate)
         for trigger in self._triggers.values():
             if trigger.by_segment:
@@ -75,7 +79,7 @@ class Fires:
         has fired is remembered (`progress`), but for a watermark: a trigger that is asked at each
         of them looks at the rest with the next one."""
         units = self._extents.units(shards)
-        page: list[Firing] = []
+        page: list[AnyFiring] = []
         for shard in shards:
             course = Course(trigger.name, event_type, shard)
             mine = units(shard)
@@ -87,7 +91,7 @@ class Fires:
                     if event_type != "watermark":
                         self.progress.fired(course, number, keys)
                     self._holder.trim()
-                    if len(page) >= self._page_max:
+                    if many(page) >= self._page_max:
                         yield page
                         page = []
             if event_type == "timer-tick":
@@ -97,16 +101,15 @@ class Fires:
                 self.progress.finish(course)
         yield page
 
-    def _together(self, number: int | None, page: Sequence[Firing]) -> int:
+    def _together(self, number: int | None, page: Sequence[AnyFiring]) -> int:
         """How many groups fire next: those for which the page has room, if each fires once."""
-        return 1 if number is None else self._page_max - len(page)
+        return 1 if number is None else self._page_max - many(page)
 
     def of_watermark(self, trigger: Trigger, watermark: Number) -> Fire[Any]:
         """What makes groups of an extent fire that a watermark has passed."""
 
-        def fire(extent: Any, states: Iterable[Pair]) -> list[Firing]:
-            pairs = list(states)
-            fired = self._firings(trigger, "watermark", extent, pairs, watermark)
+        def fire(extent: Any, pairs: Sequence[Pair]) -> list[AnyFiring]:
+            fired = self._fired(trigger, "watermark", extent, pairs, watermark)
             if not trigger.forgets:
                 self._refine(trigger, extent, pairs, fired)
             return fired
@@ -120,12 +123,12 @@ class Fires:
         shard: int,
         number: int | None,
         keys: list[Any],
-    ) -> list[Firing]:
+    ) -> list[AnyFiring]:
         """Groups of a shard fire; in the extent of this number, or in all that they have."""
         if number is not None:
             pairs = self._extents.pairs(number, keys)
             watermark = self._watermarks.known(shard)
-            fired = self._firings(trigger, event_type, number, pairs, watermark)
+            fired = self._fired(trigger, event_type, number, pairs, watermark)
             self._refine(trigger, number, pairs, fired)
             return fired
         return list(chain.from_iterable(self._of_group(trigger, event_type, key) for key in keys))
@@ -137,6 +140,25 @@ class Fires:
             extents = self._extents.find(key)
         for extent in extents:
             yield self._fire(trigger, event_type, key, extent, None)
+
+    def _fired(
+        self,
+        trigger: Trigger,
+        event_type: EventType,
+        extent: Any,
+        pairs: Sequence[Pair],
+        watermark: Number | None,
+    ) -> list[AnyFiring]:
+        """What groups of an extent fire: rows, if the trigger takes them and columns hold them."""
+        together = trigger.in_rows and len(pairs) >= _ROWS_MIN
+        found = held(pairs, self._shards, self._aggregation) if together else None
+        rows = None if found is None else columns_of(found, *self._extents.bounds(extent))
+        if found is None or rows is None:
+            return [*self._firings(trigger, event_type, extent, pairs, watermark)]
+        declared, grouped = trigger.declared, self._view.grouped
+        return [
+            FiringRows(self._declared, declared, event_type, grouped, rows, found.shards, watermark)
+        ]
 
     def _firings(
         self,
@@ -172,15 +194,16 @@ class Fires:
         return firing
 
     def _refine(
-        self, trigger: Trigger, number: Any, pairs: Sequence[Pair], fired: Sequence[Firing]
+        self, trigger: Trigger, number: Any, pairs: Sequence[Pair], fired: Sequence[AnyFiring]
     ) -> None:
         """Groups of an extent that have fired get other states, or are removed."""
-        refinement, keys = trigger.refinement, [key for key, _ in pairs]
+        refinement = trigger.refinement
         if refinement.evicts:
-            self._extents.remove(number, keys)
+            self._extents.remove(number, keys_of(pairs))
         elif refinement.discards:
-            self._extents.reset(number, keys)
+            self._extents.reset(number, keys_of(pairs))
         elif refinement.changes:
             for (key, state), firing in zip(pairs, fired, strict=True):
+                assert isinstance(firing, Firing), "own refinements look at single groups"
                 refined = refinement.refined(self._aggregation, firing, state)
                 self._extents.put(key, number, refined)

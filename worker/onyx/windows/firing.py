@@ -6,11 +6,12 @@ complete by itself, so that this may happen later and its state is the one at th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from onyx.flow.batch import Segment
+from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import Trigger, Window
 
 EventType = Literal["new-segment", "timer-tick", "watermark", "job-completed"]
@@ -65,11 +66,51 @@ class Firing(NamedTuple):
         }
 
 
-Pages = Iterator[list[Firing]]
+@dataclass(frozen=True, slots=True)
+class FiringRows:
+    """Groups of one window that one trigger hands to its functions together (`firing_rows`)."""
+
+    window: Window
+    trigger: Trigger
+    event_type: EventType
+    grouped: bool
+    rows: Columns
+    """A row a group, those of a shard together."""
+    shards: Mapping[int, slice]
+    """The rows of each shard."""
+    watermark: Number | None = None
+    """Event time up to which everything has come, as far as known for all."""
+
+    def of(self, shard: int) -> Columns:
+        """The rows of a shard."""
+        mine = self.shards[shard]
+        return self.rows.slice(mine.start, mine.stop)
+
+    def state_event(self) -> Mapping[str, Any]:
+        """The mapping that user functions get as their state event: what all rows have in
+        common."""
+        return {
+            "event_type": self.event_type,
+            "segment": None,
+            "grouped": self.grouped,
+            "window": self.window,
+            "watermark": self.watermark,
+        }
+
+
+AnyFiring = Firing | FiringRows
+
+
+def many(fired: Sequence[AnyFiring]) -> int:
+    """How many groups fire."""
+    return sum(len(each.rows) if isinstance(each, FiringRows) else 1 for each in fired)
+
+
+Pages = Iterator[list[AnyFiring]]
 """What fires at one moment, page by page. The firings of a page have fired and have changed the
 state; those of the next page have not, until it is asked for. Between two pages changes may be
 taken, and questions answered; nothing else may be done before the last page."""
-PENDING: Final[list[Firing]] = []
+PENDING: Final[list[AnyFiring]] = []
 """This very page: the next one is being computed elsewhere, and is to be asked for later."""
 
 
@@ -77,7 +118,7 @@ PENDING: Final[list[Firing]] = []
 class Added:
     """What became of a batch."""
 
-    firings: list[Firing]
+    firings: list[AnyFiring]
     """In the order in which they are to be carried out."""
     late: list[int]
     """Indices of the segments that are late for every window that they belong to."""

@@ -10,7 +10,7 @@ from onyx.flow.batch import Segments
 from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import Extent, Firing, Number, Pages
+from onyx.windows.firing import AnyFiring, Extent, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records
@@ -41,7 +41,7 @@ class RunningWindow(Protocol):
 
     def add(
         self, segments: Segments, taken: Taken, keys: Keyed, now_ms: int
-    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+    ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         """Take a batch."""
         ...
 

@@ -17,17 +17,14 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.coded import Keyed, keyed
-from onyx.windows.compiled import CompiledWindows
-from onyx.windows.firing import ALL, PENDING, Added, Extent, Firing, Number, Pages
+from onyx.windows.compiled import ROWS_PAGE_MAX, CompiledWindows
+from onyx.windows.firing import ALL, PENDING, Added, AnyFiring, Extent, Number, Pages
 from onyx.windows.groups import Shards, hashable_key
 from onyx.windows.prepared import Taken, take
 from onyx.windows.records import Record, Records, SetArrays, SetStates, WindowRecord
 from onyx.windows.running import Files, Make, RunningWindow
 from onyx.windows.shard_watermarks import NOTHING_SEEN
 from onyx.windows.window import Window
-
-FIRINGS_PAGE_MAX = 1_000
-"""Firings that are made at once."""
 
 
 class TaskWindows:
@@ -38,7 +35,7 @@ class TaskWindows:
         compiled: CompiledWindows,
         shard_of: Callable[[Any], int],
         holder: Holder | None = None,
-        page_max: int = FIRINGS_PAGE_MAX,
+        page_max: int = ROWS_PAGE_MAX,
         make_elsewhere: Make | None = None,
     ) -> None:
         """
@@ -46,7 +43,7 @@ class TaskWindows:
             shard_of: gives for the user's value of a group key the shard of its state; a task that
                 is not grouped has one group, None, in shard 0.
             holder: has the states; None: in memory.
-            page_max: firings that are made at once.
+            page_max: groups that fire at once, as rows; of others `FIRINGS_PAGE_MAX` at most do.
             make_elsewhere: makes windows with another engine than peers; None: all are the peers'.
         """
         self._holder = holder or InMemory()
@@ -61,7 +58,7 @@ class TaskWindows:
         for each in compiled.windows:
             if each.window.engine == "peers" or make_elsewhere is None:
                 window: RunningWindow = Window(
-                    each, self._grouped, self._shards, self._holder, page_max
+                    each, self._grouped, self._shards, self._holder, each.page_size(page_max)
                 )
             else:
                 window = make_elsewhere(each, self._grouped, self._shards)
@@ -95,7 +92,7 @@ class TaskWindows:
         if not len(segments):
             return Added([], [])
         keys = keyed(segments, groups)
-        fired: list[tuple[int, Firing]] = []
+        fired: list[tuple[int, AnyFiring]] = []
         late: set[int] | None = None
         windows = self._windows.values()
         if taken is None:

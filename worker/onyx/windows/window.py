@@ -17,7 +17,7 @@ from onyx.windows.compiled import CompiledWindow
 from onyx.windows.counting import count, counting
 from onyx.windows.extent_view import ExtentView
 from onyx.windows.fires import Fires
-from onyx.windows.firing import Extent, Firing, Number, Pages
+from onyx.windows.firing import AnyFiring, Extent, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.kept import Kept
 from onyx.windows.prepared import Taken
@@ -70,7 +70,7 @@ class Window(AllInRecords):
 
     def add(
         self, segments: Segments, taken: Taken, keys: Keyed, now_ms: int
-    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+    ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         """Take a batch: firings with the index of their segment, and indices of late segments."""
         if self._counting and not self._watermarks.own:
             return self._add_counted(segments, taken, keys, now_ms)
@@ -84,7 +84,7 @@ class Window(AllInRecords):
 
     def _add_counted(
         self, segments: Segments, taken: Taken, keys: Keyed, now_ms: int
-    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+    ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         """A batch of which only segments of some groups are looked at (`counting`)."""
         quiet, loud, counts = count(self._counting, keys)
         if counts:
@@ -106,9 +106,9 @@ class Window(AllInRecords):
 
     def _add_each(
         self, segments: Sequence[Segment], taken: Taken, keys: Sequence[Any], now_ms: int
-    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+    ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         self._extents.settle()
-        fired: list[tuple[int, Firing]] = []
+        fired: list[tuple[int, AnyFiring]] = []
         late: list[int] = []
         for index, key in enumerate(keys):
             extents = self._extents.add_one(taken, index, key)

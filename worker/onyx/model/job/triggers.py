@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from onyx.model import names
 from onyx.model.job.types import Time, WindowName
@@ -12,7 +12,7 @@ from onyx.model.keys.compound import ListOf
 from onyx.model.keys.durations import Amount
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Choice, Function, Name, Share
-from onyx.model.kinds import TRIGGERS
+from onyx.model.kinds import EMIT_ROWS, TRIGGERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,18 @@ class Trigger:
     ] = None
     """Function of (event, window, trigger, state event, state) that writes the state to an external
     system."""
-    emit: Annotated[str | None, Function(), Key(origin="trigger/emit", era="0.10+")] = None
-    """Function of the same arguments that returns segments to send."""
+    emit: Annotated[str | None, Function((EMIT_ROWS,)), Key(origin="trigger/emit", era="0.10+")] = (
+        None
+    )
+    """Function of the same arguments that returns segments to send. `rows` needs no function: each
+    group that fires becomes a segment with `group`, `lower`, `upper` and `state`."""
+    batch_format: Annotated[
+        Literal["dicts", "arrow"],
+        Key(restriction="arrow only with a function in sync or emit."),
+    ] = "dicts"
+    """What sync and emit get as the state: `dicts` is that of one group, `arrow` a
+    pyarrow.RecordBatch with a row for each group that fires at the same moment, with the columns
+    `group`, `lower`, `upper` and `state`. emit returns a record batch then, or None."""
     fire_all_extents: Annotated[
         bool,
         Key(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onyx.model import names
 from onyx.model.keys.section import Draft
-from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
+from onyx.model.kinds import AGGREGATIONS, EMIT_ROWS, WINDOWS, aggregation_name
 from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good, known_tasks, whole
 from onyx.model.workflow import children
@@ -105,11 +105,18 @@ def check_trigger(draft: Draft, path: str, report: Report) -> None:
     """What the keys of one trigger ask of each other."""
     if "sync" not in draft and "emit" not in draft:
         report.add(at(path, "sync"), "is missing", "give sync, emit or both")
+    if good(draft, "batch_format") == "arrow" and not _calls_functions(draft):
+        where = at(path, "batchFormat")
+        report.add(where, "is arrow, but the trigger calls no function of yours", "remove it")
     evictor = good(draft, "post_evictor")
     if "refinement" not in draft and evictor != ("all",):
         report.add(at(path, "refinement"), "is missing", "give accumulating or discarding")
     if evictor is not None and len(set(evictor)) > 1:
         report.add(at(path, "postEvictor"), "has both all and none", "keep one of them")
+
+
+def _calls_functions(draft: Draft) -> bool:
+    return "sync" in draft or ("emit" in draft and good(draft, "emit") != EMIT_ROWS)
 
 
 def check_ids(spec: Draft, path: str, report: Report) -> None:

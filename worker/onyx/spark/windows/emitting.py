@@ -8,8 +8,10 @@ from typing import Any
 from onyx.spark.windows.holdings import Holdings
 from onyx.spark.windows.outcomes import THROUGH, Outcome, Restored
 from onyx.spark.windows.result_reader import ResultReader
+from onyx.spark.windows.result_rows import Rows
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import EventType, Firing, Number, Pages
+from onyx.windows.firing import EventType, Firing, FiringRows, Number, Pages
+from onyx.windows.firing_rows import earliest
 from onyx.windows.groups import group_value
 from onyx.windows.records import Record, Records, SpooledEmitted, SpooledFired, append
 from onyx.windows.shard_watermarks import ShardWatermarks
@@ -33,6 +35,7 @@ class Emitting:
         self._holdings = holdings
         self._watermarks = watermarks
         self._triggers = {each.name: each.declared for each in compiled.triggers}
+        self._in_rows = {each.name for each in compiled.triggers if each.in_rows}
         self._outcomes: list[Outcome] = []
         self._restored = Restored()
         self._done: set[tuple[str, int]] = set()
@@ -87,7 +90,16 @@ class Emitting:
                 group_value(key), *bounds, aggregation.view(state), None, seen,
             )  # fmt: skip
 
-        yield from self._reader.pages(outcome, firing)
+        def together(made: Rows) -> FiringRows:
+            rows, shards = made
+            seen = earliest(map(self._watermarks.known, shards)) if watermark is None else watermark
+            return FiringRows(
+                self._compiled.window, declared, outcome.event_type, self._grouped, rows, shards,
+                seen,
+            )  # fmt: skip
+
+        in_rows = outcome.trigger in self._in_rows
+        yield from self._reader.pages(outcome, firing, together if in_rows else None)
         outcome.file, outcome.row = THROUGH, 0
         self._outcomes.remove(outcome)
         self._changes.append((outcome.shards, outcome.emitted(self._id)))

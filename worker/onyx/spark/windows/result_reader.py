@@ -11,10 +11,11 @@ import pyarrow.compute as pc
 
 from onyx.spark.windows.outcomes import Outcome
 from onyx.spark.windows.plan import EXTENT, FIRES, LOWER, SHARD, UPPER
+from onyx.spark.windows.result_rows import Rows, result_rows
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.states import groups, states
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.firing import Firing, Number
+from onyx.windows.firing import AnyFiring, Firing, FiringRows, Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +32,21 @@ class ResultReader:
         self,
         outcome: Outcome,
         firing: Callable[[Any, int, tuple[Number, Number], Any], Firing],
-    ) -> Iterator[list[Firing]]:
+        together: Callable[[Rows], FiringRows] | None,
+    ) -> Iterator[list[AnyFiring]]:
         """What is left of an outcome.
 
         Args:
             firing: makes one of a group, its shard, bounds and a state.
+            together: makes one of rows, where the trigger takes them.
         """
         for rows in outcome.batches(self.folder, self.page_max):
             batch = _that_fire(rows, outcome.shards)
+            if together is not None and batch.num_rows:
+                found = result_rows(self.aggregation, self.bounds, batch)
+                if found is not None:
+                    yield [together(found)]
+                    continue
             made = map(
                 firing,
                 groups(batch),

@@ -19,7 +19,7 @@ from onyx.spark.windows.spool import Spool
 from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import PENDING, EventType, Extent, Firing, Number, Pages
+from onyx.windows.firing import PENDING, AnyFiring, EventType, Extent, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
@@ -75,7 +75,7 @@ class SparkWindow:
 
     def add(
         self, segments: object, taken: Taken, keys: Keyed, now_ms: int
-    ) -> tuple[list[tuple[int, Firing]], list[int]]:
+    ) -> tuple[list[tuple[int, AnyFiring]], list[int]]:
         """Take a batch: nothing fires; indices of late segments."""
         shards, late = self._contents.add(keys, taken)
         if self._timers:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from onyx.codec.records import encode_records
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Segments
 from onyx.flow.groups.keys import SHARDS
 from onyx.program.program import Program
 from onyx.spark_query.folding.ordered import OrderedWindows
@@ -70,9 +70,9 @@ class Combining(UntrackedFolding):
         """Tasks with a uniqueness key do not combine."""
         raise AssertionError("no uniqueness key")
 
-    def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
+    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
         """Nothing fires here."""
-        assert not segments, "no trigger, nothing late"
+        assert not len(segments), "no trigger, nothing late"
 
     def changed(self, segments: int) -> None:
         """So many segments were added."""

@@ -27,7 +27,8 @@ class UntrackedFolding:
         self.windowed = windowed
         self.grouped = windowed.group_key is not None
         self.shard_of = Shards(shard_of if self.grouped else _only_shard)
-        self.calls = TriggerCalls(program.task, windowed.functions, program.event)
+        columns = windowed.compiled.columns
+        self.calls = TriggerCalls(program.task, windowed.functions, program.event, columns)
         self.clock = program.clock
         self.closed: set[int] = set()
 

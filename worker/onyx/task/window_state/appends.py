@@ -14,7 +14,8 @@ from onyx.errors import Fenced, Unavailable
 from onyx.seams import Clock
 from onyx.state.chunks import Chunk
 from onyx.state.log import StateLog
-from onyx.task.window_state.chunks import Columns, Taken
+from onyx.task.window_state.chunks import Columns
+from onyx.task.window_state.emissions import Taken
 from onyx.windows.running import Files
 
 logger = logging.getLogger("onyx.task")

@@ -7,16 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from onyx.codec.segments import size_bytes
-from onyx.flow.batch import U64, Segment
+from onyx.flow.batch import U64
 from onyx.seams import Clock
 from onyx.settings import StateSettings
-from onyx.state.chunks import ShardChange
-from onyx.task.window_state.emissions import Emission
+from onyx.state.chunks import EmittedRun, ShardChange
+from onyx.task.window_state.runs import Placed
 from onyx.windows.records import Record
 
-Taken = dict[int, list[tuple[int, Emission]]]
-"""Emissions with their positions, by shard."""
 Columns = tuple[U64, U64]
 """Roots, and ids or values."""
 NO_COLUMNS = np.empty(0, dtype=np.uint64)
@@ -101,21 +98,6 @@ class Whole(Mapping[int, ShardChange]):
         return len(self._shards)
 
 
-def stored(emitted: Sequence[tuple[int, Emission]]) -> list[tuple[int, Segment]]:
-    """Emissions with their positions, as chunks hold them."""
-    return [
-        (position, {"segment": each.segment, "child": each.child}) for position, each in emitted
-    ]
-
-
-def restored(stored: tuple[int, Segment]) -> Emission:
-    """An emission as a chunk holds it."""
-    return emissions_of([stored[1]["segment"]], stored[1]["child"])[0]
-
-
-def emissions_of(segments: Sequence[Segment], child: str | None) -> list[Emission]:
-    """Segments for this child, or for all, each with their mean size."""
-    if not segments:
-        return []
-    mean_bytes = size_bytes(segments) // len(segments)
-    return [Emission(segment, child, mean_bytes) for segment in segments]
+def stored(emitted: Sequence[Placed]) -> list[EmittedRun]:
+    """Runs with their positions, as chunks hold them."""
+    return [EmittedRun(first, run.segments, run.child) for first, run in emitted]

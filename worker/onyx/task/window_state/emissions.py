@@ -10,13 +10,12 @@ Without trees (at-most-once) an emission is sent once and forgotten.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
-from onyx.flow.batch import Batch, Segment
+from onyx.flow.batch import Batch, Segments, format_of, joined, take
 from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import (
     PARTITION_SHIFT,
@@ -29,6 +28,7 @@ from onyx.ledger.lineage import (
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.seams import Clock
+from onyx.task.window_state.runs import Placed, Run, SentRuns, gathered
 
 IN_FLIGHT_A_SHARD_MAX = 8_192
 """Emissions of a shard between the first one that is not complete and the newest one sent."""
@@ -40,14 +40,8 @@ HELD_BYTES_MAX = 67_108_864
 CHECK_INTERVAL_S = 1.0
 
 
-class Emission(NamedTuple):
-    """One segment on its way out."""
-
-    segment: Segment
-    child: str | None = None
-    """The only child task it is for (late segments); None: wherever flow conditions send it."""
-    bytes: int = 0
-    """Its size, if that counts."""
+Taken = dict[int, list[Placed]]
+"""Runs with their positions, by shard."""
 
 
 @dataclass(slots=True)
@@ -65,14 +59,16 @@ class _Shard:
     next_position: int
     source: int
     """`source_number` of the partition that its emissions are."""
-    unsent: deque[Emission] = field(default_factory=deque)
+    unsent: deque[Run] = field(default_factory=deque)
     """In the log and not sent yet, in order."""
+    waiting: int = 0
+    """How many these are."""
     waves: deque[tuple[_Wave, int]] = field(default_factory=deque)
     """The waves of which wave how many of these are."""
-    kept: dict[int, Emission] = field(default_factory=dict)
-    """Sent, from the first that is not complete on, by position."""
-    again: list[int] = field(default_factory=list)
-    """Positions to be sent again."""
+    kept: SentRuns = field(default_factory=SentRuns)
+    """Sent, from the first that is not complete on."""
+    again: list[tuple[int, int]] = field(default_factory=list)
+    """Positions to be sent again: from each first one to before the second."""
 
 
 class Emissions:
@@ -101,7 +97,7 @@ class Emissions:
         self._timeout_s = timeout_s
         self._retry_delay = retry_delay
         self._shards: dict[int, _Shard] = {}
-        self._fresh: dict[int, list[Emission]] = {}
+        self._fresh: dict[int, list[Run]] = {}
         self._next_check_s = 0.0
         self.holds = Holds()
         """Trees that somebody works on."""
@@ -122,43 +118,45 @@ class Emissions:
         self._flushed_bytes = 0
         self._sent_bytes = 0
 
-    def restore(self, shard: int, settled: int, emissions: Iterable[Emission]) -> None:
+    def restore(self, shard: int, settled: int, runs: Iterable[Run]) -> None:
         """Take over a shard: everything from position `settled` on is sent again."""
         there = self._shard(shard, settled)
         if not self._waves:
             self._waves.append(_Wave())
-        self._to_send(there, list(emissions))
-        self.held_bytes += sum(each.bytes for each in there.unsent)
-        there.next_position = settled + len(there.unsent)
-        self.unsettled += len(there.unsent)
-        self.added += len(there.unsent)
+        for run in runs:
+            self._to_send(there, run)
+            self.held_bytes += run.size_bytes
+        there.next_position = settled + there.waiting
+        self.unsettled += there.waiting
+        self.added += there.waiting
 
-    def add(self, shard: int, emissions: Sequence[Emission]) -> None:
+    def add(self, shard: int, run: Run) -> None:
         """New ones; nothing is sent before `release`."""
-        if emissions:
-            self._fresh.setdefault(shard, []).extend(emissions)
-            self.unsettled += len(emissions)
-            self.added += len(emissions)
-            self.held_bytes += sum(each.bytes for each in emissions)
+        if count := len(run.segments):
+            self._fresh.setdefault(shard, []).append(run)
+            self.unsettled += count
+            self.added += count
+            self.held_bytes += run.size_bytes
 
-    def take_fresh(self) -> dict[int, list[tuple[int, Emission]]]:
+    def take_fresh(self) -> Taken:
         """The new ones with their positions, for the log; to be released when it has them."""
-        taken: dict[int, list[tuple[int, Emission]]] = {}
-        for shard, emissions in self._fresh.items():
-            there = self._shard(shard, 0)
-            first = there.next_position
-            there.next_position += len(emissions)
-            taken[shard] = list(enumerate(emissions, first))
+        taken: Taken = {}
+        for shard, runs in self._fresh.items():
+            there, taken[shard] = self._shard(shard, 0), []
+            for run in gathered(runs):
+                taken[shard].append((there.next_position, run))
+                there.next_position += len(run.segments)
         self._fresh = {}
         return taken
 
-    def release(self, taken: dict[int, list[tuple[int, Emission]]]) -> None:
+    def release(self, taken: Taken) -> None:
         """The log has them."""
         if not taken:
             return
         self._waves.append(_Wave())
-        for shard, emissions in taken.items():
-            self._to_send(self._shards[shard], [each for _, each in emissions])
+        for shard, runs in taken.items():
+            for _, run in runs:
+                self._to_send(self._shards[shard], run)
 
     @property
     def waiting(self) -> bool:
@@ -170,14 +168,15 @@ class Emissions:
 
     def read(self, segments_max: int) -> list[tuple[str | None, Batch]]:
         """What is to be sent now, by the only child that it is for."""
-        parts: dict[str | None, list[tuple[list[Segment], U64 | None]]] = {}
+        parts: dict[tuple[str | None, object], list[tuple[Segments, U64 | None]]] = {}
         for there in self._shards.values():
-            for child, segments, roots in self._sendable(there, segments_max):
-                parts.setdefault(child, []).append((segments, roots))
-                segments_max -= len(segments)
+            for run, roots in self._sendable(there, segments_max):
+                alike = run.child, format_of(run.segments).types(run.segments)
+                parts.setdefault(alike, []).append((run.segments, roots))
+                segments_max -= len(run.segments)
             if segments_max <= 0:
                 break
-        return [(child, self._batch(found)) for child, found in parts.items()]
+        return [(child, self._batch(found)) for (child, _), found in parts.items()]
 
     def complete(self, roots: U64) -> None:
         """Trees that are complete."""
@@ -189,8 +188,7 @@ class Emissions:
             self.unsettled -= there.window.complete(roots[part])
             if there.window.frontier > before:
                 self._settled[shard] = there.window.frontier
-                for position in range(before, there.window.frontier):
-                    self.held_bytes -= there.kept.pop(position).bytes
+                self.held_bytes -= there.kept.forget(there.window.frontier)
 
     def wants_flush(self, ends: bool) -> bool:
         """Whether outputs should make durable what they hold: half of what may be held has been
@@ -231,7 +229,7 @@ class Emissions:
         settled, self._settled = self._settled, {}
         return settled
 
-    def pending(self, shard: int) -> tuple[int, list[tuple[int, Emission]]]:
+    def pending(self, shard: int) -> tuple[int, list[Placed]]:
         """For a snapshot: the first position that is not complete and, without a gap, everything
         from there on that the log has."""
         there = self._shards.get(shard)
@@ -239,17 +237,17 @@ class Emissions:
             return 0, []
         if there.window is None:
             return there.next_position, []
-        return there.window.frontier, [
-            *sorted(there.kept.items()),
-            *enumerate(there.unsent, there.window.next_position),
-        ]
+        runs, position = list(there.kept), there.window.next_position
+        for run in there.unsent:
+            runs.append((position, run))
+            position += len(run.segments)
+        return there.window.frontier, runs
 
-    def _to_send(self, there: _Shard, emissions: list[Emission]) -> None:
+    def _to_send(self, there: _Shard, run: Run) -> None:
         """With the newest wave."""
-        wave, count = self._waves[-1], len(emissions)
-        if not count:
-            return
-        there.unsent.extend(emissions)
+        wave, count = self._waves[-1], len(run.segments)
+        there.unsent.append(run)
+        there.waiting += count
         there.waves.append((wave, count))
         wave.emissions += count
         wave.unsent += count
@@ -289,38 +287,34 @@ class Emissions:
         shard = number - (self.first_partition or 0)
         return shard, self._shards.get(shard)
 
-    def _sendable(
-        self, there: _Shard, segments_max: int
-    ) -> Iterator[tuple[str | None, list[Segment], U64 | None]]:
-        """Runs of emissions for the same child, those to be sent again first."""
-        now_s = self._clock.monotonic_s()
-        window = there.window
-        if window is not None and there.again:
-            again, there.again = there.again, []
-            for position in again:
-                for root in window.retry(position, position + 1, now_s):
-                    emission = there.kept[position]
-                    yield emission.child, [emission.segment], np.array([root])
-        while there.unsent and segments_max > 0 and _room(there):
-            child = there.unsent[0].child
-            most = min(segments_max, _room(there))
-            run: list[Emission] = []
-            while there.unsent and len(run) < most and there.unsent[0].child == child:
-                run.append(there.unsent.popleft())
-            segments_max -= len(run)
-            self._has_sent(there, len(run))
-            self._sent_bytes += sum(each.bytes for each in run)
-            roots = None
+    def _sendable(self, there: _Shard, segments_max: int) -> Iterator[tuple[Run, U64 | None]]:
+        """Runs with their roots, those to be sent again first."""
+        now_s, window = self._clock.monotonic_s(), there.window
+        again, there.again = there.again, []
+        for first, end in again:
+            assert window is not None, "without trees nothing is sent again"
+            for position, run in there.kept.between(first, end):
+                roots = window.retry(position, position + len(run.segments), now_s)
+                chosen = (positions_of(roots) - np.uint64(position)).view(np.int64)
+                if len(chosen):
+                    yield Run(take(run.segments, chosen), run.child), roots
+        while there.unsent and segments_max > 0 and (room := _room(there)):
+            run = _next_of(there, min(segments_max, room))
+            count = len(run.segments)
+            segments_max -= count
+            self._has_sent(there, count)
+            self._sent_bytes += run.size_bytes
             if window is None:
-                self.unsettled -= len(run)
-                self.held_bytes -= sum(each.bytes for each in run)
+                self.unsettled -= count
+                self.held_bytes -= run.size_bytes
+                yield run, None
             else:
-                roots = window.emit(len(run), now_s)
-                there.kept.update(zip(positions_of(roots).tolist(), run, strict=True))
-            yield child, [each.segment for each in run], roots
+                roots = window.emit(count, now_s)
+                there.kept.add(int(positions_of(roots[:1])[0]), run)
+                yield run, roots
 
-    def _batch(self, parts: list[tuple[list[Segment], U64 | None]]) -> Batch:
-        segments = [segment for part, _ in parts for segment in part]
+    def _batch(self, parts: list[tuple[Segments, U64 | None]]) -> Batch:
+        segments = joined([part for part, _ in parts])
         columns = [roots for _, roots in parts if roots is not None]
         if not columns:
             return Batch(segments)
@@ -344,10 +338,20 @@ class Emissions:
                     shard.window.held(roots[part], now_s)
         for there in self._shards.values():
             if there.window is not None:
-                for first, end in [*there.window.expired(now_s), *there.window.rested(now_s)]:
-                    there.again.extend(range(first, end))
+                there.again += there.window.expired(now_s)
+                there.again += there.window.rested(now_s)
                 self._next_check_s = min(self._next_check_s, there.window.rested_s)
 
 
 def _room(there: _Shard) -> int:
-    return there.window.room if there.window is not None else len(there.unsent)
+    return there.window.room if there.window is not None else there.waiting
+
+
+def _next_of(there: _Shard, most: int) -> Run:
+    """Take the next run that is to be sent, or so many of it."""
+    run = there.unsent.popleft()
+    if len(run.segments) > most:
+        there.unsent.appendleft(run.part(most, len(run.segments)))
+        run = run.part(0, most)
+    there.waiting -= len(run.segments)
+    return run

@@ -10,8 +10,8 @@ from onyx.ledger.applied import Mask
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
 from onyx.task.window_state.applied_ids import AppliedIds, without
-from onyx.task.window_state.chunks import NO_COLUMNS, Taken, Whole, stored
-from onyx.task.window_state.emissions import Emissions
+from onyx.task.window_state.chunks import NO_COLUMNS, Whole, stored
+from onyx.task.window_state.emissions import Emissions, Taken
 from onyx.windows.firing import Pages
 from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys

@@ -13,15 +13,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.flow.batch import U64, Batch, Segment
+from onyx.flow.batch import U64, Batch, Segments
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.task.window_state.appends import Append, Appends
-from onyx.task.window_state.chunks import ChunkPace, Columns, emissions_of
+from onyx.task.window_state.chunks import ChunkPace, Columns
 from onyx.task.window_state.emissions import Emissions
+from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
@@ -103,9 +104,10 @@ class Windowing:
         values, appending = tuple(self._values), self.appends.current
         return [roots for roots, _ in (*values, *(appending.values if appending else ()))]
 
-    def emit(self, shard: int, segments: Sequence[Segment], child: str | None = None) -> None:
+    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
         """Send these when everything so far is durable."""
-        self.emissions.add(shard, emissions_of(segments, child))
+        if len(segments):
+            self.emissions.add(shard, run_of(segments, child))
         self.changed(len(segments))
 
     def advance(self, watermark: int) -> Pages:

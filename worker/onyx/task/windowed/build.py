@@ -12,13 +12,13 @@ from onyx.state.recovery import Recovered
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.runtime import Runtime
 from onyx.task.window_state.appends import Appends
-from onyx.task.window_state.chunks import restored
 from onyx.task.window_state.emissions import Emissions
+from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed.by_spark import make_by_spark, spooling
 from onyx.windows.groups import Shards
-from onyx.windows.task_windows import FIRINGS_PAGE_MAX, TaskWindows
+from onyx.windows.task_windows import TaskWindows
 
 
 def windowing_of(
@@ -30,17 +30,18 @@ def windowing_of(
     timeout_s = runtime.program.entry.pending_timeout / 1000
     of_group = _only_shard if its.group_key is None else shard_of
     elsewhere = make_by_spark(runtime, wiring)
-    page_max = min(FIRINGS_PAGE_MAX, state.firings_page_max)
+    page_max = state.firings_page_max
     windows = TaskWindows(its.compiled, of_group, holder(state), page_max, elsewhere)
     exactly_once = runtime.program.job.guarantee == "exactly-once"
     emissions = Emissions(task, first, services.clock, timeout_s, runtime.assignment.retry_delay)
     for shard, each in recovered.shards.items():
-        emissions.restore(shard, each.settled, map(restored, each.emitted))
+        runs = [run_of(run.segments, run.child) for run in each.emitted]
+        emissions.restore(shard, each.settled, runs)
     return Windowing(
         TaskState(windows, recovered, exactly_once),
         Shards(of_group),
         emissions,
-        TriggerCalls(task, its.functions, runtime.program.event),
+        TriggerCalls(task, its.functions, runtime.program.event, its.compiled.columns),
         Appends(recovered.log, services.background, services.clock),
         services.clock,
         state if elsewhere is None else spooling(state),

@@ -19,7 +19,6 @@ from onyx.task.seal_progress import LatestProgress, report
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.groups import Shards
 from onyx.windows.running import Make, RunningWindow
-from onyx.windows.task_windows import FIRINGS_PAGE_MAX
 
 PART_INTERVAL_S = 1.0
 """Longest time that rows wait for their part: a part is a file, and large ones are read faster."""
@@ -63,9 +62,9 @@ def make_by_spark(runtime: Runtime, wiring: Wiring) -> Make | None:
         services.clock,
         services.settings.task.seal_attempts_max,
     )
-    page_max = min(FIRINGS_PAGE_MAX, state.firings_page_max)
 
     def make(compiled: CompiledWindow, grouped: bool, shards: Shards) -> RunningWindow:
+        page_max = compiled.page_size(state.firings_page_max)
         return SparkWindow(compiled, grouped, shards, folder, spark, page_max)
 
     return make

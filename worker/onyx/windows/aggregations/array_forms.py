@@ -7,9 +7,11 @@ one by one, or says that arrays cannot: then whoever keeps the states keeps Pyth
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import truediv
 from typing import Any, Protocol
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from onyx.flow.batch import Indices
@@ -44,6 +46,15 @@ class ArrayForm(Protocol):
         """The states of groups made of two each; None: as for `fold`."""
         ...
 
+    def finish(self, counts: Column | None, numbers: Column | None = None) -> States | None:
+        """The states of new groups, as `Aggregation.finish` makes one; None: as for `fold`.
+
+        Args:
+            counts: segments a group, if they were asked for.
+            numbers: what an engine of columns has merged a group, if it has.
+        """
+        ...
+
     def to_python(self, states: States) -> list[Any]:
         """The states as the aggregation has them."""
         ...
@@ -52,9 +63,28 @@ class ArrayForm(Protocol):
         """What `to_python` gave, as columns; None: arrays do not hold them."""
         ...
 
+    def to_arrow(self, states: States) -> pa.Array:
+        """What users see of the states (`Aggregation.view`), as a column."""
+        ...
+
 
 class OneColumn:
     """States that are a number each."""
+
+    def first(self, many: int, values: Values) -> States | None:
+        """The states of new groups."""
+        raise NotImplementedError
+
+    def fold(self, states: States, codes: Indices, values: Values) -> States | None:
+        """The states of groups after the values of some rows."""
+        raise NotImplementedError
+
+    def finish(self, counts: Column | None, numbers: Column | None = None) -> States | None:
+        """The states of groups that have got a number each."""
+        if numbers is None:
+            return None
+        firsts = self.first(len(numbers), numbers)
+        return None if firsts is None else self.fold(firsts, np.arange(len(numbers)), numbers)
 
     def to_python(self, states: States) -> list[Any]:
         """The numbers."""
@@ -64,6 +94,10 @@ class OneColumn:
     def from_python(self, states: Sequence[Any]) -> States | None:
         """A column of numbers of one type."""
         return _column(states)
+
+    def to_arrow(self, states: States) -> pa.Array:
+        """The numbers."""
+        return pa.array(states[0])
 
 
 class CountForm(OneColumn):
@@ -76,6 +110,10 @@ class CountForm(OneColumn):
     def fold(self, states: States, codes: Indices, values: Values) -> States:
         """Count the rows of each group."""
         return (states[0] + np.bincount(codes, minlength=len(states[0])),)
+
+    def finish(self, counts: Column | None, numbers: Column | None = None) -> States | None:
+        """The counts."""
+        return None if counts is None else (counts,)
 
     def merge(self, one: States, other: States) -> States:
         """Add both counts."""
@@ -145,6 +183,11 @@ class AverageForm:
         sums = _SUM.fold(states[1:], codes, values)
         return None if sums is None else (*_COUNT.fold(states[:1], codes, values), *sums)
 
+    def finish(self, counts: Column | None, numbers: Column | None = None) -> States | None:
+        """The counts, and sums that are the numbers."""
+        sums = _SUM.finish(None, numbers)
+        return None if sums is None or counts is None else (counts, *sums)
+
     def merge(self, one: States, other: States) -> States | None:
         """Numbers and sums added."""
         sums = _SUM.merge(one[1:], other[1:])
@@ -159,9 +202,27 @@ class AverageForm:
         numbers, sums = (_column([each[index] for each in states]) for index in (0, 1))
         return None if numbers is None or sums is None else (*numbers, *sums)
 
+    def to_arrow(self, states: States) -> pa.Array:
+        """Structs of both and of the mean, which is null where there are no values."""
+        many, sums = states
+        empty = many == 0
+        means = _quotients(sums, np.where(empty, 1, many))
+        columns = [pa.array(many), pa.array(sums), pa.array(means, mask=empty)]
+        return pa.StructArray.from_arrays(columns, ["n", "sum", "average"])
+
 
 _COUNT, _SUM = CountForm(), SumForm()
+_EXACT_MAX = 2**53
+"""Up to this a float holds every int."""
 _TYPES = {int: np.int64, float: np.float64}
+
+
+def _quotients(sums: Column, many: Column) -> Column:
+    """What Python's division gives, which looks at all digits of an int."""
+    if sums.dtype.kind == "i" and len(sums) and np.abs(sums).max() > _EXACT_MAX:
+        found = map(truediv, sums.tolist(), many.tolist())
+        return np.fromiter(found, np.float64, len(sums))
+    return sums / many
 
 
 def _numbers(values: Values) -> Column | None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from onyx.flow.batch import Indices
 from onyx.windows.aggregations.array_forms import ArrayForm, States
+from onyx.windows.arrays.pairs import PairsOfRows
 from onyx.windows.arrays.rows import Rows
 from onyx.windows.buckets import Bucket, Form, Pair
 from onyx.windows.coded import Groups, Values
@@ -161,7 +162,7 @@ class ArrayBucket(Bucket):
         """What gives the groups of each of these shards."""
         return self._of_shard
 
-    def parts(self, most: int) -> Iterator[tuple[int, list[Pair]]]:
+    def parts(self, most: int) -> Iterator[tuple[int, Sequence[Pair]]]:
         """All groups with their states, shard by shard and at most so many at a time; those that
         were given may be removed."""
         held = self._rows
@@ -190,10 +191,11 @@ class ArrayBucket(Bucket):
         rows = list(map(self._near.get, keys))
         return None if None in rows else np.array(rows, np.intp)
 
-    def pairs(self, keys: Sequence[Any]) -> list[Pair]:
-        """The groups of these that are there, with their states."""
-        found, rows = self._present(list(keys))
-        return list(zip(found, self._array_form.to_python(self._rows.states(rows)), strict=True))
+    def pairs(self, keys: Sequence[Any] | None = None) -> Sequence[Pair]:
+        """The groups of these that are there, or all, with their states."""
+        held = self._rows
+        rows = held.all_alive() if keys is None else self._present(list(keys))[1]
+        return PairsOfRows(held, self._array_form, rows, self._hand_out)
 
     def remove(self, keys: Iterable[Any]) -> None:
         """Groups that are there go."""
@@ -216,16 +218,18 @@ class ArrayBucket(Bucket):
             else:
                 yield from self.present(held.keys(page))
 
-    def _pairs(self, held: Rows, rows: Indices, most: int) -> Iterator[list[Pair]]:
+    def _pairs(self, held: Rows, rows: Indices, most: int) -> Iterator[Sequence[Pair]]:
         """The groups of rows with their states, at most so many at a time."""
         for begin in range(0, len(rows), most):
             page = rows[begin : begin + most]
-            keys = held.keys(page)
-            if held is self._rows:
-                self._remember(keys, page)
-            else:
-                self.present(keys)
-            yield list(zip(keys, self._array_form.to_python(held.states(page)), strict=True))
+            yield PairsOfRows(held, self._array_form, page, self._hand_out)
+
+    def _hand_out(self, held: Rows, keys: list[Any], rows: Indices) -> None:
+        """Somebody gets these groups of rows that may have been compacted since."""
+        if held is self._rows:
+            self._remember(keys, rows)
+        else:
+            self.present(keys)
 
     # What is recorded.
 

@@ -25,6 +25,7 @@ from onyx.flow.batch import Segment
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Trigger as Declared
 from onyx.windows.firing import EventType, Firing, Number
+from onyx.windows.firing_rows import in_rows
 from onyx.windows.groups import Shards
 from onyx.windows.triggers.group_states import GroupStates
 from onyx.windows.triggers.refinement import Refinement
@@ -44,6 +45,8 @@ class Declaration:
     assigned: bool
     """Whether inputs of the job assign watermarks."""
     resolve: Resolve
+    columns: bool = False
+    """Whether the task takes columns."""
 
     def function(self, name: str) -> Call:
         """A function of the user.
@@ -109,6 +112,8 @@ class Trigger:
         period = declaration.trigger.period
         self.period_ms = None if period is None else standard(period)
         self.refinement = _refinement(declaration)
+        self.in_rows = in_rows(self.declared, declaration.columns) and not self.refinement.calls
+        """Whether groups fire as rows. (A refinement of the user's own looks at single ones.)"""
 
     def on_peer(self, window: str, shards: Shards) -> Self:
         """The trigger of a window on one peer, with a state of its own."""

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from onyx.windows.buckets import Frozen, Holder, Pair
 from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindow
-from onyx.windows.firing import Firing, Number, Pages
+from onyx.windows.firing import AnyFiring, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records, SetArrays, SetStates
@@ -27,7 +27,7 @@ from onyx.windows.triggers.trigger import Trigger
 E = TypeVar("E")
 GONE: Any = object()
 """In place of a state: the group has none in this extent."""
-Fire = Callable[[E, Iterable[Pair]], list[Firing]]
+Fire = Callable[[E, Sequence[Pair]], list[AnyFiring]]
 """Makes groups of an extent fire, with the states given, and refines them. What the trigger forgets
 is left to the type, which can remove an extent as a whole."""
 
@@ -105,7 +105,7 @@ class Extents(ABC, Generic[E]):
     def put(self, key: Any, extent: E, state: Any) -> None:
         """Give a group that an extent has another state; GONE removes the group."""
 
-    def pairs(self, number: int, keys: Sequence[Any]) -> list[Pair]:
+    def pairs(self, number: int, keys: Sequence[Any]) -> Sequence[Pair]:
         """The groups of these that the extent of a number has, with their states."""
         raise NotImplementedError("extents that have no numbers are found by group")
 

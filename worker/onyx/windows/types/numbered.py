@@ -17,7 +17,8 @@ from onyx.windows.assigning.tiling import by_extent
 from onyx.windows.buckets import Bucket, Frozen, Pair, pages
 from onyx.windows.coded import Keyed, chosen
 from onyx.windows.dues import Dues
-from onyx.windows.firing import Firing, Number, Pages
+from onyx.windows.firing import AnyFiring, Number, Pages, many
+from onyx.windows.firing_rows import keys_of
 from onyx.windows.groups import load_keys
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
@@ -161,7 +162,7 @@ class NumberedExtents(Extents[int]):
         self._buckets.put(extent, key, state)
         self._waiting.changed(extent)
 
-    def pairs(self, number: int, keys: Sequence[Any]) -> list[Pair]:
+    def pairs(self, number: int, keys: Sequence[Any]) -> Sequence[Pair]:
         """The groups of these that an extent has, with their states."""
         return self._buckets[number].pairs(keys) if number in self._buckets else []
 
@@ -199,21 +200,20 @@ class NumberedExtents(Extents[int]):
         passing = self._waiting.of(trigger.name, shard)
         if passing is None:
             return
-        page: list[Firing] = []
+        page: list[AnyFiring] = []
         for number in passing.passed(watermark):
             bucket, waiting = self._buckets[number], passing.waiting[number]
             keys = None if waiting is None else bucket.present(waiting)
-            many = len(bucket) if keys is None else len(keys)
-            if len(page) + many > self._page_max:
+            its = len(bucket) if keys is None else len(keys)
+            if many(page) + its > self._page_max:
                 yield page
                 page = []
-            if many > self._page_max:
+            if its > self._page_max:
                 yield from self._fire_in_parts(trigger, passing, number, keys, fire)
                 continue
             passing.take(number)
-            if many:
-                states = bucket.items() if keys is None else ((key, bucket[key]) for key in keys)
-                page += fire(number, states)
+            if its:
+                page += fire(number, bucket.pairs(keys))
                 self._have_fired(trigger, passing, number, keys)
         yield page
 
@@ -238,18 +238,16 @@ class NumberedExtents(Extents[int]):
     ) -> Pages:
         """More groups of an extent fire than a page may have; each part is recorded by itself."""
         bucket = self._buckets[number]
-        parts: Iterable[tuple[int | None, list[Pair]]]
+        parts: Iterable[tuple[int | None, Sequence[Pair]]]
         if keys is None or trigger.forgets:
             passing.take(number)
         if keys is None:
             parts = bucket.parts(self._page_max)
         else:
-            parts = (
-                (None, [(key, bucket[key]) for key in part]) for part in pages(keys, self._page_max)
-            )
+            parts = ((None, bucket.pairs(part)) for part in pages(keys, self._page_max))
         for shard, states in parts:
+            mine = keys_of(states)
             page = fire(number, states)
-            mine = [key for key, _ in states]
             if trigger.forgets:
                 self.remove(number, mine)
             else:

@@ -17,7 +17,7 @@ from typing import Any
 from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Groups, Keyed, chosen, rows
 from onyx.windows.dues import Dues
-from onyx.windows.firing import Firing, Number, Pages
+from onyx.windows.firing import AnyFiring, Number, Pages
 from onyx.windows.groups import dump_key, load_key
 from onyx.windows.prepared import Taken
 from onyx.windows.records import AddToSessions, Record, Records, SetSessions, append
@@ -261,7 +261,7 @@ class SessionExtents(Extents[Session]):
         dues = self._passing.get((trigger.name, shard))
         if dues is None:
             return
-        page: list[Firing] = []
+        page: list[AnyFiring] = []
         for owner in dues.take(watermark):
             for session in list(self._sessions(owner)):
                 if trigger.name in session.fired:

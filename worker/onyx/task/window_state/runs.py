@@ -1,0 +1,112 @@
+"""Emissions as runs: segments of one shard that follow each other, at consecutive positions.
+
+Thousands of groups fire together, so what is kept of an emission must not be an object of its own:
+a run is a list of dicts or some columns, and a position in it is an index. Runs that wait for their
+trees to be complete are found by position (`SentRuns`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from onyx.codec.segments import size_bytes
+from onyx.flow.batch import Segment, Segments, format_of, joined, part_of
+from onyx.flow.columns.record_batch import Columns
+
+
+class Run(NamedTuple):
+    """Segments on their way out, in one format."""
+
+    segments: Segments
+    child: str | None = None
+    """The only child task that they are for (late segments); None: wherever flow conditions send
+    them."""
+    size_bytes: int = 0
+    """Their size, if that counts."""
+
+    def part(self, first: int, last: int) -> Run:
+        """Those from `first` to before `last`. The sizes of parts add up to that of the run."""
+        count = len(self.segments)
+        if first == 0 and last >= count:
+            return self
+        before, through = (self.size_bytes * each // count for each in (first, min(last, count)))
+        return Run(part_of(self.segments, first, last), self.child, through - before)
+
+
+Placed = tuple[int, Run]
+"""A run with the position of its first emission."""
+
+
+def run_of(segments: Segments, child: str | None) -> Run:
+    """Segments for this child, or for all, with their size.
+
+    Raises:
+        SegmentError: a value cannot be encoded.
+    """
+    return Run(
+        segments, child, format_of(segments).choose(_bytes_of_dicts, _bytes_of_columns)(segments)
+    )
+
+
+def gathered(runs: Iterable[Run]) -> Iterator[Run]:
+    """Runs in order, those joined that follow each other and have child and format in common."""
+    for (child, _), alike in groupby(runs, _alike):
+        each = list(alike)
+        if len(each) == 1:
+            yield each[0]
+        else:
+            segments = joined([run.segments for run in each])
+            yield Run(segments, child, sum(run.size_bytes for run in each))
+
+
+def _alike(run: Run) -> tuple[str | None, object]:
+    return run.child, format_of(run.segments).types(run.segments)
+
+
+def _bytes_of_dicts(segments: list[Segment]) -> int:
+    return size_bytes(segments)
+
+
+def _bytes_of_columns(columns: Columns) -> int:
+    return columns.size_bytes
+
+
+class SentRuns:
+    """What was sent, from the first emission that is not complete on."""
+
+    def __init__(self) -> None:
+        self._runs: deque[Placed] = deque()
+
+    def add(self, first: int, run: Run) -> None:
+        """A run was sent, behind all that is here."""
+        self._runs.append((first, run))
+
+    def forget(self, frontier: int) -> int:
+        """Nothing before this position is needed any more; gives the bytes that went."""
+        freed = 0
+        while self._runs:
+            first, run = self._runs[0]
+            past = frontier - first
+            if past < len(run.segments):
+                if past > 0:
+                    self._runs[0] = frontier, run.part(past, len(run.segments))
+                    freed += run.part(0, past).size_bytes
+                break
+            freed += run.size_bytes
+            self._runs.popleft()
+        return freed
+
+    def between(self, first: int, end: int) -> Iterator[Placed]:
+        """What there is of positions from `first` to before `end`."""
+        for start, run in self._runs:
+            if start >= end:
+                break
+            begin = max(first, start)
+            if begin < start + len(run.segments):
+                yield begin, run.part(begin - start, end - start)
+
+    def __iter__(self) -> Iterator[Placed]:
+        return iter(self._runs)

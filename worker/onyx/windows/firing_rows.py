@@ -1,0 +1,162 @@
+"""Groups that fire together as columns: for triggers whose functions take many groups at once.
+
+A row has the columns `group`, `lower`, `upper` and `state`, which are what a firing has of each:
+the bounds are null where a window is global, and the group where its task is not grouped. Rows of
+one shard follow each other, because what is emitted belongs to a shard.
+
+Groups and states that no column holds together (text beside ints) stay single firings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segment
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.values import MISMATCH, to_array
+from onyx.model.job import Trigger
+from onyx.model.kinds import EMIT_ROWS
+from onyx.windows.aggregations.aggregation import Aggregation
+from onyx.windows.buckets import Pair
+from onyx.windows.firing import Firing, FiringRows, Number
+from onyx.windows.groups import Shards, group_value
+
+GROUP, LOWER, UPPER, STATE = "group", "lower", "upper", "state"
+
+
+class Held(NamedTuple):
+    """Groups and the views of their states as columns."""
+
+    groups: pa.Array
+    states: pa.Array
+    shards: Mapping[int, slice]
+    """The rows of each shard."""
+
+
+class PairsInArrays(Sequence[Pair]):
+    """Groups with their states that are kept in arrays: pairs, for who looks at single ones."""
+
+    def keys(self) -> list[Any]:
+        """The groups."""
+        raise NotImplementedError
+
+    def held(self) -> Held | None:
+        """Both as columns; None: no column holds the groups."""
+        raise NotImplementedError
+
+
+def in_rows(trigger: Trigger, columns: bool) -> bool:
+    """Whether a trigger's functions take many groups at once.
+
+    Args:
+        columns: whether its task takes columns.
+    """
+    if trigger.batch_format == "arrow":
+        return True
+    return columns and trigger.emit == EMIT_ROWS and trigger.sync is None
+
+
+def row_of(firing: Firing) -> Segment:
+    """A firing as a row."""
+    return {
+        GROUP: firing.group,
+        LOWER: _finite(firing.lower),
+        UPPER: _finite(firing.upper),
+        STATE: firing.state,
+    }
+
+
+def keys_of(pairs: Sequence[Pair]) -> list[Any]:
+    """The groups of some pairs."""
+    return pairs.keys() if isinstance(pairs, PairsInArrays) else [key for key, _ in pairs]
+
+
+def held(pairs: Sequence[Pair], shards: Shards, aggregation: Aggregation) -> Held | None:
+    """Groups of an extent as columns; None: no column holds them."""
+    if isinstance(pairs, PairsInArrays):
+        return pairs.held()
+    keys = [key for key, _ in pairs]
+    order: list[int] = []
+    slices: dict[int, slice] = {}
+    for shard, indices in shards.split(keys):
+        slices[shard] = slice(len(order), len(order) + len(indices))
+        order += indices
+    try:
+        groups = to_array([group_value(keys[index]) for index in order])
+        states = to_array([aggregation.view(pairs[index][1]) for index in order])
+    except MISMATCH:
+        return None
+    return Held(groups, states, slices)
+
+
+def columns_of(found: Held, lower: Number | pa.Array, upper: Number | pa.Array) -> Columns | None:
+    """Rows of groups; None: they hold what columns between tasks do not.
+
+    Args:
+        lower: the first coordinate, of all groups or of each.
+        upper: the last one.
+    """
+    many = len(found.groups)
+    bounds = (
+        each if isinstance(each, pa.Array) else _repeated(each, many) for each in (lower, upper)
+    )
+    try:
+        return Columns.of(
+            pa.RecordBatch.from_arrays(
+                [found.groups, *bounds, found.states], names=[GROUP, LOWER, UPPER, STATE]
+            )
+        )
+    except UserError:
+        return None
+
+
+def rows_of(firings: Sequence[Firing]) -> FiringRows | None:
+    """Firings of one trigger at one event together; None: no column holds them."""
+    by_shard: dict[int, list[Firing]] = {}
+    for firing in firings:
+        by_shard.setdefault(firing.shard, []).append(firing)
+    slices, count = {}, 0
+    for shard, its in by_shard.items():
+        slices[shard] = slice(count, count + len(its))
+        count += len(its)
+    ordered = [row_of(firing) for its in by_shard.values() for firing in its]
+    try:
+        arrays = [to_array([row[name] for row in ordered]) for name in (GROUP, LOWER, UPPER, STATE)]
+    except MISMATCH:
+        return None
+    found, first = Held(arrays[0], arrays[3], slices), firings[0]
+    rows = columns_of(found, arrays[1], arrays[2])
+    if rows is None:
+        return None
+    watermark = earliest(each.watermark for each in firings)
+    return FiringRows(
+        first.window, first.trigger, first.event_type, first.grouped, rows, slices, watermark
+    )
+
+
+def earliest(watermarks: Iterable[Number | None]) -> Number | None:
+    """How far event time has come for all of them; None: unknown for one."""
+    found = list(watermarks)
+    known = [each for each in found if each is not None]
+    return min(known) if known and len(known) == len(found) else None
+
+
+def bounds_of(bounds: Sequence[Number]) -> pa.Array:
+    """Some bounds as a column; those of a global window are null."""
+    found = [_finite(bound) for bound in bounds]
+    return pa.array(found, None if any(each is not None for each in found) else pa.int64())
+
+
+def _finite(bound: Number) -> Number | None:
+    return bound if math.isfinite(bound) else None
+
+
+def _repeated(bound: Number, many: int) -> pa.Array:
+    if not math.isfinite(bound):
+        return pa.nulls(many, pa.int64())
+    return pa.repeat(bound, many)
