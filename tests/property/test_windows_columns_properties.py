@@ -10,12 +10,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.windows.short import plain, shown, task_windows
+from tests.support.windows.short import plain, shown, singles, task_windows
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.errors import SegmentError
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
+from onyx.windows import fires
 from onyx.windows.coded import GroupKeys
 from onyx.windows.groups import hashable_keys
 from onyx.windows.records import DeleteGroups, Fired, FiringProgress, SetStates
@@ -70,16 +71,19 @@ KEYS = {
 
 
 @st.composite
-def batches(draw: st.DrawFn):
+def batches(draw: st.DrawFn, floats: bool = True):
     """Batches whose keys hold one type each, with the watermark behind each."""
-    kinds = st.sampled_from
+
+    def kinds(types):
+        return st.sampled_from([each for each in types if floats or each != "float"])
+
     segments = draw(
         st.lists(
             st.fixed_dictionaries(
                 {
-                    "at": PLACES[draw(kinds(list(PLACES)))],
-                    "v": VALUES[draw(kinds(list(VALUES)))],
-                    "k": KEYS[draw(kinds(list(KEYS)))],
+                    "at": PLACES[draw(kinds(PLACES))],
+                    "v": VALUES[draw(kinds(VALUES))],
+                    "k": KEYS[draw(kinds(KEYS))],
                     "s": st.integers(0, 1),
                 }
             ),
@@ -114,7 +118,7 @@ def trace(windows: TaskWindows, stream, grouped, forms):
         batch, groups = forms[number % len(forms)](segments)
         added = windows.add(batch, groups if grouped else None, number * 4)
         seen.append((shown(added.firings), added.late))
-        seen.append(repr([each.segment for each in added.firings]))
+        seen.append(repr([one.segment for each in added.firings for one in singles(each)]))
         seen.append(sorted(shown(windows.tick(number * 4))))
         seen.append(sorted(shown(windows.advance(watermark))))
         if number % 2:
@@ -150,12 +154,15 @@ def said(record):
     return [repr(record)]
 
 
-def made(shape, aggregation, trigger, refinement, grouped, lateness, assigned=True, columns=False):
+def made(
+    shape, aggregation, trigger, refinement, grouped, lateness, assigned=True, columns=False,
+    emit=None,
+):  # fmt: skip
     window = {**SHAPES[shape], **AGGREGATIONS[aggregation]}
     if lateness is not None and shape != "global":
         window["allowed_lateness"] = (lateness, "elements")
     return task_windows(
-        (window, [{"refinement": refinement, **TRIGGERS[trigger]}]),
+        (window, [{"refinement": refinement, "emit": emit, **TRIGGERS[trigger]}]),
         group_by="k" if grouped else None,
         assigned=assigned,
         functions=FUNCTIONS,
@@ -194,6 +201,21 @@ def agree(stream, grouped, *given):
 @settings(max_examples=10, deadline=None)
 def test_a_window_gives_the_same(shape, aggregation, stream, refinement, grouped, lateness):
     agree(stream, grouped, shape, aggregation, "watermark", refinement, grouped, lateness)
+
+
+@pytest.mark.parametrize("trigger", ["watermark", "timer", "percentile"])
+@pytest.mark.parametrize("aggregation", [each for each in AGGREGATIONS if each != "max"])
+@pytest.mark.parametrize("shape", SHAPES)
+@given(stream=batches(floats=False), refinement=REFINEMENTS, grouped=st.booleans())
+@settings(max_examples=5, deadline=None)
+def test_rows_are_what_single_groups_are(shape, aggregation, trigger, stream, refinement, grouped):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fires, "_ROWS_MIN", 1)
+        given = shape, aggregation, trigger, refinement, grouped, None
+        dicts, _, _ = trace(made(*given), stream, grouped, [given_as_dicts])
+        windows = made(*given, columns=True, emit="rows")
+        rows, _, _ = trace(windows, stream, grouped, [given_as_columns])
+        assert rows == dicts
 
 
 @pytest.mark.parametrize("trigger", [each for each in TRIGGERS if each != "watermark"])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from onyx.flow.batch import as_dicts
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.arrays.key_table import unpacked
 from onyx.windows.compile import compile_windows
-from onyx.windows.firing import Firing
+from onyx.windows.firing import AnyFiring, Firing
 from onyx.windows.groups import dump_keys, hashable_keys
 from onyx.windows.records import Record, SetArrays, SetStates
 from onyx.windows.running import Make
@@ -76,14 +78,37 @@ def add_grouped(windows: TaskWindows, *segments: Mapping[str, Any], now_ms: int 
     return shown(windows.add([dict(each) for each in segments], keys, now_ms).firings)
 
 
-def shown(firings: Iterable[Firing | list[Firing]]) -> list[str]:
+def shown(firings: Iterable[AnyFiring | list[AnyFiring]]) -> list[str]:
     """Firings as text: `t0 0-9: 3`, with the group before it where there is one."""
     return [
         f"{one.trigger.id} {f'{one.group!r} ' if one.grouped else ''}{one.lower}-{one.upper}: "
         f"{one.state}"
         for each in firings
-        for one in ([each] if isinstance(each, Firing) else each)
+        for any_one in (each if isinstance(each, list) else [each])
+        for one in singles(any_one)
     ]
+
+
+def singles(firing: AnyFiring) -> list[Firing]:
+    """What fires as single firings: a row for each, with what is null left out of states."""
+    if isinstance(firing, Firing):
+        return [firing]
+    return [
+        Firing(
+            firing.window, firing.trigger, firing.event_type, shard, firing.grouped, row["group"],
+            -math.inf if row["lower"] is None else row["lower"],
+            math.inf if row["upper"] is None else row["upper"],
+            _without_nulls(row["state"]), None, firing.watermark,
+        )
+        for shard in firing.shards
+        for row in as_dicts(firing.of(shard))
+    ]  # fmt: skip
+
+
+def _without_nulls(state: Any) -> Any:
+    if isinstance(state, dict):
+        return {key: each for key, each in state.items() if each is not None}
+    return state
 
 
 def held(windows: TaskWindows, window: str = "w0") -> list[str]:

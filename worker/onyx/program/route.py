@@ -83,7 +83,8 @@ def _route_leaves(
             raise _failure(program, batch, leaves, routed.failures)
         if routed.letters:
             program.metrics.add(DEAD_LETTERS, routed.letters)
-    if len(routed.unmatched):
+    goes_on = conditions is not program.own_conditions or conditions is program.conditions
+    if goes_on and len(routed.unmatched):
         _count_unmatched(program, conditions, leaves, routed)
     return routed
 

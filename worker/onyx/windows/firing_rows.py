@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -27,6 +28,9 @@ from onyx.windows.firing import Firing, FiringRows, Number
 from onyx.windows.groups import Shards, group_value
 
 GROUP, LOWER, UPPER, STATE = "group", "lower", "upper", "state"
+FIELDS_MAX = 64
+"""Keys that states which are dicts may have together: each would be a field of all of them."""
+_LOWER, _UPPER = attrgetter("lower"), attrgetter("upper")
 
 
 class Held(NamedTuple):
@@ -86,12 +90,9 @@ def held(pairs: Sequence[Pair], shards: Shards, aggregation: Aggregation) -> Hel
     for shard, indices in shards.split(keys):
         slices[shard] = slice(len(order), len(order) + len(indices))
         order += indices
-    try:
-        groups = to_array([group_value(keys[index]) for index in order])
-        states = to_array([aggregation.view(pairs[index][1]) for index in order])
-    except MISMATCH:
-        return None
-    return Held(groups, states, slices)
+    groups = _column([group_value(keys[index]) for index in order])
+    states = _column([aggregation.view(pairs[index][1]) for index in order])
+    return None if groups is None or states is None else Held(groups, states, slices)
 
 
 def columns_of(found: Held, lower: Number | pa.Array, upper: Number | pa.Array) -> Columns | None:
@@ -124,13 +125,16 @@ def rows_of(firings: Sequence[Firing]) -> FiringRows | None:
     for shard, its in by_shard.items():
         slices[shard] = slice(count, count + len(its))
         count += len(its)
-    ordered = [row_of(firing) for its in by_shard.values() for firing in its]
-    try:
-        arrays = [to_array([row[name] for row in ordered]) for name in (GROUP, LOWER, UPPER, STATE)]
-    except MISMATCH:
+    ordered = [firing for its in by_shard.values() for firing in its]
+    groups, states = (
+        _column([each.group for each in ordered]),
+        _column([each.state for each in ordered]),
+    )
+    if groups is None or states is None:
         return None
-    found, first = Held(arrays[0], arrays[3], slices), firings[0]
-    rows = columns_of(found, arrays[1], arrays[2])
+    lower, upper = ([bound(each) for each in ordered] for bound in (_LOWER, _UPPER))
+    found, first = Held(groups, states, slices), firings[0]
+    rows = columns_of(found, bounds_of(lower), bounds_of(upper))
     if rows is None:
         return None
     watermark = earliest(each.watermark for each in firings)
@@ -150,6 +154,20 @@ def bounds_of(bounds: Sequence[Number]) -> pa.Array:
     """Some bounds as a column; those of a global window are null."""
     found = [_finite(bound) for bound in bounds]
     return pa.array(found, None if any(each is not None for each in found) else pa.int64())
+
+
+def _column(values: list[Any]) -> pa.Array | None:
+    """Values as a column; None: no column holds them, or their keys are too many."""
+    keys: set[Any] = set()
+    for each in values:
+        if type(each) is dict:
+            keys.update(each)
+        if len(keys) > FIELDS_MAX:
+            return None
+    try:
+        return to_array(values)
+    except MISMATCH:
+        return None
 
 
 def _finite(bound: Number) -> Number | None:
