@@ -82,10 +82,10 @@ def shares(output: str, folder: Path) -> Answer:
 
 
 def emitted(output: str, folder: Path) -> Answer:
-    """Keys and their values in what windows emitted (`bench_sums`); repeats are added up."""
-    values: Counter[tuple[str, int]] = Counter()
+    """Groups and their states in the rows that windows emitted; repeats are added up."""
+    values: Counter[tuple[str, int | None]] = Counter()
     for path in sorted((folder / OUT).glob("*.jsonl")):
         for line in path.read_text().splitlines():
             segment = json.loads(line)
-            values[segment["key"], segment["lower"]] += segment["value"]
+            values[segment["group"], segment["lower"]] += segment["state"]
     return len(values), values.total()

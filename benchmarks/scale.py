@@ -116,7 +116,7 @@ def measured(letter: str, rows: Data) -> memory.Watched:
             options = {"folder": str(folder / SHARES)}
             calls += [{"task": "sink", "calls": "bench_tasks:calls", "options": options}]
         spec["lifecycles"] = calls
-        modules = ["bench_probe", "bench_tasks", "bench_columns", "bench_sums"]
+        modules = ["bench_probe", "bench_tasks", "bench_columns"]
         seen = memory.watched(job, folder, modules, TIMEOUT_S)
         answer = {"a": shares, "c": emitted}[letter]("", folder)
     if answer != rows.answer:

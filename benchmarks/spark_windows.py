@@ -6,7 +6,7 @@ Sums by key, of a global and of a sliding window, where each row is in two exten
 `groupBy` in PySpark over the Parquet files that the job reads. *Spooling*: columns become rows of
 parts and parts become files, on one thread. *Stage* is the plan of a firing over the parts; it and
 the one by hand take turns in one warm session. *Whole job* is `onyx run` from the files to Parquet
-again, with `emit` for each group, and the one by hand a program; both with their start. CPU is user
+again, with `emit: rows`, and the one by hand a program; both with their start. CPU is user
 and system time of all processes, memory that of the worker and its processes but for the JVM.
 """
 
@@ -217,9 +217,7 @@ def whole(shape: Shape, source: Path, folder: Path, options: Any) -> tuple[harne
     spec["catalog"][0]["options"]["path"] = f"{source}/*.parquet"
     spec["catalog"][2]["options"]["path"] = f"{folder}/out"
     spec["windows"][0] |= shape.keys
-    if shape.name != "global":
-        spec["triggers"][0]["emit"] = "bench_sums:emit_extent"
-    command = onyx_run.command(job, folder, ("bench_sums",))
+    command = onyx_run.command(job, folder, ())
     with Memory() as memory:
         done = harness.run(command, onyx_run.ENVIRONMENT, TIMEOUT_S)
     return done, memory
@@ -259,7 +257,7 @@ def measured(shape: Shape, source: Path, folder: Path, options: Any) -> tuple[li
     shutil.rmtree(folder / "whole")
     (folder / "job").mkdir()
     job, memory = whole(shape, source, folder / "job", options)
-    got = answer(folder / "job" / "out", "value")
+    got = answer(folder / "job" / "out", "state")
     if got != wanted:
         raise RuntimeError(f"the job has {got}, by hand there is {wanted}\n{job.output[-2000:]}")
     shutil.rmtree(folder / "job")

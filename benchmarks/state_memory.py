@@ -17,7 +17,7 @@ from benchmarks import memory
 from benchmarks.figures import Figure, Measured, parser, run
 
 SEGMENTS, SEGMENTS_QUICK = 20_000_000, 1_000_000
-MODULES = ("bench_probe", "bench_state", "bench_sums")
+MODULES = ("bench_probe", "bench_state")
 GOAL_STATE_MIB = 192.0
 """A snapshot is written when the log is larger than this (`snapshot_bytes_min` and the log since
 the last one)."""

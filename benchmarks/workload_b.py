@@ -64,7 +64,7 @@ def columns() -> Workload:
             spark("words", columns=True),
             pyflink("words"),
         ),
-        contenders(COLUMNS_WAYS, ["bench_columns", "bench_sums"], emitted),
+        contenders(COLUMNS_WAYS, ["bench_columns"], emitted),
         COLUMNS_GOALS,
         quick=["plain", "bytewax", "onyx-1"],
         records=COLUMNS_RECORDS,

@@ -52,7 +52,7 @@ def workload() -> Workload:
             spark("windows"),
             pyflink("windows"),
         ),
-        contenders(WAYS, ["bench_sums"], emitted),
+        contenders(WAYS, [], emitted),
         GOALS,
         quick=["plain", "bytewax", "onyx-1"],
     )
@@ -69,7 +69,7 @@ def columns() -> Workload:
             spark("windows", columns=True),
             pyflink("windows"),
         ),
-        contenders(COLUMNS_WAYS, ["bench_sums"], emitted),
+        contenders(COLUMNS_WAYS, [], emitted),
         COLUMNS_GOALS,
         quick=["plain", "bytewax", "onyx-1"],
     )

@@ -116,8 +116,8 @@ def test_a_way_may_read_parquet_and_have_batches_of_a_size(
 def test_what_windows_emitted_is_counted_by_key_and_extent(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     parts = [
-        [{"key": "a", "lower": 0, "value": 3}, {"key": "a", "lower": 60, "value": 5}],
-        [{"key": "b", "lower": 0, "value": 1}, {"key": "a", "lower": 0, "value": 4}],
+        [{"group": "a", "lower": 0, "state": 3}, {"group": "a", "lower": 60, "state": 5}],
+        [{"group": "b", "lower": 0, "state": 1}, {"group": "a", "lower": 0, "state": 4}],
     ]
     for number, part in enumerate(parts):
         text = "".join(json.dumps(each) + "\n" for each in part)

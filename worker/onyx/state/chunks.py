@@ -33,7 +33,7 @@ class EmittedRun(NamedTuple):
     """The only child task that they are for; None: all."""
 
     def behind(self, position: int) -> EmittedRun | None:
-        """Those from this position on; None: there are none."""
+        """The part from this position on; None: there is none."""
         past = position - self.first
         if past <= 0:
             return self

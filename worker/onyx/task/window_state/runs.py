@@ -28,7 +28,7 @@ class Run(NamedTuple):
     """Their size, if that counts."""
 
     def part(self, first: int, last: int) -> Run:
-        """Those from `first` to before `last`. The sizes of parts add up to that of the run."""
+        """The part from `first` to before `last`. The sizes of parts add up to that of the run."""
         count = len(self.segments)
         if first == 0 and last >= count:
             return self
