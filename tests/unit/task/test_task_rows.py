@@ -1,0 +1,121 @@
+"""What triggers emit as rows, on the bench: once each, whoever dies and whoever takes over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from tests.support.jobs.bench import Bench
+
+from onyx.windows import fires
+
+WORDS = [{"n": n, "word": f"w{n * n % 37}", "time": n * 1_000} for n in range(120)]
+EXPECTED = Counter(segment["word"] for segment in WORDS)
+FORMATS = {"columns": "arrow", "dicts": "dicts"}
+
+
+@pytest.fixture(autouse=True)
+def groups_fire_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fires, "_ROWS_MIN", 2)
+
+
+def spec(takes: str, trigger: dict[str, Any]) -> dict[str, Any]:
+    group = {"groupByKey": "word", "minPeers": 1, "fluxPolicy": "continue"}
+    form = {"batchSize": 7, "batchFormat": FORMATS[takes]}
+    return {
+        "guarantee": "exactly-once",
+        "workflow": [["read", "count"], ["count", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "sequence", **form,
+             "options": {"segments": WORDS, "partitions": 2}},
+            {"name": "count", "type": "reduce", **form, **group},
+            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 7},
+        ],
+        "windows": [{"id": "words", "task": "count", "type": "global", "aggregation": "count"}],
+        "triggers": [
+            {"windowId": "words", "type": "watermark", "refinement": "accumulating", **trigger}
+        ],
+    }  # fmt: skip
+
+
+def often(event: Any, window: Any, trigger: Any, state_event: Any, groups: Any) -> Any:
+    return groups.filter(pc.field("state") > 3).rename_columns(["group", "a", "b", "state"])
+
+
+def fails(event: Any, window: Any, trigger: Any, state_event: Any, groups: Any) -> Any:
+    raise ValueError(f"{len(groups)} groups")
+
+
+FUNCTIONS = {"m:often": often, "m:fails": fails}
+TRIGGERS = {
+    "rows": ({"emit": "rows"}, EXPECTED),
+    "record batches": (
+        {"emit": "m:often", "batchFormat": "arrow"},
+        {word: count for word, count in EXPECTED.items() if count > 3},
+    ),
+}
+
+
+def written(bench: Bench) -> list[tuple[str, int]]:
+    return sorted((segment["group"], segment["state"]) for segment in bench.written("write"))
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS)
+@pytest.mark.parametrize("takes", FORMATS)
+def test_each_group_is_emitted_once(takes: str, trigger: str) -> None:
+    keys, expected = TRIGGERS[trigger]
+    bench = Bench(spec(takes, keys), FUNCTIONS, peers={"count": 2})
+    bench.settle()
+    assert bench.completed
+    assert written(bench) == sorted(expected.items())
+
+
+@pytest.mark.parametrize("trigger", TRIGGERS)
+@pytest.mark.parametrize("rounds", range(0, 60, 4))
+def test_groups_are_emitted_whoever_dies(trigger: str, rounds: int) -> None:
+    keys, expected = TRIGGERS[trigger]
+    bench = Bench(spec("columns", keys), FUNCTIONS, peers={"count": 2})
+    for _ in range(rounds):
+        bench.round()
+    bench.crash(bench.task("count", rounds % 2))
+    bench.settle()
+    assert bench.completed
+    assert set(written(bench)) == set(expected.items()), "a plain output may get some again"
+
+
+@pytest.mark.parametrize("rounds", range(0, 60, 9))
+def test_groups_are_emitted_whoever_takes_over(rounds: int) -> None:
+    bench = Bench(spec("columns", {"emit": "rows"}), FUNCTIONS, peers={"count": 1})
+    for _ in range(rounds):
+        bench.round()
+    bench.rewire(count=3)
+    for _ in range(rounds // 3):
+        bench.round()
+    bench.rewire(count=2)
+    bench.settle()
+    assert bench.completed
+    assert set(written(bench)) == set(EXPECTED.items())
+
+
+def test_a_function_over_record_batches_that_raises_is_named() -> None:
+    bench = Bench(
+        spec("columns", {"emit": "m:fails", "batchFormat": "arrow"}), FUNCTIONS, peers={"count": 1}
+    )
+    bench.settle()
+    assert not bench.completed
+    assert "emit m:fails raised ValueError" in bench.exceptions[0]["detail"]
+
+
+def test_a_table_may_be_returned() -> None:
+    functions = {
+        "m:often": lambda *given: pa.table(
+            {"group": given[-1]["group"], "state": [1] * len(given[-1])}
+        )
+    }
+    keys = {"emit": "m:often", "batchFormat": "arrow"}
+    bench = Bench(spec("columns", keys), functions, peers={"count": 2})
+    bench.settle()
+    assert written(bench) == sorted((word, 1) for word in EXPECTED)
