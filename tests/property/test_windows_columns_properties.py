@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,6 +39,7 @@ AGGREGATIONS = {
     "conj": {"aggregation": "conj"},
     "collect-key-value": {"aggregation": ("collect-key-value", "v")},
     "collect-by-key": {"aggregation": ("collect-by-key", "s")},
+    "arrays": {"aggregation": "m:arrays", "batch_format": "arrow"},
 }
 TRIGGERS = {
     "watermark": {"type": "watermark"},
@@ -48,7 +50,30 @@ TRIGGERS = {
     "punctuation": {"type": "punctuation", "pred": "m:whole"},
     "user": {"type": "m:trigger"},
 }
+
+
+def arrays():
+    """Number and sum of the values, by a user's array functions."""
+
+    def fold(window, states, groups, rows):
+        np.add.at(states["n"], groups, 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.add.at(states["sum"], groups, rows["v"].to_numpy().astype(np.float64))
+        return states
+
+    def merge(window, one, other):
+        with np.errstate(over="ignore", invalid="ignore"):
+            return {name: one[name] + other[name] for name in one}
+
+    return {
+        "init_array": lambda _, many: {"n": np.zeros(many, np.int64), "sum": np.zeros(many)},
+        "fold_array": fold,
+        "merge_array": merge,
+    }
+
+
 FUNCTIONS = {
+    "m:arrays": arrays,
     "m:whole": lambda _, event: event["segment"]["at"] % 5 == 0,
     "m:trigger": lambda: {"trigger_fire": lambda _, __, event: event["lower_bound"] % 2 == 0},
 }

@@ -35,6 +35,9 @@ AGGREGATION = {
     "create_state_update": "window, state, segment",
     "apply_state_update": "window, state, update",
     "super_aggregation": "window, state, other",
+    "init_array": "window, count",
+    "fold_array": "window, states, groups, rows",
+    "merge_array": "window, states, others",
 }
 TRIGGER = {
     "init_state": "trigger",

@@ -45,7 +45,7 @@ class Held(NamedTuple):
 class PairsInArrays(Sequence[Pair]):
     """Groups with their states that are kept in arrays: pairs, for who looks at single ones."""
 
-    def keys(self) -> list[Any]:
+    def groups(self) -> list[Any]:
         """The groups."""
         raise NotImplementedError
 
@@ -77,7 +77,7 @@ def row_of(firing: Firing) -> Segment:
 
 def keys_of(pairs: Sequence[Pair]) -> list[Any]:
     """The groups of some pairs."""
-    return pairs.keys() if isinstance(pairs, PairsInArrays) else [key for key, _ in pairs]
+    return pairs.groups() if isinstance(pairs, PairsInArrays) else [key for key, _ in pairs]
 
 
 def held(pairs: Sequence[Pair], shards: Shards, aggregation: Aggregation) -> Held | None:

@@ -36,10 +36,19 @@ def find_calls(
                 f"{where}: {name} returns {key!r}, which is not a function that is known here; "
                 f"known are {', '.join(known)}"
             )
+    check_needed(calls, needed, f"{where}: {name}")
+    return {key: _naming(call, f"{where}: {key} of {name}") for key, call in calls.items()}
+
+
+def check_needed(calls: Mapping[str, Call], needed: tuple[str, ...], where: str) -> None:
+    """Make sure that a mapping has some functions.
+
+    Raises:
+        UserError: one is missing.
+    """
     missing = [key for key in needed if key not in calls]
     if missing:
-        raise UserError(f"{where}: {name} returns no {', '.join(missing)}; add them")
-    return {key: _naming(call, f"{where}: {key} of {name}") for key, call in calls.items()}
+        raise UserError(f"{where} returns no {', '.join(missing)}; add them")
 
 
 def find_function(name: str, where: str, resolve: Resolve) -> Call:

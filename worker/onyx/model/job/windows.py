@@ -45,7 +45,8 @@ class Window:
     ] = "dicts"
     """What `create_state_update` of an aggregation of your own gets: `dicts` is a segment, `arrow`
     a pyarrow.RecordBatch with all segments of a batch that are in one extent and group. Of a
-    session, or where triggers look at each segment, it has one row."""
+    session, or where triggers look at each segment, it has one row. `fold_array` gets a
+    pyarrow.RecordBatch with the segments of all groups."""
     engine: Annotated[
         Literal["peers", "spark"],
         Key(

@@ -17,7 +17,8 @@ from onyx.windows.aggregations.collecting import CollectByKey, CollectKeyValue, 
 from onyx.windows.aggregations.count import Count
 from onyx.windows.aggregations.numbers import Average, Max, Min, Sum
 from onyx.windows.aggregations.user import ColumnsAggregation, UserAggregation
-from onyx.windows.user_functions import find_calls
+from onyx.windows.aggregations.user_arrays import NEEDED, OPTIONAL, ArraysAggregation
+from onyx.windows.user_functions import Call, check_needed, find_calls
 
 BUILT_IN: Mapping[str, type[Aggregation]] = {
     "average": Average,
@@ -47,8 +48,26 @@ def compile_aggregation(window: Window, where: str, resolve: Resolve) -> Aggrega
         key = "" if isinstance(window.aggregation, str) else window.aggregation[1]
         return built_in(name, key, window.init, f"{where}: {name}")
     needed, optional = ("create_state_update", "apply_state_update"), ("init", "super_aggregation")
-    calls = find_calls(name, where, needed, optional, resolve)
+    calls = find_calls(name, where, (), (*needed, *optional, *NEEDED, *OPTIONAL), resolve)
+    in_arrays = [each for each in calls if each in (*NEEDED, *OPTIONAL)]
+    check_needed(calls, NEEDED if in_arrays else needed, f"{where}: {name}")
+    if in_arrays:
+        return _in_arrays(window, calls, f"{where}: {name}")
     if "init" not in calls and window.init is None:
         raise UserError(f"{where}: {name} returns no init; add it, or give the window an init")
     made = ColumnsAggregation if window.batch_format == "arrow" else UserAggregation
     return made(window, calls)
+
+
+def _in_arrays(window: Window, calls: Mapping[str, Call], where: str) -> Aggregation:
+    others = [each for each in calls if each not in (*NEEDED, *OPTIONAL)]
+    if others:
+        raise UserError(
+            f"{where} returns {', '.join(others)} beside init_array and fold_array, which say the "
+            "same: keep one of both forms"
+        )
+    if window.batch_format != "arrow":
+        raise UserError(f"{where} takes record batches: give the window batchFormat: arrow")
+    if window.init is not None:
+        raise UserError(f"{where} has an init_array: remove init from the window")
+    return ArraysAggregation(window, calls, where)

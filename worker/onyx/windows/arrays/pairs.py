@@ -44,7 +44,7 @@ class PairsOfRows(PairsInArrays):
     def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
         return self._made()[index]
 
-    def keys(self) -> list[Any]:
+    def groups(self) -> list[Any]:
         """The groups."""
         keys = self._held.keys(self._rows)
         self._given(self._held, keys, self._rows)
@@ -62,5 +62,5 @@ class PairsOfRows(PairsInArrays):
     def _made(self) -> list[Pair]:
         if self._pairs is None:
             states = self._form.to_python(self._held.states(self._rows))
-            self._pairs = list(zip(self.keys(), states, strict=True))
+            self._pairs = list(zip(self.groups(), states, strict=True))
         return self._pairs

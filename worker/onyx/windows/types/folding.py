@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
+from onyx.flow.columns.record_batch import Columns
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.count import Count
 from onyx.windows.buckets import Bucket
@@ -92,8 +93,9 @@ class Folding:
         try:
             if not self._aggregation.closed:
                 self._changes.fold(number, bucket, *self._aggregation.steps(keys, extracted))
-            elif isinstance(keys, Groups):
-                self._aggregation.fold_groups(bucket, keys, extracted)
+            elif isinstance(keys, Groups) or isinstance(extracted, Columns):
+                groups = keys if isinstance(keys, Groups) else Groups.of_rows(keys)
+                self._aggregation.fold_groups(bucket, groups, extracted)
                 self._changes.states(number, touched)
             else:
                 self._aggregation.fold(bucket, keys, rows(extracted))
