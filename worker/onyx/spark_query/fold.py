@@ -17,7 +17,7 @@ from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.folding.untracked import UntrackedFolding
 from onyx.spark_query.tree import Tree
 from onyx.windows.firing import Pages
-from onyx.windows.records import SetArrays, SetStates
+from onyx.windows.records import StatesRecord
 from onyx.windows.uniqueness import UniqueKeys
 
 
@@ -39,8 +39,8 @@ class Fold(UntrackedFolding):
         self._tree.push(self._task, Batch(segments), self)
         self._send()
 
-    def merge(self, records: Sequence[SetStates | SetArrays]) -> None:
-        """States that were folded before the shuffle have come."""
+    def merge(self, records: Sequence[StatesRecord]) -> None:
+        """StatesRecord that were folded before the shuffle have come."""
         self.windows.merge(records)
 
     def advance(self, mark: int) -> None:

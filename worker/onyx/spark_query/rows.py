@@ -18,7 +18,7 @@ from onyx.codec.records import decode_records
 from onyx.codec.segments import decode, encode
 from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-from onyx.windows.records import SetArrays, SetStates
+from onyx.windows.records import StatesRecord
 
 DDL = (
     "fragment int, task string, bucket int, seq bigint, origin string, kind string, mark bigint, "
@@ -105,9 +105,9 @@ def segments_of(row: Row) -> Segments:
     return decode(row.payload) if row.kind == "dicts" else []
 
 
-def states_of(row: Row) -> list[SetStates | SetArrays]:
+def states_of(row: Row) -> list[StatesRecord]:
     """The states of a row of windows that were folded before the shuffle."""
-    return [each for each in decode_records(row.payload) if isinstance(each, SetStates | SetArrays)]
+    return [each for each in decode_records(row.payload) if isinstance(each, StatesRecord)]
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:

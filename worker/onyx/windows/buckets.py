@@ -7,14 +7,42 @@ groups by iterating, keep no state between two calls, and have `trim` called whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
 
 from onyx.windows.groups import Shards, dump_keys
 
 Pair = tuple[Any, Any]
 """A group and its state."""
+
+
+class Held(NamedTuple):
+    """Groups and the views of their states as columns."""
+
+    groups: pa.Array
+    states: pa.Array
+    shards: Mapping[int, slice]
+    """The rows of each shard."""
+
+
+class PairsInArrays(Sequence[Pair]):
+    """Groups with their states that are kept in arrays: pairs, for who looks at single ones."""
+
+    def groups(self) -> list[Any]:
+        """The groups."""
+        raise NotImplementedError
+
+    def held(self) -> Held | None:
+        """Both as columns; None: no column holds the groups."""
+        raise NotImplementedError
+
+
+def keys_of(pairs: Sequence[Pair]) -> list[Any]:
+    """The groups of some pairs."""
+    return pairs.groups() if isinstance(pairs, PairsInArrays) else [key for key, _ in pairs]
 
 
 class Form(NamedTuple):

@@ -13,10 +13,10 @@ from operator import itemgetter
 from typing import Any
 
 from onyx.flow.segment import Segment
-from onyx.windows.buckets import Pair
+from onyx.windows.buckets import Pair, keys_of
 from onyx.windows.extent_view import ExtentView
 from onyx.windows.firing import AnyFiring, EventType, Firing, FiringRows, Number, Pages, many
-from onyx.windows.firing_rows import columns_of, held, keys_of
+from onyx.windows.firing_rows import columns_of, held
 from onyx.windows.groups import group_value
 from onyx.windows.triggers.progress import Course, Progress
 from onyx.windows.triggers.timers import Timers

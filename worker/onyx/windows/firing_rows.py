@@ -10,9 +10,9 @@ Groups and states that no column holds together (text beside ints) stay single f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,7 +23,7 @@ from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.model.job import Trigger
 from onyx.model.kinds import EMIT_ROWS
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.buckets import Pair
+from onyx.windows.buckets import Held, Pair, PairsInArrays
 from onyx.windows.firing import Firing, FiringRows, Number
 from onyx.windows.groups import Shards, group_value
 
@@ -31,27 +31,6 @@ GROUP, LOWER, UPPER, STATE = "group", "lower", "upper", "state"
 FIELDS_MAX = 64
 """Keys that states which are dicts may have together: each would be a field of all of them."""
 _LOWER, _UPPER = attrgetter("lower"), attrgetter("upper")
-
-
-class Held(NamedTuple):
-    """Groups and the views of their states as columns."""
-
-    groups: pa.Array
-    states: pa.Array
-    shards: Mapping[int, slice]
-    """The rows of each shard."""
-
-
-class PairsInArrays(Sequence[Pair]):
-    """Groups with their states that are kept in arrays: pairs, for who looks at single ones."""
-
-    def groups(self) -> list[Any]:
-        """The groups."""
-        raise NotImplementedError
-
-    def held(self) -> Held | None:
-        """Both as columns; None: no column holds the groups."""
-        raise NotImplementedError
 
 
 def in_rows(trigger: Trigger, columns: bool) -> bool:
@@ -73,11 +52,6 @@ def row_of(firing: Firing) -> Segment:
         UPPER: _finite(firing.upper),
         STATE: firing.state,
     }
-
-
-def keys_of(pairs: Sequence[Pair]) -> list[Any]:
-    """The groups of some pairs."""
-    return pairs.groups() if isinstance(pairs, PairsInArrays) else [key for key, _ in pairs]
 
 
 def held(pairs: Sequence[Pair], shards: Shards, aggregation: Aggregation) -> Held | None:

@@ -21,7 +21,7 @@ from onyx.windows.compiled import ROWS_PAGE_MAX, CompiledWindows
 from onyx.windows.firing import ALL, PENDING, Added, AnyFiring, Extent, Number, Pages
 from onyx.windows.groups import Shards, hashable_key
 from onyx.windows.prepared import Taken, take
-from onyx.windows.records import Record, Records, SetArrays, SetStates, WindowRecord
+from onyx.windows.records import Record, Records, StatesRecord, WindowRecord
 from onyx.windows.running import Files, Make, RunningWindow
 from onyx.windows.shard_watermarks import NOTHING_SEEN
 from onyx.windows.window import Window
@@ -168,7 +168,7 @@ class TaskWindows:
             assert isinstance(window, Window), "a query of Spark has all states in memory"
             window.resume(watermark)
 
-    def merge(self, records: Sequence[SetStates | SetArrays]) -> None:
+    def merge(self, records: Sequence[StatesRecord]) -> None:
         """States of groups, folded elsewhere from other segments, are added to those here. Only of
         fixed, sliding and global windows, whose extents do not depend on segments."""
         for record in records:

@@ -21,7 +21,7 @@ from onyx.windows.firing import AnyFiring, Extent, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.kept import Kept
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, Records, SetArrays, SetStates
+from onyx.windows.records import Record, Records, StatesRecord
 from onyx.windows.running import AllInRecords
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.timers import Timers
@@ -179,7 +179,7 @@ class Window(AllInRecords):
         """The watermark was here when the restored state was recorded: what it passed has fired."""
         self._watermarks.task = watermark
 
-    def merge(self, record: SetStates | SetArrays) -> None:
+    def merge(self, record: StatesRecord) -> None:
         """Add states that were folded elsewhere."""
         self._extents.settle()
         self._extents.merge(record)

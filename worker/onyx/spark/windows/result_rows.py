@@ -29,8 +29,9 @@ from onyx.spark.windows.plan import (
 )
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.aggregations.array_forms import Column
+from onyx.windows.buckets import Held
 from onyx.windows.firing import Number
-from onyx.windows.firing_rows import Held, bounds_of, columns_of
+from onyx.windows.firing_rows import bounds_of, columns_of
 
 Rows = tuple[Columns, Mapping[int, slice]]
 """Rows, and those of each shard."""

@@ -19,7 +19,7 @@ from onyx.program.program import Program
 from onyx.spark_query.folding.ordered import OrderedWindows
 from onyx.spark_query.folding.untracked import UntrackedFolding
 from onyx.windows.compiled import CompiledWindows
-from onyx.windows.records import SetArrays, SetStates
+from onyx.windows.records import StatesRecord
 from onyx.windows.task_windows import TaskWindows
 
 SEGMENTS_MAX = 500_000
@@ -54,9 +54,9 @@ class Combining(UntrackedFolding):
             bucket_of: gives the bucket of a shard.
         """
         shards = range(SHARDS) if self.grouped else [0]
-        found: dict[int, list[SetStates | SetArrays]] = {}
+        found: dict[int, list[StatesRecord]] = {}
         for shard, records in self.windows.snapshots(shards).items():
-            states = [each for each in records if isinstance(each, SetStates | SetArrays)]
+            states = [each for each in records if isinstance(each, StatesRecord)]
             if states:
                 found.setdefault(bucket_of(shard), []).extend(states)
         self.windows = OrderedWindows(self._compiled, self._watermark)

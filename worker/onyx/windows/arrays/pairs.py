@@ -12,8 +12,7 @@ from typing import Any, overload
 from onyx.flow.batch import Indices
 from onyx.windows.aggregations.array_forms import ArrayForm
 from onyx.windows.arrays.rows import Rows
-from onyx.windows.buckets import Pair
-from onyx.windows.firing_rows import Held, PairsInArrays
+from onyx.windows.buckets import Held, Pair, PairsInArrays
 
 Given = Callable[[Rows, list[Any], Indices], None]
 """Called with groups that somebody gets, and will ask for, and their rows."""

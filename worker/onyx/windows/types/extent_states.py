@@ -19,7 +19,7 @@ from onyx.windows.arrays.key_table import unpacked
 from onyx.windows.buckets import Bucket, Frozen
 from onyx.windows.coded import Groups, Keyed, Values
 from onyx.windows.groups import load_key, load_keys
-from onyx.windows.records import AddUpdates, Record, SetArrays, SetStates
+from onyx.windows.records import AddUpdates, Record, SetArrays, SetStates, StatesRecord
 from onyx.windows.types.changes import Changes
 from onyx.windows.types.extents import OnPeer
 
@@ -136,7 +136,7 @@ class ExtentStates(dict[int, Bucket]):
         bucket[key] = state
         return key
 
-    def restore(self, record: SetStates | SetArrays) -> Iterable[Any]:
+    def restore(self, record: StatesRecord) -> Iterable[Any]:
         """Set states as recorded, which is no change; gives the groups."""
         return self._take_in(
             record,
@@ -144,7 +144,7 @@ class ExtentStates(dict[int, Bucket]):
             lambda bucket, keys, states: bucket.update(zip(keys, states, strict=True)),
         )
 
-    def merge(self, record: SetStates | SetArrays) -> Iterable[Any]:
+    def merge(self, record: StatesRecord) -> Iterable[Any]:
         """Add states that were folded elsewhere; gives the groups."""
         merge = self._aggregation.merge
 
@@ -161,7 +161,7 @@ class ExtentStates(dict[int, Bucket]):
 
     def _take_in(
         self,
-        record: SetStates | SetArrays,
+        record: StatesRecord,
         in_arrays: Callable[[ArrayBucket, Groups, States], Indices | None],
         in_python: Callable[[Bucket, list[Any], list[Any]], None],
     ) -> Iterable[Any]:

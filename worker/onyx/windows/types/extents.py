@@ -19,7 +19,7 @@ from onyx.windows.compiled import CompiledWindow
 from onyx.windows.firing import AnyFiring, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, Records, SetArrays, SetStates
+from onyx.windows.records import Record, Records, StatesRecord
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
@@ -149,7 +149,7 @@ class Extents(ABC, Generic[E]):
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record of `take_changes`, `states` or `snapshot`."""
 
-    def merge(self, record: SetStates | SetArrays) -> None:
+    def merge(self, record: StatesRecord) -> None:
         """Add states that were folded elsewhere from other segments."""
         raise NotImplementedError("extents that depend on segments cannot be merged by record")
 

@@ -14,11 +14,10 @@ from typing import Any
 
 from onyx.windows.assigning.assigner import Assigner, Part
 from onyx.windows.assigning.tiling import by_extent
-from onyx.windows.buckets import Bucket, Frozen, Pair, pages
+from onyx.windows.buckets import Bucket, Frozen, Pair, keys_of, pages
 from onyx.windows.coded import Keyed, chosen
 from onyx.windows.dues import Dues
 from onyx.windows.firing import AnyFiring, Number, Pages, many
-from onyx.windows.firing_rows import keys_of
 from onyx.windows.groups import load_keys
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
@@ -31,6 +30,7 @@ from onyx.windows.records import (
     Records,
     SetArrays,
     SetStates,
+    StatesRecord,
 )
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
@@ -306,7 +306,7 @@ class NumberedExtents(Extents[int]):
             case Fired() | FiredGroups():
                 self._waiting.restore(shard, record, self._present(shard, record.extent))
 
-    def merge(self, record: SetStates | SetArrays) -> None:
+    def merge(self, record: StatesRecord) -> None:
         """Add states that were folded elsewhere from other segments."""
         self._index.invalidate()
         self._bucket(record.extent)
