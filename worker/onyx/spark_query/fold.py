@@ -40,7 +40,7 @@ class Fold(UntrackedFolding):
         self._send()
 
     def merge(self, records: Sequence[StatesRecord]) -> None:
-        """StatesRecord that were folded before the shuffle have come."""
+        """States that were folded before the shuffle have come."""
         self.windows.merge(records)
 
     def advance(self, mark: int) -> None:

@@ -25,7 +25,7 @@ from onyx.model.report import at
 from onyx.spark.compiler.refusals import is_unbounded
 from onyx.spark.stage.options import same_result
 from onyx.state.opening import DEFAULT_FOLDER
-from onyx.storage.opening import is_remote
+from onyx.storage.opening import absolute, is_remote
 
 _BESIDE = "or a master local[*], which runs beside the worker"
 _VARIABLES = ("ONYX_DATA_DIR", "ONYX_STATE_URL", "ONYX_SPARK_MASTER")
@@ -57,7 +57,7 @@ class SparkPods:
 
     def mounted(self, path: str) -> str:
         """A path of a job as workers take it."""
-        return os.path.join(self.data_dir, path.removeprefix("file://"))
+        return absolute(path, self.data_dir)
 
     @property
     def remedy(self) -> str:

@@ -40,7 +40,7 @@ class TriggerRecord(WindowRecord, frozen=True):
 
 
 class SetStates(WindowRecord, frozen=True, tag="set"):
-    """StatesRecord of groups in an extent replace those before."""
+    """States of groups in an extent replace those before."""
 
     extent: int
     groups: Sequence[Any]
@@ -48,7 +48,7 @@ class SetStates(WindowRecord, frozen=True, tag="set"):
 
 
 class SetArrays(WindowRecord, frozen=True, tag="arrays"):
-    """StatesRecord of groups in an extent, in arrays (`windows/arrays`), replace those before."""
+    """States of groups in an extent, in arrays (`windows/arrays`), replace those before."""
 
     extent: int
     keys: str
@@ -130,7 +130,7 @@ class FiringProgress(TriggerRecord, frozen=True, tag="progress"):
 
 
 class SetTriggerStates(TriggerRecord, frozen=True, tag="trigger-states"):
-    """StatesRecord of a trigger by group replace those before."""
+    """States of a trigger by group replace those before."""
 
     groups: Sequence[Any]
     states: Sequence[Any]
@@ -205,7 +205,7 @@ class StagedOutput(Record, frozen=True, tag="staged"):
 
 
 StatesRecord = SetStates | SetArrays
-"""StatesRecord of groups of an extent, in either form."""
+"""States of groups of an extent, in either form."""
 AnyRecord = (
     SetStates | SetArrays | AddUpdates | DeleteGroups | ClearExtent
     | SetSessions | AddToSessions
