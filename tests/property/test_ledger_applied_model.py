@@ -8,13 +8,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from onyx.ledger.applied import Applied
-from onyx.ledger.lineage import U64, pack_roots
+from onyx.ledger.lineage import U64, pack_roots, run_of_ids, run_of_roots
+from onyx.runs import Numbers, Run
 
 SEGMENTS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 30), st.sampled_from([1, 2, 257, 258, 2**63])),
     max_size=12,
 )
 """Partition, position, id."""
+SOURCE = 1_000
+"""What the ids of runs are made of."""
 Segment = tuple[int, int, int]
 
 
@@ -22,6 +25,11 @@ def columns(segments: list[Segment], attempt: int) -> tuple[U64, U64]:
     parts = [pack_roots(p, attempt, np.array([at], dtype=np.uint64)) for p, at, _ in segments]
     ids = np.array([each[2] for each in segments], dtype=np.uint64)
     return np.concatenate([np.empty(0, dtype=np.uint64), *parts]), ids
+
+
+def known(applied: Applied, roots: Numbers, ids: Numbers) -> list[bool]:
+    found = applied.known(roots, ids)
+    return [False] * len(roots) if found is None else found.tolist()
 
 
 class AppliedIds(RuleBasedStateMachine):
@@ -44,9 +52,35 @@ class AppliedIds(RuleBasedStateMachine):
             for partition, position, _ in live:
                 self.limits[partition] = max(position, self.limits.get(partition, -1))
 
+    @rule(partition=st.integers(0, 3), first=st.integers(0, 30), count=st.integers(1, 12))
+    def add_a_run(self, partition: int, first: int, count: int) -> None:
+        start = max(first, self.frontiers.get(partition, 0))
+        if start < first + count:
+            run = run_of_roots(partition, start, first + count)
+            self.applied.add(run, run_of_ids(SOURCE, start, first + count))
+            self.model.update(
+                (partition, at, SOURCE + 1 + at) for at in range(start, first + count)
+            )
+
+    @rule(
+        partition=st.integers(0, 3),
+        first=st.integers(0, 30),
+        count=st.integers(1, 12),
+        attempt=st.integers(0, 2),
+    )
+    def look_up_a_run(self, partition: int, first: int, count: int, attempt: int) -> None:
+        end = first + count
+        roots = Run((partition << 48) + (attempt << 40) + first, count)
+        ids = run_of_ids(SOURCE, first, end)
+        found = known(self.applied, roots, ids)
+        assert found == known(self.applied, roots.array(), ids.array())
+        if attempt:
+            wanted = [(partition, at, SOURCE + 1 + at) in self.model for at in range(first, end)]
+            assert found == wanted
+
     @rule(segments=SEGMENTS, attempt=st.integers(1, 255))
     def look_up_retries(self, segments: list[Segment], attempt: int) -> None:
-        found = self.applied.known(*columns(segments, attempt)).tolist()
+        found = known(self.applied, *columns(segments, attempt))
         before = [segments[:index] for index in range(len(segments))]
         assert found == [
             each in self.model or each in earlier
@@ -55,7 +89,7 @@ class AppliedIds(RuleBasedStateMachine):
 
     @rule(segments=SEGMENTS)
     def look_up_first_attempts(self, segments: list[Segment]) -> None:
-        found = self.applied.known(*columns(segments, 0)).tolist()
+        found = known(self.applied, *columns(segments, 0))
         for segment, is_known in zip(segments, found, strict=True):
             partition, position, _ = segment
             if position < self.frontiers.get(partition, 0):

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from onyx.ledger.lineage import FINAL, pack_roots, unpack
+from onyx.ledger.lineage import FINAL, pack_roots, run_of_roots, unpack
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import RetryDelay
 
@@ -54,8 +54,8 @@ class PendingModel(RuleBasedStateMachine):
         count = data.draw(st.integers(0, self.window.room))
         roots = self.window.emit(count, self.now_s)
         positions = list(range(self.next, self.next + count))
-        assert unpack(roots).positions.tolist() == positions
-        assert unpack(roots).attempts.tolist() == [0] * count
+        assert unpack(roots.array()).positions.tolist() == positions
+        assert unpack(roots.array()).attempts.tolist() == [0] * count
         for position in positions:
             self.open[position] = [0, "in flight", int(self.now_s)]
         self.next += count
@@ -77,7 +77,17 @@ class PendingModel(RuleBasedStateMachine):
         count = data.draw(st.integers(0, CAPACITY + 4))
         pairs = [(position, 0) for position in range(start, start + count)]
         roots = pack_roots(5, 0, np.arange(start, start + count, dtype=np.uint64))
-        assert self.window.complete(roots) == self.complete_model(pairs)
+        assert self.window.complete(run_of_roots(6, start, start + count)) == 0
+        either = data.draw(st.sampled_from([roots, run_of_roots(5, start, start + count)]))
+        assert self.window.complete(either) == self.complete_model(pairs)
+
+    @rule(data=st.data())
+    def hold_a_run(self, data):
+        start = data.draw(st.integers(self.frontier() - 3, self.next))
+        end = start + data.draw(st.integers(1, CAPACITY + 4))
+        self.window.held(run_of_roots(5, start, end), self.now_s)
+        for position in {p for p in range(start, end) if p in self.open}:
+            self.open[position][2] = max(self.open[position][2], int(self.now_s) + 1)
 
     @rule(data=st.data())
     def hold(self, data):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from onyx.ledger.acker import Acker, split_by_acker
 from onyx.ledger.hop import Share, hop
 from onyx.ledger.lineage import RANGE_POSITIONS, fold, pack_roots, root_ids
+from onyx.runs import joined
 
 shapes = st.recursive(st.just([]), lambda children: st.lists(children, max_size=3), max_leaves=12)
 """A segment as the list of its children."""
@@ -64,7 +65,7 @@ def test_a_tree_is_complete_exactly_when_its_last_report_has_come(trees, data):
         part, everything = everything[:size], everything[size:]
         for root, _ in part:
             left[int(root[0])] -= 1
-        completed += acker.absorb(part).tolist()
+        completed += joined(acker.absorb(part)).tolist()
         assert sorted(completed) == sorted(root for root, open_ in left.items() if open_ == 0)
     assert acker.pending_count() == 0
     assert acker.range_count() == 0
@@ -85,9 +86,9 @@ def test_late_acks_of_an_old_attempt_do_not_complete_the_new_one(trees, attempt,
     old, new = reports(0, 0, positions, trees), reports(0, attempt, positions, trees)
     lost = data.draw(st.integers(0, len(new) - 1))
     acker = Acker()
-    done = acker.absorb(old + new[:lost] + new[lost + 1 :]).tolist()
+    done = joined(acker.absorb(old + new[:lost] + new[lost + 1 :])).tolist()
     assert int(new[lost][0][0]) not in done
-    assert acker.absorb([new[lost]]).tolist() == new[lost][0].tolist()
+    assert joined(acker.absorb([new[lost]])).tolist() == new[lost][0].tolist()
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 2**64 - 1)), max_size=30))
@@ -120,7 +121,7 @@ def test_ackers_together_answer_like_a_dict(batches, n_ackers):
         touched = set(roots.tolist())
         done: list[int] = []
         for acker, part, folded in split_by_acker(*fold(roots, values), n_ackers):
-            done += ackers[acker].absorb([(part, folded)]).tolist()
+            done += joined(ackers[acker].absorb([(part, folded)])).tolist()
         assert sorted(done) == sorted(root for root in touched if model[root] == 0)
         open_ = sum(1 for value in model.values() if value)
         assert sum(acker.pending_count() for acker in ackers) == open_

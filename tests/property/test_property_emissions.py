@@ -12,6 +12,7 @@ from tests.support.clocks import ManualClock
 from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.ledger.lineage import partitions_of, positions_of
+from onyx.runs import array_of
 from onyx.task.window_state.emissions import CHECK_INTERVAL_S, Emissions, Taken
 from onyx.task.window_state.runs import Placed, Run, SentRuns
 
@@ -103,8 +104,8 @@ class EmissionsMachine(RuleBasedStateMachine):
         for child, batch in self.emissions.read(most):
             assert batch.roots is not None
             assert batch.ids is not None
-            shards = (partitions_of(batch.roots).astype(int) - FIRST).tolist()
-            positions = positions_of(batch.roots).tolist()
+            shards = (partitions_of(array_of(batch.roots)).astype(int) - FIRST).tolist()
+            positions = positions_of(array_of(batch.roots)).tolist()
             segments = as_dicts(batch.segments)
             for index, place in enumerate(zip(shards, positions, strict=True)):
                 shard, position = place

@@ -16,6 +16,7 @@ from onyx.ids import GroupId, JobId
 from onyx.ledger.lineage import positions_of
 from onyx.model.parsing.job import parse_mapping
 from onyx.plugins.protocol import Cursor
+from onyx.runs import array_of
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.frontier import FrontierStore
 from onyx.task.source.partition import DRAIN_IDLE_S, RESERVE_POSITIONS_MIN
@@ -108,7 +109,7 @@ class World:
         (batch,) = batches
         assert batch.roots is not None
         found = [segment["n"] for segment in batch.segments]
-        assert found == positions_of(batch.roots).tolist()
+        assert found == positions_of(array_of(batch.roots)).tolist()
         self.sent.update(found)
         self.in_flight.append(batch.roots)
         return True
@@ -116,7 +117,7 @@ class World:
     def complete(self, index: int) -> None:
         if self.in_flight:
             roots = self.in_flight.pop(index % len(self.in_flight))
-            self.done.update(positions_of(roots).tolist())
+            self.done.update(positions_of(array_of(roots)).tolist())
             self.source.complete(roots)
 
     def crash(self, saved: bool) -> None:

@@ -21,6 +21,7 @@ from onyx.recorder import (
     Recorder,
     Slot,
 )
+from onyx.runs import Run
 
 JOB = JobId("job-1")
 
@@ -47,6 +48,17 @@ def shared() -> Iterator[Shared]:
 
 def roots(*numbers: int) -> np.ndarray:
     return np.array(numbers, dtype=np.uint64)
+
+
+def test_a_run_of_roots_is_recorded_by_its_first_and_their_number(shared: Shared) -> None:
+    task = shared.slot("work")
+    assert task.begin("apply-fn", Run(2**63, 3), 0, False)
+    (found,) = shared.supervisor.deaths()
+    assert found.roots == (2**63, 2**63 + 1, 2**63 + 2)
+    task.end()
+    assert task.begin("apply-fn", roots(4, 6), 0, False)
+    (found,) = shared.supervisor.deaths()
+    assert found.roots == (4, 6)
 
 
 def test_the_supervisor_sees_who_is_in_user_code_and_over_what(shared: Shared) -> None:

@@ -49,8 +49,11 @@ RESERVED_S = 0.5
 """Who waits or was to be alone and does not ask again for so long has gone away."""
 
 _HEADER = struct.Struct("<BBHHHQQ")
-"""Inside?, whether over segments (in slot 0 the exit code), bytes of job, task and phase, id of the
-segment, segments."""
+"""Inside?, whether over segments and how they are given (in slot 0 the exit code), bytes of job,
+task and phase, id of the segment, segments."""
+_NUMBER = struct.Struct("<Q")
+_RUN = 2
+"""How segments are given: by the first root, and as many follow it as there are segments."""
 UNNAMED = b""
 """In the place of roots: segments that have none, which do not come again."""
 _NAMES = _HEADER.size
@@ -72,7 +75,8 @@ class Slot(Protocol):
 
         Args:
             phase: of the task.
-            roots: column of the batch; `UNNAMED`, or None: it runs over no segments.
+            roots: column of the batch, an array or a run (`onyx.runs`); `UNNAMED`, or None: it runs
+                over no segments.
             id: of the only segment, 0 where there are several.
             alone: nobody else of the process may be in user code meanwhile.
         """
@@ -239,11 +243,16 @@ class Recorder:
             for length in lengths:
                 names.append(self._memory[at : at + length].decode("utf-8", "replace"))
                 at += length
-            first = start + _ROOTS
-            roots = memoryview(self._memory[first : first + 8 * min(count, ROOTS_MAX)]).cast("Q")
             job, task, phase = names
-            found.append(Inside(JobId(job), TaskName(task), phase, bool(over), tuple(roots), id))
+            roots = self._roots(start + _ROOTS, over, min(count, ROOTS_MAX))
+            found.append(Inside(JobId(job), TaskName(task), phase, bool(over), roots, id))
         return found
+
+    def _roots(self, first: int, over: int, count: int) -> tuple[int, ...]:
+        if over == _RUN:
+            (root,) = _NUMBER.unpack_from(self._memory, first)
+            return tuple(range(root, root + count))
+        return tuple(memoryview(self._memory[first : first + 8 * count]).cast("Q"))
 
     def jobs(self) -> list[JobId]:
         """The jobs whose user code has run, in the processes before too."""
@@ -304,14 +313,19 @@ class _Slot:
     def _write(self, phase: str, roots: Any, id: int) -> None:
         memory, start = self._memory, self._start
         count = 0 if roots is None else min(len(roots), ROOTS_MAX)
+        run = getattr(roots, "first", None)
         if count and roots is not self._roots:
             first = start + _ROOTS
-            column = roots if count == len(roots) else roots[:count]
-            memory[first : first + 8 * count] = memoryview(column).cast("B")
+            if run is None:
+                column = roots if count == len(roots) else roots[:count]
+                memory[first : first + 8 * count] = memoryview(column).cast("B")
+            else:
+                _NUMBER.pack_into(memory, first, run)
         text, lengths = self._texts.get(phase) or self._text(phase)
         if phase != self._phase:
             memory[start + _NAMES : start + _NAMES + len(text)] = text
-        _HEADER.pack_into(memory, start, 0, int(roots is not None), *lengths, id, count)
+        over = int(roots is not None) if run is None else _RUN
+        _HEADER.pack_into(memory, start, 0, over, *lengths, id, count)
         self._phase, self._roots = phase, roots
 
     def _text(self, phase: str) -> tuple[bytes, tuple[int, int, int]]:

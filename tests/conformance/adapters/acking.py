@@ -8,6 +8,7 @@ import numpy as np
 
 from onyx.ledger.acker import Acker
 from onyx.ledger.lineage import pack_roots
+from onyx.runs import joined
 
 
 def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
@@ -18,7 +19,7 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
         number = numbers.setdefault(ack["id"], len(numbers))
         root = pack_roots(0, 0, np.array([number], dtype=np.uint64))
         value = np.array([ack["ack-val"]], dtype=np.int64).view(np.uint64)
-        completed = acker.absorb([(root, value)]).tolist() == root.tolist()
+        completed = joined(acker.absorb([(root, value)])).tolist() == root.tolist()
         if completed != (step["completed"] is not None):
             return f"step {index}: completed is {completed}"
         if acker.pending_count() != len(step["state"]):

@@ -19,9 +19,10 @@ from unittest import mock
 import numpy as np
 from tests.sim.windows.process import Process
 
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.pending import PendingWindow, Range
+from onyx.runs import Numbers
 from onyx.state.names import Listed, LogKey
 from onyx.state.reading import Reader
 from onyx.task.source.source import Source
@@ -86,8 +87,8 @@ def _any_version(
     job: JobId,
     version: AllocationVersion,
     acker: PeerId,
-    roots: U64,
-    values: U64,
+    roots: Numbers,
+    values: Numbers,
 ) -> None:
     """B21."""
     for found in process.ackers.values():

@@ -22,11 +22,12 @@ from tests.sim.windows.failing import number_of
 from tests.sim.windows.story import keys_of, leaves_in
 from tests.sim.windows.violation import fatal
 
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import GroupId
-from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, unpack, without_attempts
+from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, unpack
 from onyx.log import job_documents
+from onyx.runs import Numbers, array_of
 from onyx.state.chunk_codec import ChunkReader
 from onyx.state.chunk_codec import Kind as ChunkKind
 from onyx.state.chunks import EmittedRun
@@ -75,7 +76,7 @@ class Checks:
         """A batch is on its way: what triggers have emitted may be seen now."""
         if batch.roots is None:
             return
-        for root in set(without_attempts(batch.roots).tolist()):
+        for root in set(first_attempts(batch.roots).tolist()):
             task, index = self._of_partition(root >> PARTITION_SHIFT)
             if task != "read":
                 position = root & POSITIONS_MAX - 1
@@ -84,9 +85,9 @@ class Checks:
                 )
 
     @fatal
-    def completed(self, roots: U64) -> None:
+    def completed(self, roots: Numbers) -> None:
         """These trees are reported complete to somebody."""
-        partitions, _, positions = unpack(roots)
+        partitions, _, positions = unpack(array_of(roots))
         for partition, position in zip(partitions.tolist(), positions.tolist(), strict=True):
             for task, count in self._tree(partition, position).items():
                 root = partition << PARTITION_SHIFT | position

@@ -11,8 +11,9 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
@@ -128,8 +129,8 @@ class Link:
         job: JobId,
         version: AllocationVersion,
         acker: PeerId,
-        roots: U64,
-        values: U64,
+        roots: Numbers,
+        values: Numbers,
         urgent: bool = False,
     ) -> bool:
         if self._network.reach(self._group, group) is None:
@@ -143,7 +144,7 @@ class Link:
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        roots: U64,
+        roots: Numbers,
         retries_max: int,
     ) -> bool:
         if self._network.reach(self._group, group) is None:
@@ -158,7 +159,7 @@ class Link:
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        roots: U64,
+        roots: Numbers,
     ) -> bool:
         self._network.post_held(self._group, (group, "on_held", (job, version, target, roots)))
         return True

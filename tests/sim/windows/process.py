@@ -19,7 +19,7 @@ from tests.sim.windows.storage import DocumentsOf, PlaceOf, Storage
 from tests.sim.windows.violation import Violation, not_hidden
 
 from onyx.errors import NameNotRegistered
-from onyx.flow.batch import U64, Segment
+from onyx.flow.batch import Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.model.job import Job
 from onyx.peer.work.holding import Holding
@@ -31,6 +31,7 @@ from onyx.plugins.roll_limits import RollLimits
 from onyx.recorder import Inside, Recording
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
+from onyx.runs import Numbers
 from onyx.seams import Clock
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
@@ -182,14 +183,19 @@ class Process:
     # --- Handlers of the transport ---------------------------------------------------------------
 
     def on_acks(
-        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: Numbers, values: Numbers
     ) -> None:
         found = self.ackers.get((version, acker))
         if found is not None:
             found.post(roots, values)
 
     def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
+        self,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: Numbers,
+        retries_max: int,
     ) -> None:
         if not retries_max:
             self.world.checks.completed(roots)
@@ -197,7 +203,9 @@ class Process:
         if task is not None:
             task.post(Completions(version, roots, retries_max))
 
-    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
+    def on_held(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers
+    ) -> None:
         acker = self.ackers.get((version, target))
         if acker is not None:
             acker.holds.add(roots)

@@ -23,7 +23,7 @@ from tests.support.log.runs import altered
 from tests.support.spark.windows import run_plan
 
 from onyx.errors import NameNotRegistered, OnyxError
-from onyx.flow.batch import U64, Segment
+from onyx.flow.batch import Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
@@ -46,6 +46,7 @@ from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import DRIVER, submission
+from onyx.runs import Numbers
 from onyx.settings import Settings
 from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
 from onyx.storage.memory import MemoryBlobStore
@@ -414,17 +415,24 @@ class Bench:
     # --- Handlers of the transport ---------------------------------------------------------------
 
     def on_acks(
-        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: Numbers, values: Numbers
     ) -> None:
         if version == self._version:
             self.acker.post(roots, values)
 
     def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
+        self,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: Numbers,
+        retries_max: int,
     ) -> None:
         self.tasks[target].post(Completions(version, roots, retries_max))
 
-    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
+    def on_held(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers
+    ) -> None:
         if version == self._version and target == self._all_peers()[0]:
             self.acker.holds.add(roots)
         holds_for(self.tasks[target], version, roots)

@@ -5,6 +5,7 @@ import pytest
 
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
+from onyx.runs import Run
 
 
 def test_a_value_that_cannot_travel_is_named_with_its_segment_and_key():
@@ -48,11 +49,14 @@ def test_a_payload_without_an_array_is_refused(payload):
         codec.count(payload)
 
 
-def test_columns_may_be_written_to_after_the_journey():
-    column = codec.decode_column(codec.encode_column(np.array([1, 2], np.uint64)), 2)
-    assert column is not None
-    column ^= np.uint64(3)
-    assert column.tolist() == [2, 1]
+def test_consecutive_numbers_arrive_as_a_run():
+    column = codec.decode_column(codec.encode_column(np.array([7, 8, 9], np.uint64)), 3)
+    assert column == Run(7, 3)
+
+
+def test_a_run_that_leaves_64_bits_is_refused():
+    with pytest.raises(SegmentError, match="begins at"):
+        codec.decode_column(b"\xff" * 8, 2)
 
 
 def test_a_column_of_another_length_is_refused():

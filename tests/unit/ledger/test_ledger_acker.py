@@ -3,6 +3,7 @@ import pytest
 
 from onyx.ledger.acker import Acker, acker_of, split_by_acker
 from onyx.ledger.lineage import RANGE_POSITIONS, fold, pack_roots, range_key
+from onyx.runs import joined
 
 
 def u64(*values: int) -> np.ndarray:
@@ -14,7 +15,7 @@ def roots(*positions: int, partition: int = 0, attempt: int = 0) -> np.ndarray:
 
 
 def absorb(acker, roots, values):
-    return acker.absorb([(roots, values)])
+    return joined(acker.absorb([(roots, values)]))
 
 
 def test_a_tree_is_complete_when_every_value_has_come_twice():
@@ -48,7 +49,7 @@ def test_roots_that_repeat_in_one_call_count_together_and_complete_once():
 def test_roots_that_repeat_in_parcels_taken_together_count_together_and_complete_once():
     acker = Acker()
     parcels = [(roots(4, 5), u64(9, 1)), (roots(7), u64(0)), (roots(5), u64(1))]
-    assert acker.absorb(parcels).tolist() == roots(5, 7).tolist()
+    assert joined(acker.absorb(parcels)).tolist() == roots(5, 7).tolist()
     assert acker.pending_count() == 1
 
 

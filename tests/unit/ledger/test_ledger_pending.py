@@ -7,16 +7,17 @@ import pytest
 from onyx.ledger.lineage import final_attempts, pack_roots, positions_of, tries_of, unpack
 from onyx.ledger.pending import PendingWindow, Range, rotations_until_expiry
 from onyx.ledger.retry_delay import RetryDelay
+from onyx.runs import Numbers, array_of
 
 CASES = Path(__file__).parents[2] / "conformance" / "cases" / "acking.json"
 
 
-def positions(roots: np.ndarray) -> list[int]:
-    return positions_of(roots).tolist()
+def positions(roots: Numbers) -> list[int]:
+    return positions_of(array_of(roots)).tolist()
 
 
-def attempts(roots: np.ndarray) -> list[int]:
-    return unpack(roots).attempts.tolist()
+def attempts(roots: Numbers) -> list[int]:
+    return unpack(array_of(roots)).attempts.tolist()
 
 
 def test_positions_are_dense_from_the_frontier():
@@ -24,7 +25,7 @@ def test_positions_are_dense_from_the_frontier():
     first, second = window.emit(3, 0.0), window.emit(2, 0.0)
     assert positions(first) == [100, 101, 102]
     assert positions(second) == [103, 104]
-    assert unpack(second).partitions.tolist() == [7, 7]
+    assert unpack(array_of(second)).partitions.tolist() == [7, 7]
     assert window.in_flight == 5
     assert window.next_position == 105
 
@@ -85,11 +86,11 @@ def test_a_retry_is_a_new_root_and_whichever_attempt_is_complete_first_counts():
     new = window.retry(first, end, 2.0)
     assert positions(new) == [0, 1, 2]
     assert attempts(new) == [1, 1, 1]
-    both = np.concatenate((old[1:], new[1:]))
+    both = np.concatenate((array_of(old[1:]), new[1:]))
     assert positions(window.incomplete(both)) == [1, 2]
     assert window.complete(old[1:]) == 2
     assert window.complete(new[1:]) == 0
-    assert window.complete(np.array([new[0], old[0]])) == 1
+    assert window.complete(np.array([new[0], old[0]], dtype=np.uint64)) == 1
     assert (window.frontier, window.in_flight) == (3, 0)
 
 

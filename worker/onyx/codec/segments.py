@@ -21,8 +21,9 @@ from onyx.codec.kinds import TEXT, fits, is_native, levels, packed, unpacked
 from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.codec.refusals import refusal
 from onyx.errors import SegmentError
-from onyx.flow.batch import U64, Segment, Segments, format_of
+from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
+from onyx.runs import Numbers, Run, array_of
 
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""
@@ -32,6 +33,7 @@ STEP_MAX = 255
 """Largest difference of two neighbours that is one byte in a column of steps."""
 
 _LITTLE_ENDIAN = np.dtype("<u8")
+_VALUES_END = 1 << 64
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -128,7 +130,7 @@ def count(payload: bytes) -> int:
     raise SegmentError(f"{len(payload)} bytes are not a batch of segments: no array at the start")
 
 
-def encode_column(column: U64 | None) -> bytes:
+def encode_column(column: Numbers | None) -> bytes:
     """Roots or ids in the shortest of three forms, distinguished by their size; nothing for a batch
     without lineage.
 
@@ -139,7 +141,9 @@ def encode_column(column: U64 | None) -> bytes:
     """
     if column is None:
         return b""
-    column = column.astype(_LITTLE_ENDIAN, copy=False)
+    if isinstance(column, Run) and len(column):
+        return column.first.to_bytes(COLUMN_VALUE_BYTES, "little")
+    column = array_of(column).astype(_LITTLE_ENDIAN, copy=False)
     if len(column) < 2:
         return column.tobytes()
     steps = column[1:] - column[:-1]
@@ -168,23 +172,25 @@ def is_column(data: bytes, length: int) -> bool:
     return size == steps_end + leaps * COLUMN_VALUE_BYTES
 
 
-def decode_column(data: bytes, length: int) -> U64 | None:
-    """A column of `length` values that may be written to, or None if there is none.
+def decode_column(data: bytes, length: int) -> Numbers | None:
+    """A column of `length` values, or None if there is none.
 
     Raises:
-        SegmentError: `data` is neither empty nor of the size of a column.
+        SegmentError: `data` is neither empty nor of the size of a column, or a value of it would
+            have more than 64 bits.
     """
     if not data:
         return None
     if not is_column(data, length):
         raise SegmentError(f"a column of {length} values has {len(data)} bytes")
+    if len(data) == COLUMN_VALUE_BYTES:
+        run = Run(int.from_bytes(data, "little"), length)
+        if run.end > _VALUES_END:
+            raise SegmentError(f"a column of {length} values begins at {run.first}")
+        return run
     if len(data) == length * COLUMN_VALUE_BYTES:
         return np.frombuffer(data, _LITTLE_ENDIAN).astype(np.uint64)
     first = np.frombuffer(data, _LITTLE_ENDIAN, 1)
-    if len(data) == COLUMN_VALUE_BYTES:
-        run = np.arange(length, dtype=np.uint64)
-        run += first
-        return run
     steps_end = COLUMN_VALUE_BYTES + length - 1
     column = np.empty(length, dtype=np.uint64)
     column[:1] = first

@@ -23,6 +23,8 @@ from onyx.flow.formats import DICTS, Fitted, Format
 from onyx.flow.formats import Segments as Segments
 from onyx.flow.formats import format_of as format_of
 from onyx.flow.segment import Segment as Segment
+from onyx.runs import Numbers, taken
+from onyx.runs import joined as joined_numbers
 
 
 class FoundKeys(Protocol):
@@ -42,8 +44,8 @@ class Batch:
     """`roots[i]` and `ids[i]` belong to segment i. Both are None under at-most-once."""
 
     segments: Segments
-    roots: U64 | None = None
-    ids: U64 | None = None
+    roots: Numbers | None = None
+    ids: Numbers | None = None
     keys: FoundKeys | None = None
     """The keys as the receiver groups the segments, if the sender has had to find them and is in
     the same process; None: they are to be found."""
@@ -57,8 +59,8 @@ class Batch:
         """A batch of the segments at these indices, with their lineage."""
         return Batch(
             take(self.segments, chosen),
-            None if self.roots is None else self.roots[chosen],
-            None if self.ids is None else self.ids[chosen],
+            None if self.roots is None else taken(self.roots, chosen),
+            None if self.ids is None else taken(self.ids, chosen),
             None if self.keys is None else self.keys.take(chosen),
             self._bad_of(chosen) if self.bad else [],
         )
@@ -172,4 +174,4 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     keys = first.joined(known) if first is not None and len(known) == len(others) else None
     if not roots:
         return Batch(segments, keys=keys)
-    return Batch(segments, np.concatenate(roots), np.concatenate(ids), keys)
+    return Batch(segments, joined_numbers(roots), joined_numbers(ids), keys)

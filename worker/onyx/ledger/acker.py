@@ -1,10 +1,10 @@
 """The XOR ledger: which trees of segments are complete.
 
 Every id enters the ledger of its root twice, once from the peer that made the segment and once from
-the peer that was done with it, in any order; the tree is complete when the XOR is zero. One array
-covers a range of 4,096 positions and is XORed in place. Zero stands for "nothing is open" whether
-the root is unknown, complete or was forgotten, which is what makes forgetting a range safe: an
-array of zeros says no more than no array.
+the peer that was done with it, in any order; the tree is complete when the XOR is zero. One ledger
+covers a range of 4,096 positions (`ledger_range`), as runs or as an array. Zero stands for
+"nothing is open" whether the root is unknown, complete or was forgotten, which is what makes
+forgetting a range safe: a ledger of zeros says no more than no ledger.
 
 A dict of root to value was rejected: 114 ns a segment against 4.
 
@@ -15,58 +15,17 @@ one, because frames of the old version are dropped and inputs replay.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from onyx.ledger.lineage import (
-    RANGE_POSITIONS,
-    RANGE_SHIFT,
-    U64,
-    Indices,
-    cut,
-    fold,
-    mix,
-    range_key,
-)
+from onyx.ledger.ledger_range import Range
+from onyx.ledger.lineage import RANGE_SHIFT, U64, Indices, cut, fold, mix, range_key
+from onyx.runs import Numbers, Run, gathered, joined, taken
 
-_OFFSET_MASK = RANGE_POSITIONS - 1
 _SPARES_MAX = 16
-
-
-class _Range:
-    """The ledger of one range: `values[i]` belongs to its i-th position."""
-
-    __slots__ = ("acked", "open", "touched_s", "values")
-
-    def __init__(self) -> None:
-        self.values: U64 = np.zeros(RANGE_POSITIONS, dtype=np.uint64)
-        self.acked = np.zeros(RANGE_POSITIONS, dtype=np.bool_)
-        """Positions of which something has come since the last `settle`."""
-        self.open = 0
-        """How many values are not zero, as of the last `settle`."""
-        self.touched_s = 0.0
-
-    def add(self, roots: U64, values: U64) -> None:
-        """XOR values in; `roots` are strictly increasing and all of this range."""
-        first = int(roots[0]) & _OFFSET_MASK
-        last = int(roots[-1]) & _OFFSET_MASK
-        where: slice | Indices
-        if last - first + 1 == len(roots):
-            where = slice(first, last + 1)
-        else:
-            where = (roots & np.uint64(_OFFSET_MASK)).view(np.int64)
-        self.values[where] ^= values
-        self.acked[where] = True
-
-    def settle(self) -> Indices:
-        """Positions that were acked since the last call and are at zero now, in order."""
-        zero = self.values == 0
-        self.open = RANGE_POSITIONS - int(np.count_nonzero(zero))
-        done: Indices = np.logical_and(zero, self.acked, out=zero).nonzero()[0]
-        self.acked.fill(False)
-        return done
 
 
 class _Packed(NamedTuple):
@@ -96,24 +55,24 @@ class Acker:
         assert ranges_max > 0
         self._ranges_max = ranges_max
         self._trees_max = trees_max
-        self._ranges: dict[int, _Range] = {}
+        self._ranges: dict[int, Range] = {}
         self._packed: dict[int, _Packed] = {}
         self._packed_trees = 0
         self._forgotten: list[U64] = []
-        self._spares: list[_Range] = []
+        self._spares: list[Range] = []
         self._now_s = 0.0
 
-    def absorb(self, parcels: Iterable[tuple[U64, U64]]) -> U64:
+    def absorb(self, parcels: Iterable[tuple[Numbers, Numbers]]) -> list[Numbers]:
         """Take what peers report, parcels of (roots, values); equal roots may repeat and come in
         any order. All that waits is best taken at once: who asks in between pays for the answer.
 
         Returns:
-            The roots of which something came and whose XOR is zero now, in increasing order, each
-            once: their trees are complete. A root that was unknown and comes with 0 is complete at
-            once (an input segment that nobody wanted); one that is open and comes with 0 stays
-            open.
+            The roots of which something came and whose XOR is zero now, in increasing order over
+            all columns, each once: their trees are complete. A root that was unknown and comes
+            with 0 is complete at once (an input segment that nobody wanted); one that is open and
+            comes with 0 stays open.
         """
-        touched: dict[int, _Range] = {}
+        touched: dict[int, Range] = {}
         for roots, values in parcels:
             assert len(roots) == len(values)
             roots, values = fold(roots, values)
@@ -122,14 +81,14 @@ class Acker:
                     touched[key] = self._take(key)
                 touched[key].add(roots[part], values[part])
         done = [self._settle(key, touched[key]) for key in sorted(touched)]
-        return np.concatenate(done) if done else np.empty(0, dtype=np.uint64)
+        return gathered(chain.from_iterable(done))
 
     def forgotten(self) -> U64:
         """Roots of open trees that were forgotten for want of memory since the last call."""
         found, self._forgotten = self._forgotten, []
         return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
 
-    def held(self, roots: U64) -> None:
+    def held(self, roots: Numbers) -> None:
         """Somebody works on these trees (increasing roots): their ranges are not idle."""
         for key, _ in cut(roots, RANGE_SHIFT):
             if key in self._ranges:
@@ -167,35 +126,33 @@ class Acker:
         """Ranges held in memory."""
         return len(self._ranges) + len(self._packed)
 
-    def _settle(self, key: int, ledger: _Range) -> U64:
-        positions = ledger.settle()
+    def _settle(self, key: int, ledger: Range) -> list[Numbers]:
+        done = ledger.settle(key)
         if ledger.open:
             if len(self._ranges) >= self._ranges_max:
                 self._pack(next(iter(self._ranges)))
             ledger.touched_s = self._now_s
             self._ranges[key] = ledger
         # With nothing open all its values are zero, as those of a new one.
-        elif len(self._spares) < _SPARES_MAX:
+        elif ledger.has_array and len(self._spares) < _SPARES_MAX:
             self._spares.append(ledger)
-        return _roots(key, positions)
+        return done
 
-    def _take(self, key: int) -> _Range:
+    def _take(self, key: int) -> Range:
         # Out of the dict until it is settled: so `_settle` packs none that is in use, and what it
         # puts back comes last. The dict is in the order of use, and its first range idle longest.
         if key in self._ranges:
             return self._ranges.pop(key)
-        ledger = self._spares.pop() if self._spares else _Range()
+        ledger = self._spares.pop() if self._spares else Range()
         if key in self._packed:
             found = self._unpacked(key)
-            ledger.values[found.offsets] = found.values
+            ledger.put(found.offsets.astype(np.intp), found.values)
         return ledger
 
     def _pack(self, key: int) -> None:
         ledger = self._ranges.pop(key)
-        offsets = np.flatnonzero(ledger.values)
-        self._packed[key] = _Packed(
-            offsets.astype(np.uint16), ledger.values[offsets], ledger.touched_s
-        )
+        offsets, values = ledger.values(key)
+        self._packed[key] = _Packed(offsets.astype(np.uint16), values, ledger.touched_s)
         self._packed_trees += len(offsets)
         while max(self._packed_trees, len(self._packed)) > self._trees_max:
             oldest = next(iter(self._packed))
@@ -222,15 +179,31 @@ def acker_of(ranges: U64, n_ackers: int) -> Indices:
     return (mix(ranges + np.uint64(1)) % np.uint64(n_ackers)).astype(np.intp)
 
 
-def split_by_acker(roots: U64, values: U64, n_ackers: int) -> list[tuple[int, U64, U64]]:
+def split_by_acker(
+    roots: Numbers, values: Numbers, n_ackers: int
+) -> list[tuple[int, Numbers, Numbers]]:
     """Folded columns (`fold`) cut into (acker, roots, values), each part in increasing order."""
     if len(roots) == 0:
         return []
     if n_ackers == 1:
         return [(0, roots, values)]
+    if isinstance(roots, Run):
+        return _split_run(roots, values, n_ackers)
     first = range_key(roots[:1])
-    if int(roots[-1]) >> 12 == int(first[0]):
+    if int(roots[-1]) >> RANGE_SHIFT == int(first[0]):
         return [(int(acker_of(first, n_ackers)[0]), roots, values)]
     chosen = acker_of(range_key(roots), n_ackers)
     parts = ((acker, chosen == acker) for acker in np.unique(chosen).tolist())
-    return [(acker, roots[mask], values[mask]) for acker, mask in parts]
+    return [(acker, roots[mask], taken(values, mask)) for acker, mask in parts]
+
+
+def _split_run(roots: Run, values: Numbers, n_ackers: int) -> list[tuple[int, Numbers, Numbers]]:
+    parts = cut(roots, RANGE_SHIFT)
+    ackers = acker_of(np.array([key for key, _ in parts], dtype=np.uint64), n_ackers).tolist()
+    found: dict[int, list[slice]] = {}
+    for acker, (_, part) in zip(ackers, parts, strict=True):
+        found.setdefault(acker, []).append(part)
+    return [
+        (acker, joined([roots[each] for each in its]), joined([values[each] for each in its]))
+        for acker, its in sorted(found.items())
+    ]

@@ -28,10 +28,12 @@ from onyx.ledger.lineage import (
     any_retried,
     attempt_bits,
     cut,
+    first_attempts,
     partitions_of,
     positions_of,
     without_attempts,
 )
+from onyx.runs import Numbers, Run, array_of, follow, joined, taken
 
 Mask = NDArray[np.bool_]
 
@@ -48,11 +50,11 @@ _PARTITION_SHIFT = np.uint64(PARTITION_SHIFT)
 class _Batch(NamedTuple):
     """Segments as they came, attempts included."""
 
-    roots: U64
-    ids: U64
+    roots: Numbers
+    ids: Numbers
 
 
-class _Run(NamedTuple):
+class _Sorted(NamedTuple):
     """Segments sorted by key: partition, position, and the last bits of the id."""
 
     keys: U64
@@ -62,9 +64,9 @@ class _Run(NamedTuple):
 class Applied:
     """Ids that have been applied, each with its root. Not thread-safe."""
 
-    def __init__(self, roots: U64 | None = None, ids: U64 | None = None) -> None:
+    def __init__(self, roots: Numbers | None = None, ids: Numbers | None = None) -> None:
         """With what was recovered, which first attempts may repeat; its attempts do not count."""
-        self._runs: list[_Run] = []
+        self._runs: list[_Sorted] = []
         self._recent: list[_Batch] = []
         self._limits: U64 | None = None
         """By partition, the first root from which on no first attempt has been applied before;
@@ -73,27 +75,34 @@ class Applied:
             self.add(roots, ids)
             self.rewired()
 
-    def known(self, roots: U64, ids: U64) -> Mask:
+    def known(self, roots: Numbers, ids: Numbers) -> Mask | None:
         """For each segment of a batch whether it has been applied before, or is in the batch twice
-        and this is not the first of them."""
+        and this is not the first of them; None: none is."""
+        where, retried = self._suspects(roots), any_retried(roots)
+        if not retried and (where is None or not len(where)):
+            return None
         found: Mask = np.zeros(len(roots), dtype=np.bool_)
-        where = self._suspects(roots)
         if where is not None and len(where):
             self._sort()
-            wanted = _Batch(roots[where], ids[where])
-            keys = _keys(wanted)
+            wanted = taken(ids, where)
+            keys = _keys(taken(roots, where), wanted)
             for run in self._runs:
-                found[where] |= _is_in(run, keys, wanted.ids)
-        if any_retried(roots):
-            found |= _repeated(without_attempts(roots), ids)
-        return found
+                found[where] |= _is_in(run, keys, wanted)
+        if retried:
+            found |= _repeated(without_attempts(array_of(roots)), array_of(ids))
+        return found if found.any() else None
 
-    def add(self, roots: U64, ids: U64) -> None:
+    def add(self, roots: Numbers, ids: Numbers) -> None:
         """Segments that are applied now. The columns are kept and must not change afterwards."""
-        self._recent.append(_Batch(roots, ids))
+        last = self._recent[-1] if self._recent else None
+        if last is not None and follow((last.roots, roots)) and follow((last.ids, ids)):
+            self._recent[-1] = _Batch(joined((last.roots, roots)), joined((last.ids, ids)))
+        else:
+            self._recent.append(_Batch(roots, ids))
         if any_retried(roots):
             # Another way through the job may be shorter: the first attempt is still to come.
-            self._suspect(without_attempts(roots[attempt_bits(roots) != 0]))
+            array = array_of(roots)
+            self._suspect(without_attempts(array[attempt_bits(array) != 0]))
 
     def forget(self, frontiers: Mapping[int, int]) -> None:
         """Drop what lies below the frontier (a position) of its partition: it never comes again."""
@@ -116,7 +125,7 @@ class Applied:
     def columns(self) -> tuple[U64, U64]:
         """Roots (attempt bits cleared) and ids of all that is known, for a snapshot."""
         found = _joined([*map(_batch_of, self._runs), *self._recent])
-        return without_attempts(found.roots), found.ids
+        return without_attempts(array_of(found.roots)), array_of(found.ids)
 
     def _suspect(self, roots: U64) -> None:
         """First attempts up to the last of these positions of each partition may be repeats."""
@@ -131,8 +140,10 @@ class Applied:
             limits[partition] = max(last + 1, int(limits[partition]))
         self._limits = limits
 
-    def _suspects(self, roots: U64) -> NDArray[np.intp] | None:
-        """Which of them may have been applied before."""
+    def _suspects(self, roots: Numbers) -> NDArray[np.intp] | None:
+        """Which of them may have been applied before; None: none of them."""
+        if isinstance(roots, Run):
+            return self._suspects_of_run(roots)
         retried = any_retried(roots)
         if self._limits is None:
             return np.flatnonzero(attempt_bits(roots)) if retried else None
@@ -141,20 +152,30 @@ class Applied:
             suspect |= attempt_bits(roots) != 0
         return np.flatnonzero(suspect)
 
+    def _suspects_of_run(self, roots: Run) -> NDArray[np.intp] | None:
+        if any_retried(roots):
+            return np.arange(len(roots))
+        if self._limits is None:
+            return None
+        partition = roots.first >> PARTITION_SHIFT
+        below = int(self._limits[min(partition, len(self._limits) - 1)]) - roots.first
+        return np.arange(min(below, len(roots))) if below > 0 else None
+
     def _sort(self) -> None:
         """Make a run of what is recent, and one of it and the runs that are not twice as long."""
         recent = _joined(self._recent)
         self._recent = []
         if not len(recent.ids):
             return
-        run = _sorted(_keys(recent), recent.ids)
+        ids = array_of(recent.ids)
+        run = _sorted(_keys(array_of(recent.roots), ids), ids)
         while self._runs and len(self._runs[-1].ids) < 2 * len(run.ids):
-            keys, ids = zip(self._runs.pop(), run, strict=True)
-            run = _sorted(np.concatenate(keys), np.concatenate(ids))
+            both = zip(self._runs.pop(), run, strict=True)
+            run = _sorted(*map(np.concatenate, both))
         self._runs.append(run)
 
 
-def _is_in(run: _Run, keys: U64, ids: U64) -> Mask:
+def _is_in(run: _Sorted, keys: U64, ids: U64) -> Mask:
     """Whether each segment is in a run."""
     found: Mask = np.zeros(len(keys), dtype=np.bool_)
     at = np.searchsorted(run.keys, keys)
@@ -176,38 +197,39 @@ def _repeated(roots: U64, ids: U64) -> Mask:
     return found
 
 
-def _keys(batch: _Batch) -> U64:
-    keys: U64 = partitions_of(batch.roots) << _PARTITION_SHIFT
-    keys |= positions_of(batch.roots) << _POSITION_SHIFT
-    keys |= batch.ids & _ID_MASK
+def _keys(roots: U64, ids: U64) -> U64:
+    keys: U64 = partitions_of(roots) << _PARTITION_SHIFT
+    keys |= positions_of(roots) << _POSITION_SHIFT
+    keys |= ids & _ID_MASK
     return keys
 
 
-def _batch_of(run: _Run) -> _Batch:
+def _batch_of(run: _Sorted) -> _Batch:
     positions = (run.keys >> _POSITION_SHIFT) & _POSITION_MASK
     return _Batch((partitions_of(run.keys) << _PARTITION_SHIFT) | positions, run.ids)
 
 
-def _sorted(keys: U64, ids: U64) -> _Run:
+def _sorted(keys: U64, ids: U64) -> _Sorted:
     # Stable, because that is fast on what is nearly in order.
     order = np.argsort(keys, kind="stable")
-    return _Run(keys[order], ids[order])
+    return _Sorted(keys[order], ids[order])
 
 
 def _joined(batches: list[_Batch]) -> _Batch:
     if len(batches) == 1:
         return batches[0]
-    if not batches:
-        return _Batch(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64))
-    roots, ids = zip(*batches, strict=True)
-    return _Batch(np.concatenate(roots), np.concatenate(ids))
+    return _Batch(joined([each.roots for each in batches]), joined([each.ids for each in batches]))
 
 
 def _blocks(batches: list[_Batch]) -> Iterator[_Batch]:
-    """The batches in larger parts, if they are small: one of all would not fit the cache."""
+    """The batches in larger parts, if they are small: one of all would not fit the cache. A run is
+    a part by itself."""
     waiting: list[_Batch] = []
     size = 0
     for each in batches:
+        if isinstance(each.roots, Run):
+            yield each
+            continue
         waiting.append(each)
         size += len(each.ids)
         if size >= BLOCK_IDS:
@@ -219,18 +241,23 @@ def _blocks(batches: list[_Batch]) -> Iterator[_Batch]:
 
 def _from(first_roots: U64, batch: _Batch) -> _Batch:
     """What does not lie below the frontier of its partition."""
-    keep = without_attempts(batch.roots) >= _of_partition(first_roots, batch.roots)
-    return batch if keep.all() else _Batch(batch.roots[keep], batch.ids[keep])
+    roots = first_attempts(batch.roots)
+    if isinstance(roots, Run):
+        first = int(first_roots[min(roots.first >> PARTITION_SHIFT, len(first_roots) - 1)])
+        below = min(max(0, first - roots.first), len(roots))
+        return _Batch(batch.roots[below:], batch.ids[below:]) if below else batch
+    keep = roots >= _of_partition(first_roots, roots)
+    return batch if keep.all() else _Batch(taken(batch.roots, keep), taken(batch.ids, keep))
 
 
-def _above(frontiers: Mapping[int, int], run: _Run) -> _Run:
+def _above(frontiers: Mapping[int, int], run: _Sorted) -> _Sorted:
     """The ids above the frontiers, found, by the order of a run."""
     keep = np.ones(len(run.keys), dtype=np.bool_)
     for partition, position in frontiers.items():
         first = partition << PARTITION_SHIFT
         between = np.array([first, first | (position << _ID_BITS)], dtype=np.uint64)
         keep[slice(*np.searchsorted(run.keys, between))] = False
-    return run if keep.all() else _Run(run.keys[keep], run.ids[keep])
+    return run if keep.all() else _Sorted(run.keys[keep], run.ids[keep])
 
 
 def _of_partition(table: U64, roots: U64) -> U64:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onyx.ledger.lineage import U64
+from onyx.runs import Numbers, Run
 
 WAITING_MAX = 256
 """Messages; of a job with more peers that work for long, some of its segments may be read again."""
@@ -22,13 +22,14 @@ class Holds:
     """The holds of one input, windowed task or acker on one peer."""
 
     def __init__(self) -> None:
-        self._waiting: deque[U64] = deque(maxlen=WAITING_MAX)
+        self._waiting: deque[Numbers] = deque(maxlen=WAITING_MAX)
 
-    def add(self, roots: U64) -> None:
+    def add(self, roots: Numbers) -> None:
         """Somebody works on these trees."""
         self._waiting.append(roots)
 
-    def take(self) -> Iterator[U64]:
+    def take(self) -> Iterator[Numbers]:
         """All that waits, each message as increasing roots."""
         while self._waiting:
-            yield np.unique(self._waiting.popleft())
+            roots = self._waiting.popleft()
+            yield roots if isinstance(roots, Run) else np.unique(roots)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from onyx.ledger.lineage import U64, Indices, child_ids, mix
+from onyx.runs import NONE, Numbers, array_of, taken
 
 
 class Share(NamedTuple):
@@ -37,17 +38,17 @@ class Share(NamedTuple):
 class Hop(NamedTuple):
     """What comes of a batch."""
 
-    ids: list[U64]
+    ids: list[Numbers]
     """For each share, the ids of its segments."""
     reported: Indices | None
     """Which consumed segments are reported, increasing; None: all."""
-    values: U64
+    values: Numbers
     """What is reported for each of those. Never 0, but for an input's segments without children:
     0 would complete the tree of
     a root that its acker does not know yet."""
 
 
-def hop(ids: U64, shares: Sequence[Share], emitted: bool, withheld: bool = False) -> Hop:
+def hop(ids: Numbers, shares: Sequence[Share], emitted: bool, withheld: bool = False) -> Hop:
     """The ids of the children of a batch, and the report about it.
 
     Args:
@@ -63,22 +64,22 @@ def hop(ids: U64, shares: Sequence[Share], emitted: bool, withheld: bool = False
         return _filtered(ids, shares[0].parents, emitted)
     children = _children(len(ids), shares)
     if (children > 1).any():
-        return _fan_out(ids, shares, children, emitted)
+        return _fan_out(array_of(ids), shares, children, emitted)
     sent = [_of_parents(ids, share) for share in shares]
     if emitted:
-        return Hop(sent, None, ids * children.astype(np.uint64))
+        return Hop(sent, None, array_of(ids) * children.astype(np.uint64))
     childless = np.flatnonzero(children == 0)
-    return Hop(sent, childless, ids[childless])
+    return Hop(sent, childless, taken(ids, childless))
 
 
 _NOTHING = np.empty(0, dtype=np.intp)
 
 
-def _filtered(ids: U64, parents: Indices | None, emitted: bool) -> Hop:
+def _filtered(ids: Numbers, parents: Indices | None, emitted: bool) -> Hop:
     """Each segment has one child or none, as most functions leave them."""
     if parents is None:
-        return Hop([ids], None, ids) if emitted else Hop([ids], _NOTHING, ids[:0])
-    sent = ids[parents]
+        return Hop([ids], None, ids) if emitted else Hop([ids], _NOTHING, NONE)
+    sent = taken(ids, parents)
     if emitted:
         values = np.zeros(len(ids), dtype=np.uint64)
         values[parents] = sent
@@ -86,7 +87,7 @@ def _filtered(ids: U64, parents: Indices | None, emitted: bool) -> Hop:
     with_child = np.zeros(len(ids), dtype=np.bool_)
     with_child[parents] = True
     childless = (~with_child).nonzero()[0]
-    return Hop([sent], childless, ids[childless])
+    return Hop([sent], childless, taken(ids, childless))
 
 
 def _children(count: int, shares: Sequence[Share]) -> Indices:
@@ -100,16 +101,16 @@ def _children(count: int, shares: Sequence[Share]) -> Indices:
     return children
 
 
-def _of_parents(ids: U64, share: Share) -> U64:
-    return ids if share.parents is None else ids[share.parents]
+def _of_parents(ids: Numbers, share: Share) -> Numbers:
+    return ids if share.parents is None else taken(ids, share.parents)
 
 
 def _fan_out(ids: U64, shares: Sequence[Share], children: Indices, emitted: bool) -> Hop:
     values = np.zeros_like(ids) if emitted else ids.copy()
     some_only = bool((children == 1).any())
-    sent: list[U64] = []
+    sent: list[Numbers] = []
     for share in shares:
-        kept = _of_parents(ids, share)
+        kept = array_of(_of_parents(ids, share))
         made = child_ids(kept, share.edge, share.child_index)
         if some_only:
             only = children == 1 if share.parents is None else children[share.parents] == 1
@@ -122,18 +123,21 @@ def _fan_out(ids: U64, shares: Sequence[Share], children: Indices, emitted: bool
     return Hop(sent, changed, values[changed])
 
 
-def split_values(ids: U64) -> tuple[U64, U64]:
+def split_values(ids: Numbers) -> tuple[Numbers, Numbers]:
     """What two parties report of segments without children, so that a tree is complete only when
     both have."""
-    first = mix(ids.copy())
-    return first, ids ^ first
+    mine = array_of(ids)
+    first = mix(mine.copy())
+    return first, mine ^ first
 
 
-def _withheld(ids: U64, shares: Sequence[Share]) -> Hop:
-    values = ids.copy()
-    sent = []
+def _withheld(ids: Numbers, shares: Sequence[Share]) -> Hop:
+    if not shares:
+        return Hop([], None, ids)
+    values = array_of(ids).copy()
+    sent: list[Numbers] = []
     for share in shares:
-        made = child_ids(_of_parents(ids, share), share.edge, share.child_index)
+        made = child_ids(array_of(_of_parents(ids, share)), share.edge, share.child_index)
         _xor_into(values, made, share.parents)
         sent.append(made)
     return Hop(sent, None, values)

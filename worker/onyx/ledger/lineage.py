@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onyx.ids import name_number
+from onyx.runs import Numbers, Run, array_of, taken
 
 U64 = NDArray[np.uint64]
 Indices = NDArray[np.intp]
@@ -84,10 +85,9 @@ def pack_roots(partition: int, attempt: int | U64, positions: U64) -> U64:
     return positions | base
 
 
-def run_of_roots(partition: int, first: int, end: int) -> U64:
+def run_of_roots(partition: int, first: int, end: int) -> Run:
     """Roots of the positions `[first, end)` of a partition, first attempt."""
-    base = partition << PARTITION_SHIFT
-    return np.arange(base + first, base + end, dtype=np.uint64)
+    return Run((partition << PARTITION_SHIFT) + first, end - first)
 
 
 def unpack(roots: U64) -> Origin:
@@ -127,13 +127,22 @@ def tries_of(root: int) -> int:
     return ((root >> 40) & _COUNT_MASK) + 1
 
 
-def any_retried(roots: U64) -> bool:
+def any_retried(roots: Numbers) -> bool:
     """Whether one of them is not of the first attempt."""
+    if isinstance(roots, Run):  # which are all of one partition and attempt
+        return bool((roots.first >> 40) & 0xFF)
     return bool(np.bitwise_or.reduce(roots) & _ATTEMPT_BITS)
 
 
-def without_attempts(roots: U64) -> U64:
+def first_attempts(roots: Numbers) -> Numbers:
     """The roots as if each were the first attempt: partition and position."""
+    if isinstance(roots, Run):
+        return Run(roots.first & ~(0xFF << 40), roots.count)
+    return without_attempts(roots)
+
+
+def without_attempts(roots: U64) -> U64:
+    """`first_attempts` of an array."""
     return roots & ~_ATTEMPT_BITS
 
 
@@ -142,16 +151,27 @@ def range_key(roots: U64) -> U64:
     return roots >> _RANGE_SHIFT
 
 
-def cut(roots: U64, shift: int) -> list[tuple[int, slice]]:
+def cut(roots: Numbers, shift: int) -> list[tuple[int, slice]]:
     """Increasing roots cut where `root >> shift` changes: each value with the slice that has it."""
     if not len(roots):
         return []
+    if isinstance(roots, Run):
+        return _cut_run(roots, shift)
     first, last = int(roots[0]) >> shift, int(roots[-1]) >> shift
     if first == last:
         return [(first, slice(0, len(roots)))]
     keys = roots >> np.uint64(shift)
     starts = [0, *((keys[1:] != keys[:-1]).nonzero()[0] + 1).tolist(), len(roots)]
     return [(int(keys[start]), slice(start, end)) for start, end in pairwise(starts)]
+
+
+def _cut_run(roots: Run, shift: int) -> list[tuple[int, slice]]:
+    first, count = roots.first, roots.count
+    keys = range(first >> shift, ((roots.end - 1) >> shift) + 1)
+    return [
+        (key, slice(max(0, (key << shift) - first), min(count, ((key + 1) << shift) - first)))
+        for key in keys
+    ]
 
 
 def mix(values: U64) -> U64:
@@ -186,9 +206,17 @@ def root_ids(source: int, positions: U64) -> U64:
     return positions + np.uint64(source + 1)
 
 
-def run_of_ids(source: int, first: int, end: int) -> U64:
+def ids_of(source: int, roots: Numbers) -> Numbers:
+    """`root_ids` of roots of one partition."""
+    if isinstance(roots, Run):
+        first = roots.first & (POSITIONS_MAX - 1)
+        return run_of_ids(source, first, first + roots.count)
+    return root_ids(source, positions_of(roots))
+
+
+def run_of_ids(source: int, first: int, end: int) -> Run:
     """`root_ids` of the positions `[first, end)`."""
-    return np.arange(source + 1 + first, source + 1 + end, dtype=np.uint64)
+    return Run(source + 1 + first, end - first)
 
 
 def renumbered(roots: U64, ids: U64, numbers: Mapping[int, int]) -> tuple[U64, U64]:
@@ -220,21 +248,21 @@ def child_ids(parent_ids: U64, edge: int, child_index: Indices | None = None) ->
     return np.maximum(mix(ids), _ONE)
 
 
-def fold(roots: U64, values: U64) -> tuple[U64, U64]:
+def fold(roots: Numbers, values: Numbers) -> tuple[Numbers, Numbers]:
     """XOR of the values of equal roots: (roots, strictly increasing, and one value each).
 
     Columns that are in order already cost next to nothing, and that is how they mostly come.
     """
-    if len(roots) < 2:
+    if len(roots) < 2 or isinstance(roots, Run):
         return roots, values
     before, after = roots[:-1], roots[1:]
     if np.count_nonzero(after > before) == len(after):  # a third of the time that `all` takes
         return roots, values
     if (after < before).any():
         order = np.argsort(roots, kind="stable")
-        roots, values = roots[order], values[order]
+        roots, values = roots[order], taken(values, order)
     starts = np.flatnonzero(np.concatenate((_FIRST, roots[1:] != roots[:-1])))
-    return roots[starts], np.bitwise_xor.reduceat(values, starts)
+    return roots[starts], np.bitwise_xor.reduceat(array_of(values), starts)
 
 
 _FIRST = np.ones(1, dtype=np.bool_)

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from onyx.ledger.lineage import (
     FINAL,
+    PARTITION_SHIFT,
     POSITIONS_MAX,
     U64,
     Indices,
@@ -46,6 +47,7 @@ from onyx.ledger.lineage import (
     run_of_roots,
 )
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.runs import Numbers, Run, array_of, as_run, is_increasing
 
 # Counting needs DONE to be 0.
 _DONE, _IN_FLIGHT, _DUE, _RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
@@ -53,6 +55,8 @@ _TRIES_MAX = np.iinfo(np.uint16).max
 
 SLOTS_FIRST = 1024
 """Length of a ring before it grows."""
+LOOKED_AT_FIRST = 4096
+"""Positions that are looked at for the new frontier, then twice as many: mostly it is near."""
 GAP_POSITIONS_MAX = 1024
 """Due positions nearer than this are read again in one range: seeking costs more than skipping."""
 
@@ -157,7 +161,7 @@ class PendingWindow:
         sent = int(self._sent[self._frontier & self._mask])
         return max(0.0, now_s - self._started_s - sent * self._interval_s)
 
-    def emit(self, n: int, now_s: float) -> U64:
+    def emit(self, n: int, now_s: float) -> Run:
         """Roots for the next `n` positions, first attempt. At most `room`."""
         assert 0 <= n <= self.room, "the window is full: emit at most `room`"
         if self._next + n - self._frontier > self._slots:
@@ -173,31 +177,33 @@ class PendingWindow:
         self._incomplete += n
         return run_of_roots(self.partition, first, self._next)
 
-    def complete(self, roots: U64) -> int:
+    def complete(self, roots: Numbers) -> int:
         """Trees that are complete, of whichever attempt; those of other partitions are ignored.
 
         Returns:
             How many positions became complete.
         """
-        run = self._run_of(roots)
-        where = self._of_any_attempt(roots) if run is None else run
-        count = int(np.count_nonzero(self._state[where]))
-        self._state[where] = _DONE
+        count = 0
+        for where in self._slots_of_any_attempt(roots):
+            count += int(np.count_nonzero(self._state[where]))
+            self._state[where] = _DONE
         self._incomplete -= count
         self._advance()
         return count
 
-    def incomplete(self, roots: U64) -> U64:
+    def incomplete(self, roots: Numbers) -> U64:
         """The roots that `complete` would make complete, one for each position."""
+        roots = array_of(roots)
         positions, index = np.unique(positions_of(roots), return_index=True)
         signed = positions.view(np.int64)
         meant = self._mine(roots[index], signed) & (self._state[signed & self._mask] != _DONE)
         found: U64 = roots[index][meant]
         return found
 
-    def held(self, roots: U64, now_s: float) -> None:
+    def held(self, roots: Numbers, now_s: float) -> None:
         """Somebody works on these trees, of whichever attempt: they are not lost now."""
-        self._held[self._of_any_attempt(roots)] = self._rotation_at(now_s) + 1
+        for where in self._slots_of_any_attempt(roots):
+            self._held[where] = self._rotation_at(now_s) + 1
 
     def overdue(self, now_s: float) -> int:
         """Positions sent longer than the pending timeout ago and not complete; from any thread."""
@@ -219,10 +225,10 @@ class PendingWindow:
         heard = np.maximum(self._sent[slots], self._held[slots])
         return self._make_due(positions[heard + self._lifetime <= rotation])
 
-    def retry_roots(self, roots: U64, retries_max: int, now_s: float) -> None:
+    def retry_roots(self, roots: Numbers, retries_max: int, now_s: float) -> None:
         """A flow condition asks for these to be read again, `retries_max` times each at most; older
         attempts, and what is to be read again already, are ignored."""
-        slots = self._slots_of(_increasing(roots))
+        slots = self._slots_of(_increasing(array_of(roots)))
         self._any_retried = True
         wanted = slots[self._state[slots] == _IN_FLIGHT]
         before = self._retries[wanted]
@@ -309,22 +315,16 @@ class PendingWindow:
     def _rotation_at(self, now_s: float) -> int:
         return max(self._rotation, int((now_s - self._started_s) // self._interval_s))
 
-    def _run_of(self, roots: U64) -> slice | None:
-        """The slots of roots of one attempt that follow one another, as they mostly do; None if
-        these do not."""
-        count = len(roots)
-        if count == 0 or int(roots[-1]) - int(roots[0]) != count - 1 or not _is_increasing(roots):
-            return None
-        first = int(roots[0]) & (POSITIONS_MAX - 1)
-        start = first & self._mask
-        run = slice(start, start + count)
-        whole = (
-            int(roots[0]) >> 48 == self.partition
-            and self._frontier <= first
-            and first + count <= self._next
-            and run.stop <= self._slots
-        )
-        return run if whole else None
+    def _slots_of_any_attempt(self, roots: Numbers) -> list[slice] | list[Indices]:
+        """Ring slots of those of the roots that are of this partition and window, each once."""
+        run = as_run(roots)
+        if run is None:
+            return [self._of_any_attempt(array_of(roots))]
+        if run.first >> PARTITION_SHIFT != self.partition:
+            return []
+        first = run.first & (POSITIONS_MAX - 1)
+        end = min(first + run.count, self._next)
+        return [part for _, part in self._parts(max(first, self._frontier), end)]
 
     def _of_any_attempt(self, roots: U64) -> Indices:
         """Ring slots of those of the roots that are of this partition and window, each once."""
@@ -364,13 +364,16 @@ class PendingWindow:
         """Move the frontier up to the first position that is not complete."""
         if self._state[self._frontier & self._mask] != _DONE:
             return
-        for first, part in self._parts(self._frontier, self._next):
-            incomplete = self._state[part] != _DONE
-            offset = int(incomplete.argmax())
-            if incomplete[offset]:
-                self._frontier = first + offset
-                return
-        self._frontier = self._next
+        looked = LOOKED_AT_FIRST
+        while self._frontier < self._next:
+            end = min(self._frontier + looked, self._next)
+            for first, part in self._parts(self._frontier, end):
+                incomplete = self._state[part] != _DONE
+                offset = int(incomplete.argmax())
+                if incomplete[offset]:
+                    self._frontier = first + offset
+                    return
+            self._frontier, looked = end, 2 * looked
 
     def _parts(self, first: int, end: int) -> Iterator[tuple[int, slice]]:
         """`[first, end)` as slices of the ring, each with its first position."""
@@ -381,13 +384,9 @@ class PendingWindow:
             first += count
 
 
-def _is_increasing(roots: U64) -> bool:
-    return len(roots) < 2 or int(np.count_nonzero(roots[1:] > roots[:-1])) == len(roots) - 1
-
-
 def _increasing(roots: U64) -> U64:
     """The roots in order, each once: as they mostly come."""
-    return roots if _is_increasing(roots) else np.unique(roots)
+    return roots if is_increasing(roots) else np.unique(roots)
 
 
 def _ranges(positions: Indices, gap: int = GAP_POSITIONS_MAX) -> list[Range]:

@@ -12,6 +12,7 @@ from onyx.model.locations import HIDDEN
 from onyx.program.exceptions import shown
 from onyx.program.failure import code_line
 from onyx.program.program import Program
+from onyx.runs import array_of
 from onyx.telemetry.catalog import DEAD_LETTERS
 
 FIRST_CHARACTERS_MAX = 300
@@ -26,7 +27,7 @@ def handling_of(program: Program, refused: Refused, batch: Batch) -> Handling:
     """
     roots, exhausted = batch.roots, None
     if program.retries and roots is not None:
-        exhausted = final_attempts(roots)
+        exhausted = final_attempts(array_of(roots))
 
     def letter(index: int, error: Exception) -> Segment:
         program.metrics.note(DEAD_LETTERS, lambda: _shown(program, error))

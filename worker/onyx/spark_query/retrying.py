@@ -16,6 +16,7 @@ from onyx.flow.batch import Batch, as_shown
 from onyx.flow.routed import Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.runs import array_of
 
 ATTEMPT = 1 << 40
 """One attempt, in a root."""
@@ -41,12 +42,13 @@ class Retrying:
     def again(self, batch: Batch, routed: Routed) -> Batch:
         """The segments to be tried again, after a rest, each with its next attempt."""
         again = batch.take(np.array(routed.retries, np.intp))
-        roots = again.roots
-        assert roots is not None
+        assert again.roots is not None
+        roots = array_of(again.roots)
         tried = [tries_of(int(root)) for root in roots]
-        again.roots = roots + np.uint64(ATTEMPT)
+        next_roots = roots + np.uint64(ATTEMPT)
         for index, (count, most) in enumerate(zip(tried, routed.retries_max, strict=True)):
             if count >= most:
-                again.roots[index] |= np.uint64(FINAL << 40)
+                next_roots[index] |= np.uint64(FINAL << 40)
+        again.roots = next_roots
         self._sleep(max(self._delay.delay_s(count - 1) for count in tried))
         return again

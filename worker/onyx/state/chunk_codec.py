@@ -31,7 +31,7 @@ from onyx.codec.records import encode_all, encode_records
 from onyx.codec.segments import decode_column, encode_column
 from onyx.codec.values import encode_values
 from onyx.errors import StateError
-from onyx.flow.batch import U64
+from onyx.runs import U64, Numbers, array_of
 from onyx.state.chunks import Chunk, ShardChange, Watermark
 from onyx.state.emitted_codec import encode_emitted
 from onyx.state.local.spool import Keep, Kept
@@ -184,7 +184,7 @@ def encode_chunk(
     folder: TaskFolder, key: LogKey, frame: Frame, chunk: Chunk, sections: Sequence[Section]
 ) -> bytes:
     """The bytes of a chunk; those of its shards are in the sections."""
-    columns = [_packed_roots(chunk.roots), encode_column(chunk.ids)]
+    columns = [_packed_roots(array_of(chunk.roots)), encode_column(chunk.ids)]
     shards, blocks = _packed(sections)
     header = _encoder.encode(
         _Header(
@@ -233,7 +233,7 @@ class ChunkReader:
         self._header = header
         self._body = memoryview(data)[_HEADER_FROM + _number_at(data, _CHECKED_FROM) :]
 
-    def columns(self) -> tuple[U64, U64]:
+    def columns(self) -> tuple[Numbers, Numbers]:
         """Roots and ids."""
         count, (roots, ids) = self._header.segments, self._header.columns
         found = (

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onyx.flow.batch import U64, Segments, part_of
+from onyx.runs import Numbers
 from onyx.windows.records import Record
 
 Watermark = int | float
@@ -64,9 +65,9 @@ class Chunk:
     """One atomic step of the state of a peer."""
 
     shards: Mapping[int, ShardChange] = field(default_factory=dict)
-    roots: U64 = field(default_factory=_no_column)
-    """The roots of the segments applied, attempt bits cleared (`lineage.without_attempts`)."""
-    ids: U64 = field(default_factory=_no_column)
+    roots: Numbers = field(default_factory=_no_column)
+    """The roots of the segments applied, attempt bits cleared (`lineage.first_attempts`)."""
+    ids: Numbers = field(default_factory=_no_column)
     """One a root."""
     forgotten: Mapping[int, int] = field(default_factory=dict)
     """Frontiers by partition, below which nothing is ever replayed and no id is kept."""

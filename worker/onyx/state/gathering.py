@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from onyx.flow.batch import U64
 from onyx.ledger.applied import Applied
+from onyx.runs import U64, Numbers
 from onyx.state.chunk_codec import ChunkReader, Kind
 from onyx.state.chunks import Watermark
 from onyx.state.shard_state import ShardState
@@ -46,7 +46,7 @@ class Gathered:
     watermark: Watermark | None = None
     forgotten: dict[int, int] = field(default_factory=dict)
     size: Size = field(default_factory=Size)
-    _columns: list[tuple[U64, U64]] = field(default_factory=list)
+    _columns: list[tuple[Numbers, Numbers]] = field(default_factory=list)
     _parts: Gathered | None = None
     """The parts of a snapshot that is not complete yet; it may never be."""
 

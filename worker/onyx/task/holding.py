@@ -10,9 +10,10 @@ What a link has not sent yet is in no report: a connection that is away for so l
 
 from __future__ import annotations
 
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion
 from onyx.ledger.acker import split_by_acker
+from onyx.runs import Numbers
 from onyx.task.acking.owners import Owners
 from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site, Wiring
@@ -20,7 +21,7 @@ from onyx.task.parts.work import Work
 from onyx.task.task import Task
 
 
-def held_roots(task: Task) -> list[U64]:
+def held_roots(task: Task) -> list[Numbers]:
     """Columns of roots, in any order and repeated; none before the task is wired."""
     if not isinstance(task, BatchTask) or not task.wired:
         return []
@@ -35,14 +36,14 @@ def held_roots(task: Task) -> list[U64]:
     return columns + allocation.acks.waiting_roots()
 
 
-def _in_work(work: Work) -> list[U64]:
+def _in_work(work: Work) -> list[Numbers]:
     batches: list[Batch | None] = [batch for _, batch in tuple(work.others)]
     batches += tuple(work.pieces.waiting)
     batches.append(work.batch)
     return [each.roots for each in batches if each is not None and each.roots is not None]
 
 
-def holds_for(task: Task, version: AllocationVersion, roots: U64) -> None:
+def holds_for(task: Task, version: AllocationVersion, roots: Numbers) -> None:
     """Somebody works on these trees, some of which this task began in this version."""
     if not isinstance(task, BatchTask) or task.version != version:
         return
@@ -53,7 +54,7 @@ def holds_for(task: Task, version: AllocationVersion, roots: U64) -> None:
         source.holds.add(roots)
 
 
-def to_tell(owners: Owners, wiring: Wiring | None, roots: U64) -> list[tuple[Site, U64]]:
+def to_tell(owners: Owners, wiring: Wiring | None, roots: Numbers) -> list[tuple[Site, Numbers]]:
     """Who has to know of increasing roots that somebody works on: their owners, and the ackers.
 
     Args:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion
+from onyx.runs import Numbers
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 
@@ -42,7 +42,7 @@ class Completions:
     to be read again, at most so many times."""
 
     version: AllocationVersion
-    roots: U64
+    roots: Numbers
     retries_max: int
 
 

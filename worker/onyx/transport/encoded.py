@@ -13,8 +13,9 @@ import pyarrow as pa
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
-from onyx.flow.batch import U64, Batch, Segment, Segments, format_of
+from onyx.flow.batch import Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
+from onyx.runs import Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Encoded:
             codec.decode_column(self.ids, self.segments),
         )
 
-    def roots_column(self) -> U64 | None:
+    def roots_column(self) -> Numbers | None:
         """The roots alone; None under at-most-once. Raises SegmentError like `decode`."""
         return codec.decode_column(self.roots, self.segments)
 

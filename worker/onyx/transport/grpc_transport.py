@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from onyx.errors import InvariantViolated
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.runs import Numbers
 from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
@@ -117,8 +118,8 @@ class GrpcTransport:
         job: JobId,
         version: AllocationVersion,
         acker: PeerId,
-        roots: U64,
-        values: U64,
+        roots: Numbers,
+        values: Numbers,
         urgent: bool = False,
     ) -> bool:
         """`urgent`: not to wait for company on the wire."""
@@ -138,7 +139,7 @@ class GrpcTransport:
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        roots: U64,
+        roots: Numbers,
         retries_max: int,
     ) -> bool:
         """Queue completions for an input."""
@@ -161,7 +162,7 @@ class GrpcTransport:
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        roots: U64,
+        roots: Numbers,
     ) -> bool:
         """Say that somebody works on these trees."""
         if group == self._group:

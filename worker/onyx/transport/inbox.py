@@ -33,8 +33,9 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from onyx.errors import InvariantViolated, SegmentError
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control, ControlKind, Delivery
@@ -219,7 +220,7 @@ class BoundedInbox:
         """Segments that wait; a control item counts as one."""
         return self._waiting
 
-    def waiting_roots(self) -> list[U64]:
+    def waiting_roots(self) -> list[Numbers]:
         """The roots of the batches that wait, as far as they have any; from any thread."""
         with self._lock:
             items = [waiting.item for waiting in self._queue]

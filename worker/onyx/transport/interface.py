@@ -13,8 +13,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
@@ -89,7 +90,7 @@ class Inbox(Protocol):
         """Segments that wait; a control item counts as one."""
         ...
 
-    def waiting_roots(self) -> list[U64]:
+    def waiting_roots(self) -> list[Numbers]:
         """The roots of the batches that wait, as far as they have any; from any thread."""
         ...
 
@@ -111,19 +112,26 @@ class Handlers(Protocol):
     """What the transport calls on its own threads; each must only enqueue and return."""
 
     def on_acks(
-        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: Numbers, values: Numbers
     ) -> None:
         """Acks for an acker of this group: columns of roots and of the values to XOR into them."""
         ...
 
     def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
+        self,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: Numbers,
+        retries_max: int,
     ) -> None:
         """Trees that are complete (`retries_max` 0), or that a flow condition asks to be read
         again, at most so many times."""
         ...
 
-    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
+    def on_held(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers
+    ) -> None:
         """Somebody works on these trees, for the input that began them or their acker."""
         ...
 
@@ -180,8 +188,8 @@ class Transport(Protocol):
         job: JobId,
         version: AllocationVersion,
         acker: PeerId,
-        roots: U64,
-        values: U64,
+        roots: Numbers,
+        values: Numbers,
         urgent: bool = False,
     ) -> bool:
         """`urgent`: not to wait for company on the wire."""
@@ -193,7 +201,7 @@ class Transport(Protocol):
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        roots: U64,
+        roots: Numbers,
         retries_max: int,
     ) -> bool:
         """Queue completions for an input. False: no room. See `Handlers.on_completions`."""
@@ -205,7 +213,7 @@ class Transport(Protocol):
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        roots: U64,
+        roots: Numbers,
     ) -> bool:
         """Say that somebody works on these trees. False: no room, and it need not be tried again.
         See `Handlers.on_held`."""

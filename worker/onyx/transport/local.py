@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from onyx.errors import InvariantViolated
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
@@ -87,8 +88,8 @@ class LocalTransport:
         job: JobId,
         version: AllocationVersion,
         acker: PeerId,
-        roots: U64,
-        values: U64,
+        roots: Numbers,
+        values: Numbers,
         urgent: bool = False,
     ) -> bool:
         """`urgent`: not to wait for company on the wire."""
@@ -103,7 +104,7 @@ class LocalTransport:
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        roots: U64,
+        roots: Numbers,
         retries_max: int,
     ) -> bool:
         """Queue completions for an input."""
@@ -118,7 +119,7 @@ class LocalTransport:
         job: JobId,
         version: AllocationVersion,
         target: PeerId,
-        roots: U64,
+        roots: Numbers,
     ) -> bool:
         """Say that somebody works on these trees."""
         if group != self._group or self._handlers is None:

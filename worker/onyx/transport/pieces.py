@@ -9,9 +9,10 @@ from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.codec.columns import ROWS_MAX
 from onyx.codec.limits import SEGMENT_BYTES_MAX
-from onyx.flow.batch import U64, Batch, Segment, Segments, format_of
+from onyx.flow.batch import Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.path_names import CHARACTERS_MAX
+from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded, encoded
 from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES, Acks, Completions, Held
@@ -66,7 +67,7 @@ def _with_lineage(batch: Batch, segments: Segments, first: int, last: int) -> Ba
     return Batch(segments, roots, ids)
 
 
-def _column_slices(column: U64, frame_bytes_max: int) -> Iterator[slice]:
+def _column_slices(column: Numbers, frame_bytes_max: int) -> Iterator[slice]:
     """Slices of two columns of this length (acks) that fit in a frame with their identifiers."""
     overhead = FRAME_OVERHEAD_BYTES + 2 * CHARACTERS_MAX
     step = max(1, (frame_bytes_max - overhead) // _LINEAGE_BYTES)

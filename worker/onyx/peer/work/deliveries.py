@@ -8,9 +8,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 
 from onyx.errors import Unavailable
-from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.peer.work.running_tasks import RunningTasks
+from onyx.runs import Numbers
 from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Query
 from onyx.transport.state_queries import StateAnswer, StateQuery
@@ -23,7 +23,7 @@ class Deliveries:
         self._tasks = tasks
 
     def on_acks(
-        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: U64, values: U64
+        self, job: JobId, version: AllocationVersion, acker: PeerId, roots: Numbers, values: Numbers
     ) -> None:
         """Acks for an acker of this group: columns of roots and of the values to XOR into them.
         Acks for an acker that is not here are dropped: replay covers them."""
@@ -32,7 +32,12 @@ class Deliveries:
             found.post(roots, values)
 
     def on_completions(
-        self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64, retries_max: int
+        self,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        roots: Numbers,
+        retries_max: int,
     ) -> None:
         """Trees that are complete (`retries_max` 0), or that a flow condition asks to be read
         again, at most so many times."""
@@ -40,7 +45,9 @@ class Deliveries:
         if runner is not None:
             runner.task.post(Completions(version, roots, retries_max))
 
-    def on_held(self, job: JobId, version: AllocationVersion, target: PeerId, roots: U64) -> None:
+    def on_held(
+        self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers
+    ) -> None:
         """Somebody works on these trees, for the input that began them or their acker."""
         acker = self._tasks.acking.get(job, version, target)
         if acker is not None:

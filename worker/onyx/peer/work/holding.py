@@ -16,19 +16,19 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-import numpy as np
-
-from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT
 from onyx.peer.work.hold_times import HoldTimes
 from onyx.peer.work.running_ackers import Ackers
 from onyx.peer.work.task_runner import TaskRunner
+from onyx.runs import Numbers, Run, distinct
 from onyx.seams import Clock
 from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site
 from onyx.task.holding import held_roots, to_tell
 from onyx.transport.interface import Transport
+
+END_ROOT = END_PARTITION << PARTITION_SHIFT
 
 
 class Running(Protocol):
@@ -79,15 +79,15 @@ class Holding:
         for task in tasks:
             if task.job_id in due and isinstance(task, BatchTask) and task.wired:
                 wiring, owners = task.allocation.wiring, task.allocation.owners
-                roots = _distinct(held_roots(task))
-                if owners is not None and len(roots):
-                    self._send(task.job_id, wiring.version, to_tell(owners, wiring, roots))
+                for roots in _of_inputs(held_roots(task)):
+                    if owners is not None:
+                        self._send(task.job_id, wiring.version, to_tell(owners, wiring, roots))
         for (job, version, _), acker in self._running.ackers.items():
             if job in due:
                 owners, columns = acker.waiting_roots()
-                roots = _distinct(columns)
-                if owners is not None and len(roots):
-                    self._send(job, version, to_tell(owners, None, roots))
+                for roots in _of_inputs(columns):
+                    if owners is not None:
+                        self._send(job, version, to_tell(owners, None, roots))
 
     def _run(self) -> None:
         try:
@@ -98,13 +98,14 @@ class Holding:
             raise
 
     def _send(
-        self, job: JobId, version: AllocationVersion, told: Iterable[tuple[Site, U64]]
+        self, job: JobId, version: AllocationVersion, told: Iterable[tuple[Site, Numbers]]
     ) -> None:
         for site, roots in told:
             self._transport.send_held(site.group, job, version, site.peer, roots)
 
 
-def _distinct(columns: Sequence[U64]) -> U64:
-    """Roots of trees that an input began, increasing, each once: not that of the END tree."""
-    roots = np.unique(np.concatenate(columns)) if columns else np.empty(0, np.uint64)
-    return roots[roots < END_PARTITION << PARTITION_SHIFT]
+def _of_inputs(columns: Sequence[Numbers]) -> list[Numbers]:
+    """Roots of trees that an input began, in columns that increase: not that of the END tree."""
+    found = distinct(columns)
+    began = [each if isinstance(each, Run) else each[each < END_ROOT] for each in found]
+    return [each for each in began if len(each) and int(each[0]) < END_ROOT]

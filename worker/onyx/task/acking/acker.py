@@ -11,12 +11,10 @@ import math
 from collections import deque
 from collections.abc import Callable
 
-import numpy as np
-
-from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
 from onyx.ledger.holds import Holds
+from onyx.runs import Numbers, Run, joined
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
@@ -54,8 +52,8 @@ class AckerTask:
         self._wake = wake
         self._idle_timeout_s = idle_timeout_s
         self._ledger = Acker()
-        self._queue: deque[tuple[U64, U64]] = deque()
-        self._refused: list[tuple[Site, U64, int]] = []
+        self._queue: deque[tuple[Numbers, Numbers]] = deque()
+        self._refused: list[tuple[Site, Numbers, int]] = []
         self.holds = Holds()
         """Trees that somebody works on."""
         self._next_expiry_s = 0.0
@@ -66,12 +64,12 @@ class AckerTask:
         self._owners = owners
         self._wake()
 
-    def post(self, roots: U64, values: U64) -> None:
+    def post(self, roots: Numbers, values: Numbers) -> None:
         """Queue acks; bounded by the roots in flight, because senders fold before they send."""
         self._queue.append((roots, values))
         self._wake()
 
-    def waiting_roots(self) -> tuple[Owners | None, list[U64]]:
+    def waiting_roots(self) -> tuple[Owners | None, list[Numbers]]:
         """The roots of what has come and has not been answered, and by whom they are owned; from
         any thread. A thread that tasks share may be in a function that takes long."""
         refused = [roots for _, roots, retries_max in tuple(self._refused) if not retries_max]
@@ -89,7 +87,7 @@ class AckerTask:
         if not self._queue:
             return WAITING
         complete = self._ledger.absorb(self._parcels())
-        news = [(site, roots, 0) for site, roots in self._owners.split(complete)]
+        news = [(site, roots, 0) for each in complete for site, roots in self._owners.split(each)]
         if len(lost := self._ledger.forgotten()):
             lost.sort()
             news += [(site, roots, REPLAYS_MAX) for site, roots in self._owners.split(lost)]
@@ -102,18 +100,18 @@ class AckerTask:
         self._send(news)
         return ADVANCED
 
-    def _parcels(self) -> list[tuple[U64, U64]]:
-        """What waits: large parcels as they came, because they are in order, small ones as one."""
+    def _parcels(self) -> list[tuple[Numbers, Numbers]]:
+        """What waits: runs and large parcels as they came, because they are in order, small ones as
+        one."""
         gathered = [self._queue.popleft() for _ in range(len(self._queue))]
-        large = [each for each in gathered if len(each[0]) >= LARGE_PARCEL_ROOTS]
-        small = [each for each in gathered if len(each[0]) < LARGE_PARCEL_ROOTS]
+        large = [each for each in gathered if _is_large(each[0])]
+        small = [each for each in gathered if not _is_large(each[0])]
         if len(small) > 1:
-            roots = np.concatenate([each for each, _ in small])
-            values = np.concatenate([each for _, each in small])
-            small = [(roots, values)]
+            roots, values = zip(*small, strict=True)
+            small = [(joined(roots), joined(values))]
         return large + small
 
-    def _send(self, parcels: list[tuple[Site, U64, int]]) -> bool:
+    def _send(self, parcels: list[tuple[Site, Numbers, int]]) -> bool:
         self._refused = [
             (site, roots, retries_max)
             for site, roots, retries_max in parcels
@@ -131,3 +129,7 @@ class AckerTask:
                 self._ledger.held(roots)
             timeout_s = self._idle_timeout_s()
             self._ledger.expire(now_s, math.inf if timeout_s is None else timeout_s)
+
+
+def _is_large(roots: Numbers) -> bool:
+    return isinstance(roots, Run) or len(roots) >= LARGE_PARCEL_ROOTS

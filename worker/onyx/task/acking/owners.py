@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from onyx.flow.batch import U64
 from onyx.ids import JobId, TaskName
 from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT, cut
 from onyx.replica.state import Replica
+from onyx.runs import Numbers
 from onyx.task.channels.wiring import Site
 
 
@@ -29,12 +29,12 @@ class Owners:
         )
         self._everyone = [site for _, _, sites in self._sources for site in sites]
 
-    def split(self, roots: U64) -> list[tuple[Site, U64]]:
+    def split(self, roots: Numbers) -> list[tuple[Site, Numbers]]:
         """Increasing roots, by the peer that gets their completions. Those of the END tree go to
         every input."""
         if len(self._everyone) == 1 and len(roots):
             return [(self._everyone[0], roots)]
-        parcels: list[tuple[Site, U64]] = []
+        parcels: list[tuple[Site, Numbers]] = []
         for number, part in cut(roots, PARTITION_SHIFT):
             if number == END_PARTITION:
                 parcels.extend((site, roots[part]) for site in self._everyone)

@@ -8,11 +8,9 @@ idle. Otherwise the completions that follow would cost a message between process
 
 from __future__ import annotations
 
-import numpy as np
-
-from onyx.flow.batch import U64
 from onyx.ledger.acker import split_by_acker
 from onyx.ledger.lineage import fold
+from onyx.runs import Numbers, Run, follow, joined
 from onyx.seams import Clock
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.transport.interface import Transport
@@ -30,17 +28,17 @@ class AckSender:
         self._wiring = wiring
         self._clock = clock
         self._interval_s = interval_s
-        self._parcels: list[tuple[U64, U64]] = []
+        self._parcels: list[tuple[Numbers, Numbers]] = []
         self._gathered = 0
         self._due_s = 0.0
         self._hurried = False
-        self._refused: list[tuple[Site, U64, U64]] = []
+        self._refused: list[tuple[Site, Numbers, Numbers]] = []
         here = {wiring.me.group}
         self._acks_here = {site.group for site in wiring.ackers} == here
         owners = {site.group for _, sites in wiring.sources for site in sites}
         self._completes_here = self._acks_here and owners == here
 
-    def add(self, roots: U64, values: U64) -> None:
+    def add(self, roots: Numbers, values: Numbers) -> None:
         """XOR `values[i]` into the tree `roots[i]`."""
         if not len(roots):
             return
@@ -49,7 +47,7 @@ class AckSender:
         self._parcels.append((roots, values))
         self._gathered += len(roots)
 
-    def waiting_roots(self) -> list[U64]:
+    def waiting_roots(self) -> list[Numbers]:
         """The roots of what is not sent; from any thread."""
         refused = [roots for _, roots, _ in tuple(self._refused)]
         return [roots for roots, _ in tuple(self._parcels)] + refused
@@ -72,19 +70,21 @@ class AckSender:
             return True
         return (idle and self._completes_here) or self._clock.monotonic_s() >= self._due_s
 
-    def _split(self) -> list[tuple[Site, U64, U64]]:
+    def _split(self) -> list[tuple[Site, Numbers, Numbers]]:
         """Parcels by acker. For the only acker in the same process nothing is folded: it does that
         itself, and there is no wire on which it would save anything."""
-        roots, values = _joined(self._parcels)
+        parcels = _joined(self._parcels)
         self._parcels, self._gathered = [], 0
         ackers = self._wiring.ackers
         if self._acks_here and len(ackers) == 1:
-            return [(ackers[0], roots, values)]
-        roots, values = fold(roots, values)
-        parts = split_by_acker(roots, values, len(ackers))
-        return [(ackers[index], roots, values) for index, roots, values in parts]
+            return [(ackers[0], roots, values) for roots, values in parcels]
+        return [
+            (ackers[index], roots, values)
+            for parcel in parcels
+            for index, roots, values in split_by_acker(*fold(*parcel), len(ackers))
+        ]
 
-    def _send(self, parcels: list[tuple[Site, U64, U64]]) -> bool:
+    def _send(self, parcels: list[tuple[Site, Numbers, Numbers]]) -> bool:
         wiring = self._wiring
         self._refused = [
             (site, roots, values)
@@ -97,17 +97,28 @@ class AckSender:
         return not self._refused
 
 
-def _joined(parcels: list[tuple[U64, U64]]) -> tuple[U64, U64]:
-    """All as one. Batches of several partitions come in turn, each in order: put in the order of
-    their first roots they mostly make one column that need not be sorted."""
+def _joined(parcels: list[tuple[Numbers, Numbers]]) -> list[tuple[Numbers, Numbers]]:
+    """Runs that follow one another as one, and all others as one. Batches of several partitions
+    come in turn, each in order: put in the order of their first roots they mostly make one column
+    that need not be sorted."""
     if len(parcels) == 1:
-        return parcels[0]
+        return parcels
     parcels.sort(key=_first_root)
-    return (
-        np.concatenate([roots for roots, _ in parcels]),
-        np.concatenate([values for _, values in parcels]),
-    )
+    found: list[tuple[Numbers, Numbers]] = []
+    others: list[tuple[Numbers, Numbers]] = []
+    for roots, values in parcels:
+        if not (isinstance(roots, Run) and isinstance(values, Run)):
+            others.append((roots, values))
+        elif found and follow((found[-1][0], roots)) and follow((found[-1][1], values)):
+            before_roots, before_values = found[-1]
+            found[-1] = joined((before_roots, roots)), joined((before_values, values))
+        else:
+            found.append((roots, values))
+    if others:
+        roots_of_others, values_of_others = zip(*others, strict=True)
+        found.append((joined(roots_of_others), joined(values_of_others)))
+    return found
 
 
-def _first_root(parcel: tuple[U64, U64]) -> int:
+def _first_root(parcel: tuple[Numbers, Numbers]) -> int:
     return int(parcel[0][0])

@@ -8,6 +8,7 @@ from onyx.flow.batch import U64, Batch, Indices
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.groups.keys import slots_of_shards
 from onyx.ledger.lineage import mix
+from onyx.runs import array_of
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import ChildTask
 
@@ -45,5 +46,5 @@ def _slots(
     if grouping is not None:
         return grouping.slots_of(batch.segments, len(child.sites))
     if child.by_id and batch.ids is not None:
-        return slots_of_shards(mix(batch.ids.copy()), len(child.sites))
+        return slots_of_shards(mix(array_of(batch.ids).copy()), len(child.sites))
     return None

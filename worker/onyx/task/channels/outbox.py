@@ -11,8 +11,9 @@ from collections import defaultdict, deque
 from collections.abc import Container
 from dataclasses import dataclass
 
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ids import TaskName
+from onyx.runs import Numbers
 from onyx.task.channels.wiring import ChildTask, Site, Wiring
 from onyx.transport.interface import Channel, Control, Transport
 
@@ -50,7 +51,7 @@ class Outbox:
         first = tuple(self._queue)[:1]
         return tuple({tasks[each.sites[0].peer] for each in first})
 
-    def waiting_roots(self) -> list[U64]:
+    def waiting_roots(self) -> list[Numbers]:
         """The roots of the batches that nobody has taken, as far as they have any; from any
         thread."""
         items = [each.item for each in tuple(self._queue)]

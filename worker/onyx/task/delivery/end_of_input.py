@@ -13,9 +13,9 @@ import hashlib
 
 import numpy as np
 
-from onyx.flow.batch import U64
 from onyx.ids import PeerId
 from onyx.ledger.lineage import END_PARTITION, pack_roots
+from onyx.runs import Numbers
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring
@@ -47,7 +47,7 @@ class EndOfInput:
     def pass_on(self) -> None:
         """End every channel downstream, once."""
 
-    def take_completion(self, roots: U64) -> bool:
+    def take_completion(self, roots: Numbers) -> bool:
         """Whether these roots are the completion of the END tree: the whole job has ended."""
         return False
 
@@ -86,7 +86,7 @@ class EndItems(EndOfInput):
                 self._outbox.put_to(site, Control(ControlKind.END, int(END_ROOT[0]), produced))
         self._acks.add(END_ROOT, np.array([value], dtype=np.uint64))
 
-    def take_completion(self, roots: U64) -> bool:
+    def take_completion(self, roots: Numbers) -> bool:
         """The END tree has one root."""
         if len(roots) != 1 or roots[0] != END_ROOT[0]:
             return False

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onyx.flow.batch import U64
 from onyx.flow.groups.checks import GroupChecks
+from onyx.runs import Numbers
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.event_time import EventTime
@@ -45,5 +45,5 @@ class Allocation:
     """The commits of an exactly-once output."""
     windowing: Windowing | None = None
     """The state of a windowed task, once it is recovered."""
-    retries: list[tuple[Site, U64, int]] = field(default_factory=list)
+    retries: list[tuple[Site, Numbers, int]] = field(default_factory=list)
     """Retries to ask for, with how many there may be, that the transport has not taken yet."""

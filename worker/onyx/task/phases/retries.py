@@ -6,23 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onyx.flow.batch import U64
 from onyx.flow.routed import Routed
 from onyx.ledger.hop import Hop
+from onyx.runs import U64, Numbers, taken
 from onyx.task.parts.allocation import Allocation
 from onyx.transport.interface import Transport
 
 
-def acked(allocation: Allocation, roots: U64, made: Hop, routed: Routed) -> tuple[U64, U64]:
+def acked(
+    allocation: Allocation, roots: Numbers, made: Hop, routed: Routed
+) -> tuple[Numbers, Numbers]:
     """Roots and values to ack of a batch; a root that is to be replayed is not acked, so that its
     tree stays open."""
     values, retries = made.values, routed.retries
     if retries:
-        _ask_for_retries(allocation, roots[retries], routed.retries_max)
+        _ask_for_retries(allocation, taken(roots, retries), routed.retries_max)
         rows = np.arange(len(roots)) if made.reported is None else made.reported
         wanted = np.isin(rows, retries, invert=True)
-        return roots[rows[wanted]], values[wanted]
-    return (roots if made.reported is None else roots[made.reported]), values
+        return taken(roots, rows[wanted]), taken(values, wanted)
+    return (roots if made.reported is None else taken(roots, made.reported)), values
 
 
 def _ask_for_retries(allocation: Allocation, roots: U64, retries_max: Sequence[int]) -> None:

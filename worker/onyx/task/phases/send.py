@@ -10,6 +10,7 @@ from onyx.flow.batch import Batch, copies_of
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop
 from onyx.program.route import route_emitted
+from onyx.runs import taken
 from onyx.task.channels.dealing import Groupings, put_to_child
 from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts.allocation import Allocation
@@ -94,7 +95,7 @@ def _put_all(
     lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
     made = hop(batch.ids, lineage, begins, withheld)
     for (child, share), ids in zip(shares, made.ids, strict=True):
-        roots = batch.roots if share.parents is None else batch.roots[share.parents]
+        roots = batch.roots if share.parents is None else taken(batch.roots, share.parents)
         sent = Batch(share.segments, roots, ids, share.keys)
         put_to_child(outbox, groupings, child, sent, share.hashes)
     return made

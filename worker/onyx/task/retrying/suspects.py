@@ -26,6 +26,7 @@ from onyx.program.phases import Phase
 from onyx.recorder import ROOTS_MAX
 from onyx.replica import losses
 from onyx.replica.state import Replica, Run
+from onyx.runs import array_of
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.work import Work
 
@@ -62,7 +63,7 @@ def _split(batch: Batch, runs: tuple[Run, ...], most: int) -> tuple[list[Batch],
     fits = count <= ROOTS_MAX and count <= most * TOO_LARGE
     if batch.roots is None or (fits and not runs):
         return [batch], []
-    found = _among(batch.roots, runs)
+    found = _among(array_of(batch.roots), runs)
     if fits and not found.any():
         return [batch], []
     others = np.flatnonzero(~found)
@@ -103,7 +104,8 @@ def _poison(assignment: Assignment, batch: Batch) -> PoisonSegment | None:
     assert batch.roots is not None
     assert batch.ids is not None
     replica, job, task = assignment.services.replica(), assignment.job_id, assignment.task
-    partition, position = int(partitions_of(batch.roots)[0]), int(positions_of(batch.roots)[0])
+    root = array_of(batch.roots[:1])
+    partition, position = int(partitions_of(root)[0]), int(positions_of(root)[0])
     id, most = f"{int(batch.ids[0]):x}", assignment.services.settings.task.losses_max
     count = losses.over_segment(replica, job, task, partition, position, id)
     if count < most:

@@ -18,10 +18,11 @@ import numpy as np
 
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.apply import Leaves
-from onyx.flow.batch import U64, Batch, chosen_by
+from onyx.flow.batch import Batch, chosen_by
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
+from onyx.runs import Numbers, array_of, joined, taken
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
 from onyx.task.sink.sink import Sink
@@ -38,7 +39,7 @@ class Committing:
         self._sink = sink
         self._applied = Applied(recovered.roots, recovered.ids)
         self._applied.rewired()
-        self._columns: deque[tuple[int, U64, U64]] = deque()
+        self._columns: deque[tuple[int, Numbers, Numbers]] = deque()
         """Written and not committed, with the count of segments written by then."""
         self._committed = 0
         self._forgotten: dict[int, int] = {}
@@ -60,13 +61,12 @@ class Committing:
         assert ids is not None
         segments = leaves.segments
         known = self._applied.known(roots, ids)
-        if known.any():
+        fresh_roots, fresh_ids = roots, ids
+        if known is not None:
             news = ~known
             parents = np.arange(len(segments)) if leaves.parents is None else leaves.parents
             segments = chosen_by(segments, news[parents])
-            fresh_roots, fresh_ids = roots[news], ids[news]
-        else:
-            fresh_roots, fresh_ids = roots, ids
+            fresh_roots, fresh_ids = taken(roots, news), taken(ids, news)
         self._columns.append((self._sink.written + len(segments), fresh_roots, fresh_ids))
         try:
             self._sink.write(segments, roots, ids)
@@ -101,8 +101,8 @@ class Committing:
         columns = [(roots, ids) for at, roots, ids in self._columns if at <= until]
         return Chunk(
             shards={self._shards[0]: ShardChange(records=[StagedOutput(dict(token))])},
-            roots=without_attempts(np.concatenate([roots for roots, _ in columns])),
-            ids=np.concatenate([ids for _, ids in columns]),
+            roots=without_attempts(array_of(joined([roots for roots, _ in columns]))),
+            ids=array_of(joined([ids for _, ids in columns])),
             forgotten=self._forgotten,
         )
 
@@ -112,7 +112,7 @@ class Committing:
             return
         roots, ids = self._applied.columns()
         if self._columns:
-            uncommitted = np.concatenate([each for _, _, each in self._columns])
+            uncommitted = array_of(joined([each for _, _, each in self._columns]))
             kept = ~np.isin(ids, uncommitted)
             roots, ids = roots[kept], ids[kept]
         empty = {shard: ShardChange() for shard in self._shards}

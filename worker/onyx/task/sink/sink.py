@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from onyx.flow.batch import U64, Segments
+from onyx.flow.batch import Segments
 from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
 from onyx.plugins.protocol import (
@@ -23,6 +23,7 @@ from onyx.plugins.protocol import (
     UpgradedJob,
 )
 from onyx.program.writer import Writer
+from onyx.runs import Numbers
 
 
 class Sink:
@@ -37,7 +38,7 @@ class Sink:
         self._written = 0
         self.acknowledged = 0
         """Batches that are durable."""
-        self._waiting: deque[tuple[int, U64, U64]] = deque()
+        self._waiting: deque[tuple[int, Numbers, Numbers]] = deque()
         self.upgraded = not isinstance(plugin, OneResultOutput)
         """Whether its result, if it makes one, holds the parts of earlier versions of the job."""
 
@@ -56,7 +57,7 @@ class Sink:
         """What the stage of a task does now, in words; empty if nothing runs."""
         return "" if self._stage is None else self._stage.doing
 
-    def write(self, segments: Segments, roots: U64 | None, values: U64 | None) -> None:
+    def write(self, segments: Segments, roots: Numbers | None, values: Numbers | None) -> None:
         """Write a batch whose trees are `roots`; `values` are acked once it is durable."""
         if len(segments):
             self._writer.write(segments)
@@ -105,7 +106,7 @@ class Sink:
         """Give the plugin time for what is due by its clock."""
         self._plugin.tick()
 
-    def take_durable(self) -> list[tuple[U64, U64]]:
+    def take_durable(self) -> list[tuple[Numbers, Numbers]]:
         """Roots and values that may be acked now."""
         if not self._waiting:
             return []
@@ -122,7 +123,7 @@ class Sink:
         """Segments written and not known to be durable, about."""
         return sum(len(roots) for _, roots, _ in tuple(self._waiting))
 
-    def waiting_roots(self) -> list[U64]:
+    def waiting_roots(self) -> list[Numbers]:
         """The roots of the segments written and not known to be durable; from any thread."""
         return [roots for _, roots, _ in tuple(self._waiting)]
 

@@ -15,12 +15,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.flow.mixed import Mixed, Read, pieces_of, take_of_read
-from onyx.ledger.lineage import positions_of, root_ids, run_of_ids
+from onyx.ledger.lineage import ids_of, positions_of, run_of_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.plugins.protocol import Input
 from onyx.program.reading.segments_reader import SegmentsReader
+from onyx.runs import Numbers, taken
 from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
@@ -155,7 +156,7 @@ class Partition:
             return []
         positions = positions_of(roots)
         chosen = positions.astype(np.intp) - first
-        return _batches(take_of_read(read, chosen), roots, root_ids(self.source, positions))
+        return _batches(take_of_read(read, chosen), roots, ids_of(self.source, roots))
 
     def _reread(self, plugin: Input, first: int, last: int) -> Read:
         cursor = self.reader.cursor(self.window.frontier)
@@ -232,7 +233,10 @@ class UntrackedPartition(Partition):
         return Frontier(reserved, cursor, self.finished_reading(), reserved)
 
 
-def _batches(read: Read, roots: U64, ids: U64) -> list[Batch]:
+def _batches(read: Read, roots: Numbers, ids: Numbers) -> list[Batch]:
     if not isinstance(read, Mixed):
         return [Batch(read, roots, ids)]
-    return [Batch(segments, roots[indices], ids[indices]) for indices, segments in read.pieces]
+    return [
+        Batch(segments, taken(roots, indices), taken(ids, indices))
+        for indices, segments in read.pieces
+    ]

@@ -7,14 +7,15 @@ hook pays for looking which positions are meant.
 from __future__ import annotations
 
 from onyx.errors import contained
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ledger.lineage import partitions_of, positions_of
 from onyx.program.failure import Failure
 from onyx.program.program import Program
+from onyx.runs import Numbers, array_of
 from onyx.task.source.source import Source
 
 
-def complete(source: Source, program: Program, roots: U64) -> None:
+def complete(source: Source, program: Program, roots: Numbers) -> None:
     """Mark trees as processed and call after_ack_segment for each that was not before."""
     if not program.lifecycles.has("after_ack_segment"):
         source.complete(roots)
@@ -30,8 +31,9 @@ def retried(source: Source, program: Program, batch: Batch) -> None:
         _call(source, program, "after_retry_segment", batch.roots)
 
 
-def _call(source: Source, program: Program, hook: str, roots: U64) -> None:
-    numbers, positions = partitions_of(roots).tolist(), positions_of(roots).tolist()
+def _call(source: Source, program: Program, hook: str, roots: Numbers) -> None:
+    array = array_of(roots)
+    numbers, positions = partitions_of(array).tolist(), positions_of(array).tolist()
     try:
         for number, position in zip(numbers, positions, strict=True):
             message = (source.partitions[number].name, position)

@@ -17,6 +17,7 @@ from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.program.reading.bad_records import BadRecords, described
 from onyx.program.reading.event_times import SourceTimes
+from onyx.runs import Numbers, array_of
 from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
@@ -140,25 +141,25 @@ class Source:
         self.partitions.clear()
         self.plugin.close()
 
-    def complete(self, roots: U64) -> None:
+    def complete(self, roots: Numbers) -> None:
         """Mark trees as complete; completions of older attempts are ignored."""
         for number, mine in self._by_partition(roots):
             self.completed += self.partitions[number].window.complete(mine)
 
-    def incomplete(self, roots: U64) -> U64:
+    def incomplete(self, roots: Numbers) -> U64:
         """The roots whose trees are not complete yet, each once."""
         found = [
             self.partitions[number].window.incomplete(mine)
             for number, mine in self._by_partition(roots)
         ]
-        return np.concatenate(found) if found else roots[:0]
+        return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
 
     def take_retried(self) -> int:
         """Segments sent again since the last time this was asked."""
         retried, self._retried = self._retried, 0
         return retried
 
-    def force_retry(self, roots: U64, retries_max: int) -> None:
+    def force_retry(self, roots: Numbers, retries_max: int) -> None:
         """Read these again after a rest (flow conditions with `action: retry`), each at most so
         many times."""
         now_s = self._clock.monotonic_s()
@@ -264,7 +265,7 @@ class Source:
 
     def _bad_again(self, partition: Partition, batch: Batch) -> list[SegmentFailure]:
         assert batch.roots is not None, "what is not accounted for is not retried"
-        positions = positions_of(batch.roots)
+        positions = positions_of(array_of(batch.roots))
         return self._bad.among_old(
             batch.segments, lambda index: self._described(partition, int(positions[index]))
         )
@@ -314,7 +315,7 @@ class Source:
         rested_s = (each.window.rested_s for each in self.partitions.values())
         self.rested_s = min(rested_s, default=math.inf)
 
-    def _by_partition(self, roots: U64) -> list[tuple[int, U64]]:
+    def _by_partition(self, roots: Numbers) -> list[tuple[int, Numbers]]:
         """Increasing roots of the partitions that are here."""
         return [
             (number, roots[part])

@@ -6,16 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onyx.flow.batch import U64, Batch
+from onyx.flow.batch import Batch
 from onyx.ledger.applied import Applied, Mask
-from onyx.ledger.lineage import any_retried, without_attempts
+from onyx.ledger.lineage import any_retried, first_attempts
+from onyx.runs import Numbers, joined, taken
 from onyx.task.window_state.chunks import NO_COLUMNS, Columns
 
 
 class AppliedIds:
     """The ids of a peer that has taken over these."""
 
-    def __init__(self, roots: U64, ids: U64) -> None:
+    def __init__(self, roots: Numbers, ids: Numbers) -> None:
         self._applied = Applied(roots, ids)
         self._applied.rewired()
         self._news: list[Columns] = []
@@ -28,16 +29,19 @@ class AppliedIds:
         Args:
             withdrawn: segments that are not to be applied.
         """
-        news = without(batch, withdrawn)
-        if batch.roots is not None and batch.ids is not None:
-            news &= ~self._applied.known(batch.roots, batch.ids)
-            if news.all():
-                self.apply(batch.roots, batch.ids)
+        roots, ids = batch.roots, batch.ids
+        known = None if roots is None or ids is None else self._applied.known(roots, ids)
+        news = without(batch, withdrawn) if len(withdrawn) or known is not None else None
+        if news is not None and known is not None:
+            news &= ~known
+        if roots is not None and ids is not None:
+            if news is None:
+                self.apply(roots, ids)
             else:
-                self.apply(batch.roots[news], batch.ids[news])
-        return None if news.all() else news
+                self.apply(taken(roots, news), taken(ids, news))
+        return news
 
-    def apply(self, roots: U64, ids: U64) -> None:
+    def apply(self, roots: Numbers, ids: Numbers) -> None:
         """These count as applied."""
         if len(roots):
             self._applied.add(roots, ids)
@@ -59,9 +63,8 @@ class AppliedIds:
         news, self._news = self._news, []
         if not news:
             return NO_COLUMNS, NO_COLUMNS
-        parts, ids = zip(*news, strict=True)
-        roots = np.concatenate(parts)
-        return without_attempts(roots) if any_retried(roots) else roots, np.concatenate(ids)
+        roots, ids = (joined(each) for each in zip(*news, strict=True))
+        return first_attempts(roots) if any_retried(roots) else roots, ids
 
     def columns(self) -> Columns:
         """All that is known as applied."""

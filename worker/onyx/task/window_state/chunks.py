@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from onyx.flow.batch import U64
+from onyx.runs import Numbers
 from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.state.chunks import EmittedRun, ShardChange
 from onyx.task.window_state.runs import Placed
 from onyx.windows.records import Record
 
-Columns = tuple[U64, U64]
+Columns = tuple[Numbers, Numbers]
 """Roots, and ids or values."""
 NO_COLUMNS = np.empty(0, dtype=np.uint64)
 QUIET_S = 0.003

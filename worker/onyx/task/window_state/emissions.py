@@ -19,14 +19,15 @@ from onyx.flow.batch import Batch, Segments, format_of, joined, take
 from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import (
     PARTITION_SHIFT,
-    U64,
     cut,
+    ids_of,
     positions_of,
-    root_ids,
     source_number,
 )
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.runs import Numbers
+from onyx.runs import joined as one_column
 from onyx.seams import Clock
 from onyx.task.window_state.runs import Placed, Run, SentRuns, gathered
 
@@ -168,7 +169,7 @@ class Emissions:
 
     def read(self, segments_max: int) -> list[tuple[str | None, Batch]]:
         """What is to be sent now, by the only child that it is for."""
-        parts: dict[tuple[str | None, object], list[tuple[Segments, U64 | None]]] = {}
+        parts: dict[tuple[str | None, object], list[tuple[Segments, Numbers | None]]] = {}
         for there in self._shards.values():
             for run, roots in self._sendable(there, segments_max):
                 alike = run.child, format_of(run.segments).types(run.segments)
@@ -178,7 +179,7 @@ class Emissions:
                 break
         return [(child, self._batch(found)) for (child, _), found in parts.items()]
 
-    def complete(self, roots: U64) -> None:
+    def complete(self, roots: Numbers) -> None:
         """Trees that are complete."""
         for number, part in cut(roots, PARTITION_SHIFT):
             shard, there = self._of_partition(number)
@@ -214,7 +215,7 @@ class Emissions:
             return False
         return self.full or any(each.unsent for each in shards)
 
-    def force_retry(self, roots: U64, retries_max: int) -> None:
+    def force_retry(self, roots: Numbers, retries_max: int) -> None:
         """Send these again after a rest (flow conditions with `action: retry`), each at most so
         many times."""
         now_s = self._clock.monotonic_s()
@@ -287,7 +288,7 @@ class Emissions:
         shard = number - (self.first_partition or 0)
         return shard, self._shards.get(shard)
 
-    def _sendable(self, there: _Shard, segments_max: int) -> Iterator[tuple[Run, U64 | None]]:
+    def _sendable(self, there: _Shard, segments_max: int) -> Iterator[tuple[Run, Numbers | None]]:
         """Runs with their roots, those to be sent again first."""
         now_s, window = self._clock.monotonic_s(), there.window
         again, there.again = there.again, []
@@ -309,19 +310,18 @@ class Emissions:
                 self.held_bytes -= run.size_bytes
                 yield run, None
             else:
-                roots = window.emit(count, now_s)
-                there.kept.add(int(positions_of(roots[:1])[0]), run)
-                yield run, roots
+                there.kept.add(window.next_position, run)
+                yield run, window.emit(count, now_s)
 
-    def _batch(self, parts: list[tuple[Segments, U64 | None]]) -> Batch:
+    def _batch(self, parts: list[tuple[Segments, Numbers | None]]) -> Batch:
         segments = joined([part for part, _ in parts])
         columns = [roots for _, roots in parts if roots is not None]
         if not columns:
             return Batch(segments)
-        ids = [root_ids(self._source(roots), positions_of(roots)) for roots in columns]
-        return Batch(segments, np.concatenate(columns), np.concatenate(ids))
+        ids = [ids_of(self._source(roots), roots) for roots in columns]
+        return Batch(segments, one_column(columns), one_column(ids))
 
-    def _source(self, roots: U64) -> int:
+    def _source(self, roots: Numbers) -> int:
         _, there = self._of_partition(int(roots[0]) >> PARTITION_SHIFT)
         assert there is not None, "its emissions are sent here"
         return there.source

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.flow.batch import U64, Batch, Segments
+from onyx.flow.batch import Batch, Segments
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
 from onyx.program.trigger_calls import TriggerCalls
+from onyx.runs import Numbers
 from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.task.window_state.appends import Append, Appends
@@ -93,13 +94,13 @@ class Windowing:
         self.changed(len(values))
         return self.state.first_seen(shards, values)
 
-    def withhold(self, roots: U64, values: U64) -> None:
+    def withhold(self, roots: Numbers, values: Numbers) -> None:
         """Ack these when everything so far is durable."""
         if len(roots):
             self._values.append(fold(roots, values))
             self.changed(len(roots))
 
-    def waiting_roots(self) -> list[U64]:
+    def waiting_roots(self) -> list[Numbers]:
         """The roots of what is withheld; from any thread."""
         values, appending = tuple(self._values), self.appends.current
         return [roots for roots, _ in (*values, *(appending.values if appending else ()))]

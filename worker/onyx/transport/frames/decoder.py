@@ -14,9 +14,9 @@ from google.protobuf.message import DecodeError
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.errors import SegmentError
-from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.path_names import is_path_name
+from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames.checksum import CHECKSUM_BYTES, CHECKSUM_TAG, checksum
 from onyx.transport.frames.packets import (
@@ -108,7 +108,7 @@ def _number(number: int) -> int:
     return number
 
 
-def _column(data: bytes, length: int) -> U64:
+def _column(data: bytes, length: int) -> Numbers:
     if length > COLUMN_VALUES_MAX:
         raise FrameError(f"a column claims {length:,} values; at most {COLUMN_VALUES_MAX:,} may be")
     try:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from onyx.errors import Unavailable
-from onyx.flow.batch import U64
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control
 
@@ -89,8 +89,8 @@ class Acks:
     job: JobId
     version: AllocationVersion
     acker: PeerId
-    roots: U64
-    values: U64
+    roots: Numbers
+    values: Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Completions:
     job: JobId
     version: AllocationVersion
     target: PeerId
-    roots: U64
+    roots: Numbers
     retries_max: int
 
 
@@ -111,7 +111,7 @@ class Held:
     job: JobId
     version: AllocationVersion
     target: PeerId
-    roots: U64
+    roots: Numbers
 
 
 Packet = Open | Close | Schema | Item | Credit | Acks | Completions | Held
