@@ -2,7 +2,7 @@
 
 `onyx-1` has all tasks in one process, `onyx-3` each in a process of its own, connected by gRPC.
 Onyx finds the size of batches itself; those of `-1000` are of 1,000. With `--format columns` it
-reads Parquet and works on record batches of 10,000 rows; `pyarrow` is the same program without an
+reads Parquet and works on record batches; `pyarrow` is the same program without an
 engine, and `-jsonl` reads the JSON Lines that the plain loop reads.
 """
 

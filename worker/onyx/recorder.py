@@ -36,7 +36,7 @@ from onyx.telemetry.kept_counts import KeptCounts
 
 SLOTS = 128
 """Tasks of one process that are recorded; those beyond are not."""
-ROOTS_MAX = 16_384
+ROOTS_MAX = 65_536
 """Segments of one batch; larger ones are worked off in parts where that matters."""
 NAME_BYTES_MAX = 1_024
 LOSSES_BYTES_MAX = 262_144

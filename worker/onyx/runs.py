@@ -124,7 +124,7 @@ def follow(columns: Sequence[Numbers]) -> bool:
 
 
 def distinct(columns: Iterable[Numbers]) -> list[Numbers]:
-    """Columns that increase, with the numbers of these; in runs, and in arrays, each is there once."""
+    """Columns that increase, with the numbers of these, each once in a run and once in an array."""
     runs: list[Run] = []
     arrays: list[U64] = []
     for each in columns:

@@ -14,6 +14,7 @@ from onyx.model.job import CatalogEntry
 from onyx.recorder import ROOTS_MAX
 from onyx.task.batching.sizing import (
     BATCH_BYTES_MAX,
+    COLUMNS_CPU_ENOUGH_S,
     COSTLY_MAX_S,
     CPU_ENOUGH_S,
     PENDING_BATCHES,
@@ -166,6 +167,16 @@ def test_a_batch_that_costs_much_has_more_dicts_than_the_cache_holds() -> None:
 def test_a_size_that_grew_because_of_one_slow_batch_shrinks_again() -> None:
     found = work(sizing(), lambda count: count * (1e-5 if count == SEGMENTS_MAX // 2 else 1e-6), 6)
     assert work(found, lambda count: count * 1e-6).segments_max == SEGMENTS_MAX
+
+
+def test_a_batch_of_columns_grows_until_it_holds_several_times_the_work_of_one_of_dicts() -> None:
+    found, columns = sizing(), Columns(pa.record_batch({"n": pa.array(range(ROOTS_MAX))}))
+    for _ in range(40):
+        found.taken(ROOTS_MAX)
+        count, took_s = found.segments_max, found.segments_max * 1e-6
+        found.done(columns.slice(0, count), count, took_s, took_s)
+    assert CPU_ENOUGH_S < COLUMNS_CPU_ENOUGH_S <= found.segments_max * 1e-6
+    assert found.segments_max * 1e-6 < 2 * COLUMNS_CPU_ENOUGH_S
 
 
 def test_columns_of_a_batch_may_be_as_many_as_the_flight_recorder_holds() -> None:

@@ -8,6 +8,8 @@ only until that cost is small:
 * A batch of less than `CPU_ENOUGH_S` of work is too small, because what Onyx itself does for a
   batch, partly on threads that the task does not see, takes some tenths of a millisecond. That is
   CPU time: in a process that gets a part of a processor both take longer, and their ratio stays.
+  For columns this limit is `COLUMNS_CPU_ENOUGH_S`: their work is so fast that what a batch costs,
+  some milliseconds over all, is a tenth of it only then.
 * Sizes are powers of two, and the time that each takes is remembered. If twice the size takes less
   than twice as long, the difference is what a batch costs the function or plugin; as long as that
   is more than `COST_SHARE_MAX` of its time, the size grows on.
@@ -46,6 +48,7 @@ BATCH_BYTES_MAX = 2_097_152
 """The size of the segments of a batch, encoded; about. As dicts they take some ten times as much
 memory."""
 CPU_ENOUGH_S = 0.005
+COLUMNS_CPU_ENOUGH_S = 0.02
 TIME_MAX_S = 0.1
 """For as long a batch holds up the other tasks of its thread, and its own first segment."""
 TIME_MARGIN = 2.5
@@ -131,7 +134,7 @@ class BatchSizing:
             and self._full
             and exponent >= self._exponent
             and (costly or not limited or self._fits(exponent + 1))
-            and self._may_grow(exponent, took_s, cpu_s)
+            and self._may_grow(exponent, took_s, cpu_s, limited)
         ):
             self._exponent = min(LARGEST_EXPONENT, exponent + 1)
         self._sample(segments, changed=self._exponent != before)
@@ -148,10 +151,11 @@ class BatchSizing:
         self._times_s[exponent] = took_s
         return took_s
 
-    def _may_grow(self, exponent: int, took_s: float, cpu_s: float) -> bool:
+    def _may_grow(self, exponent: int, took_s: float, cpu_s: float, of_objects: bool) -> bool:
         """Whether a batch has little work, or costs much, or that is to be found out. What waits
         instead of working has little CPU time, so twice the size must not take too long."""
-        if cpu_s < CPU_ENOUGH_S and took_s * TIME_MARGIN < TIME_MAX_S:
+        enough_s = CPU_ENOUGH_S if of_objects else COLUMNS_CPU_ENOUGH_S
+        if cpu_s < enough_s and took_s * TIME_MARGIN < TIME_MAX_S:
             return True
         unknown = self._times_s.keys().isdisjoint((exponent - 1, exponent + 1))
         return unknown or self._costly(exponent, took_s)
