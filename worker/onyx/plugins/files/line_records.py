@@ -103,17 +103,18 @@ def count_objects(lines: bytes) -> int | None:
     this, two objects in one line and one in two lines would count as three records or not, by what
     else is in the block.
     """
-    data = np.frombuffer(lines, dtype=np.uint8)
-    # Not bytes.count, which stops at every newline: a tenth of the time that decoding takes.
-    ends = np.flatnonzero(data == NEWLINE)
-    if not lines.endswith(b"\n"):
-        ends = np.append(ends, len(lines))
-    if not lines or not np.all(data[ends[:-1] + 1] == OPEN) or data[0] != OPEN:
+    lines = lines.removesuffix(b"\n")
+    if RETURN in lines:
+        lines = lines.replace(b"\r\n", b"\n").removesuffix(b"\r")
+    if not (lines.startswith(b"{") and lines.endswith(b"}")):
         return None
-    last = ends - 1
-    if data[last[0]] == RETURN:
-        last -= data[last] == RETURN
-    return len(ends) if np.all(data[last] == CLOSE) else None
+    data = np.frombuffer(lines, dtype=np.uint8)
+    # Passes over all bytes without an index of any: as few calls, and a third of bytes.count.
+    ended = data[1:-1] == NEWLINE
+    newlines = int(np.count_nonzero(ended))
+    ended &= data[:-2] == CLOSE
+    ended &= data[2:] == OPEN
+    return newlines + 1 if np.count_nonzero(ended) == newlines else None
 
 
 def split(text: str) -> list[str]:
