@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,7 +79,7 @@ def array_of(numbers: Numbers) -> U64:
     return numbers.array() if isinstance(numbers, Run) else numbers
 
 
-def is_increasing(numbers: U64) -> bool:
+def is_increasing(numbers: NDArray[Any]) -> bool:
     """Whether each is more than the one before."""
     return int(np.count_nonzero(numbers[1:] > numbers[:-1])) >= len(numbers) - 1
 

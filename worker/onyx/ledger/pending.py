@@ -29,7 +29,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,8 @@ from onyx.ledger.lineage import (
 )
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.runs import Numbers, Run, array_of, as_run, is_increasing
+
+N = TypeVar("N", bound="np.integer[Any]")
 
 # Counting needs DONE to be 0.
 _DONE, _IN_FLIGHT, _DUE, _RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
@@ -329,8 +331,7 @@ class PendingWindow:
     def _of_any_attempt(self, roots: U64) -> Indices:
         """Ring slots of those of the roots that are of this partition and window, each once."""
         positions = positions_of(roots).view(np.int64)
-        mine = np.unique(positions[self._mine(roots, positions)])
-        slots: Indices = mine & self._mask
+        slots: Indices = _increasing(positions[self._mine(roots, positions)]) & self._mask
         return slots
 
     def _mine(self, roots: U64, positions: Indices) -> NDArray[np.bool_]:
@@ -384,9 +385,9 @@ class PendingWindow:
             first += count
 
 
-def _increasing(roots: U64) -> U64:
-    """The roots in order, each once: as they mostly come."""
-    return roots if is_increasing(roots) else np.unique(roots)
+def _increasing(numbers: NDArray[N]) -> NDArray[N]:
+    """The numbers in order, each once: as they mostly come."""
+    return numbers if is_increasing(numbers) else np.unique(numbers)
 
 
 def _ranges(positions: Indices, gap: int = GAP_POSITIONS_MAX) -> list[Range]:
