@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from onyx.codec.kinds import TEXT, fits, levels
+from onyx.codec.kinds import PLAIN, TEXT, fits, levels
 from onyx.codec.limits import SEGMENT_BYTES_MAX, too_large
 from onyx.codec.reasons import wrong
 from onyx.codec.refused_rows import refused_rows
@@ -81,7 +81,9 @@ def _all_fit(segments: Sequence[Segment]) -> bool:
         size = len(_encoder.encode(values)) + len(_encoder.encode(list(keys)))
         if size > SEGMENT_BYTES_MAX and max(map(_size, segments)) > SEGMENT_BYTES_MAX:
             return False
-        return TEXT.issuperset(map(type, keys)) and all(map(fits, levels(values)))
+        if not TEXT.issuperset(map(type, keys)):
+            return False
+        return PLAIN.issuperset(map(type, values)) or all(map(fits, levels(values)))
     except _WRONG:
         return False
 

@@ -36,8 +36,9 @@ class JsonLineRecords:
     def decode(self, data: bytes, first: int, at_end: bool) -> tuple[list[Segment], int]:
         """All lines in one call of the decoder; a block with a bad line again line by line."""
         lines = whole_lines(data, at_end)
+        count = count_objects(lines)  # first: it takes the bytes into the processor's cache
         segments = self._decoded(lines)
-        if segments is None or len(segments) != count_objects(lines):
+        if segments is None or len(segments) != count:
             segments = self._one_by_one(lines, first)
         return segments, len(lines)
 
