@@ -22,6 +22,7 @@ import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
+from onyx.flow.columns.rows import dict_rows
 from onyx.flow.columns.types import usual_schema
 from onyx.flow.columns.values import MISMATCH, is_within, python_values, to_array
 
@@ -146,8 +147,7 @@ def to_dicts(columns: Columns) -> list[Row]:
     names = batch.schema.names
     if not names:
         return [{} for _ in range(batch.num_rows)]
-    values = [python_values(column) for column in batch.columns]
-    return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+    return dict_rows(names, [python_values(column) for column in batch.columns])
 
 
 def shown_dicts(columns: Columns) -> list[Row]:
@@ -157,8 +157,7 @@ def shown_dicts(columns: Columns) -> list[Row]:
         return to_dicts(columns)
     except _NO_VALUE:
         batch = columns.record_batch
-        shown = [_shown(column) for column in batch.columns]
-        return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*shown, strict=True)]
+        return dict_rows(batch.schema.names, [_shown(column) for column in batch.columns])
 
 
 def _shown(column: pa.Array) -> list[Any]:
