@@ -50,7 +50,6 @@ from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.runs import Numbers, Run, array_of, as_run, is_increasing
 
 N = TypeVar("N", bound="np.integer[Any]")
-
 # Counting needs DONE to be 0.
 _DONE, _IN_FLIGHT, _DUE, _RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
 _TRIES_MAX = np.iinfo(np.uint16).max
