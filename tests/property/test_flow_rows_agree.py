@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from onyx.flow.columns.rows import dict_rows
+from onyx.flow.columns.rows import dict_rows, dicts_of
 
 NAMES = st.text(max_size=6) | st.sampled_from(
     [
@@ -47,6 +48,7 @@ def test_rows_are_dicts_of_the_names_and_values_in_order(
     assert [list(row.items()) for row in found] == [
         list(zip(names, row, strict=True)) for row in zip(*columns, strict=True)
     ]
+    assert dicts_of(names, zip(*columns, strict=True)) == found
     assert all(type(row) is dict for row in found)
     for row, values in zip(found, zip(*columns, strict=True), strict=True):
         assert all(row[name] is value for name, value in zip(names, values, strict=True))
@@ -56,3 +58,10 @@ def test_each_row_is_a_dict_of_its_own() -> None:
     first, second = dict_rows(["a", "b"], [[1, 1], [2, 2]])
     first["a"] = 3
     assert second == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["a", "b c"]])
+@pytest.mark.parametrize("row", [[1], [1, 2, 3]])
+def test_a_row_of_another_length_is_refused(names: list[str], row: list[int]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        dicts_of(names, [[1, 2], row])

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from onyx.flow.columns.rows import dicts_of
 from onyx.flow.segment import Segment
 from onyx.plugins.files.byte_sources import ByteSource
 from onyx.plugins.records import BOM, BadRecords, whole_lines
@@ -76,14 +77,11 @@ class CsvRecords:
         """A dict for each row, at C speed; a block with a bad row is decoded again row by row."""
         lines = whole_lines(data, at_end)
         try:
-            segments = [
-                dict(zip(self._columns, row, strict=True))
-                for row in rows_of(lines.decode(), self._delimiter)
-            ]
+            segments = dicts_of(self._columns, rows_of(lines.decode(), self._delimiter))
             for column, convert in self._conversions:
                 for segment in segments:
                     segment[column] = convert(segment[column])
-        except (ValueError, OverflowError):
+        except (ValueError, TypeError, OverflowError):
             return self._one_by_one(lines, first, at_end)
         return segments, len(lines)
 
