@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ GOLDEN = ROOT / "tests" / "chart" / "golden"
 SETS = ("default", "production", "small")
 NAMESPACE = "onyx"
 RELEASE = "onyx"
+RENDERED_MAX = 32
+"""Renderings that are kept: many tests look at the same few."""
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Ten times as fast where libyaml is there."""
 
 Object = dict[str, Any]
 
@@ -41,7 +46,12 @@ def render(values: Object | None = None, release: str = RELEASE) -> dict[str, st
     Raises:
         helm_python.HelmError: the values are refused.
     """
-    rendered = chart().render(values or {}, name=release, namespace=NAMESPACE)
+    return dict(_rendered(json.dumps(values or {}), release))
+
+
+@lru_cache(maxsize=RENDERED_MAX)
+def _rendered(values: str, release: str) -> dict[str, str]:
+    rendered = chart().render(json.loads(values), name=release, namespace=NAMESPACE)
     return {
         path.removeprefix("onyx/templates/"): text
         for path, text in sorted(rendered.items())
@@ -58,7 +68,7 @@ def objects(values: Object | None = None, release: str = RELEASE) -> list[Object
     """All objects that are installed, those of the test included."""
     texts = render(values, release)
     texts.pop("NOTES.txt")
-    return [each for text in texts.values() for each in yaml.safe_load_all(text) if each]
+    return [each for text in texts.values() for each in yaml.load_all(text, LOADER) if each]
 
 
 def named(kind: str, name: str, values: Object | None = None) -> Object:
