@@ -4,6 +4,7 @@ modules that something imports."""
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,11 @@ def test_every_setting_is_read(code: str, settings: Any) -> None:
 
 def test_every_module_is_used() -> None:
     """Imported by the engine, named in one of its tables, or started as a command."""
+    named_by: dict[str, set[str]] = defaultdict(set)
+    for path, text in SOURCES.items():
+        for name in modules_named(text):
+            named_by[name].add(path)
+    elsewhere = modules_named(OTHERS)
     unused = []
     for path in SOURCES:
         name = "onyx." + path.removesuffix(".py").replace("/", ".")
@@ -84,12 +90,28 @@ def test_every_module_is_used() -> None:
             continue
         if package == "onyx.cli.commands":  # found by name, which test_cli_lazy checks
             continue
-        used = rf"{re.escape(name)}\b|from {re.escape(package)} import [^\n]*\b{module}\b"
-        listed = rf"from {re.escape(package)} import \([^)]*\b{module}\b"
-        others = "\n".join(text for other, text in SOURCES.items() if other != path)
         in_package = re.search(
             rf"\b{module}\b", SOURCES.get(f"{path.rpartition('/')[0]}/__init__.py", "")
         )
-        if not (re.search(f"{used}|{listed}", others) or in_package or name in OTHERS):
+        if not (named_by[name] - {path} or in_package or name in elsewhere):
             unused.append(name)
     assert unused == []
+
+
+def modules_named(text: str) -> set[str]:
+    """Modules of the engine that stand in a text: dotted, or imported from their packages."""
+    found = set()
+    for dotted in re.findall(r"\bonyx(?:\.\w+)+", text):
+        parts = dotted.split(".")
+        found |= {".".join(parts[:depth]) for depth in range(2, len(parts) + 1)}
+    for package, several, one in re.findall(
+        r"\bfrom (onyx[.\w]*) import (?:\(([^)]*)|([^\n]*))", text
+    ):
+        found |= {f"{package}.{word}" for word in re.findall(r"\w+", several or one)}
+    return found
+
+
+def test_what_names_a_module_is_found_in_a_text() -> None:
+    text = "from onyx.a import (\n    b,\n    c as d,\n)\nfrom onyx.e import f\nrun(onyx.g.h)\n"
+    assert {"onyx.a.b", "onyx.a.c", "onyx.e.f", "onyx.g.h"} <= modules_named(text)
+    assert modules_named("import onyxes") == set()
