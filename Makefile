@@ -32,7 +32,7 @@ demo: setup ## Run the flights job on 4 worker processes and check it against pa
 	$(BIN)/python examples/flights/demo.py
 
 check: lint type imports ## What a developer runs: tests that start no server, and a short simulation
-	$(BIN)/python -m pytest $(PARALLEL) -m "not server and not simulation"
+	$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile=check -m "not server and not simulation"
 	$(BIN)/python -m tests.sim --seeds 100 --steps $(STEPS)
 
 test: lint type imports unit ## Pass everything: linter, types, import contracts, all tests

@@ -30,7 +30,13 @@ for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 hypothesis.settings.register_profile("onyx", deadline=None)
+hypothesis.settings.register_profile("check", deadline=None, max_examples=25)
+"""What `make check` chooses, by `--hypothesis-profile`: see `tests.support.examples`."""
 hypothesis.settings.load_profile("onyx")
+
+
+# Of what is collected nothing becomes garbage, and looking for it time and again takes 2 s.
+gc.disable()
 
 
 LONG_LEFT_OUT = "long campaigns: left out, `make long` runs them (tests/ROBUSTNESS.md has results)"
@@ -38,6 +44,10 @@ LONG_LEFT_OUT = "long campaigns: left out, `make long` runs them (tests/ROBUSTNE
 
 def pytest_report_header(config: pytest.Config) -> str:
     return "long campaigns: they alone" if _wants_long(config) else LONG_LEFT_OUT
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.support.examples import examples
 
 from onyx.ledger.applied import Applied
 from onyx.ledger.lineage import U64, pack_roots, run_of_ids, run_of_roots
@@ -128,4 +129,4 @@ class AppliedIds(RuleBasedStateMachine):
 
 
 TestAppliedIds = AppliedIds.TestCase
-TestAppliedIds.settings = settings(max_examples=60)
+TestAppliedIds.settings = settings(max_examples=examples(60))

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.support.examples import examples
 
 from onyx.ledger.lineage import FINAL, pack_roots, run_of_roots, unpack
 from onyx.ledger.pending import PendingWindow
@@ -174,4 +175,6 @@ class PendingModel(RuleBasedStateMachine):
 
 
 TestPendingModel = PendingModel.TestCase
-TestPendingModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestPendingModel.settings = settings(
+    max_examples=examples(60), stateful_step_count=30, deadline=None
+)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.log.markers import marker
 
 from onyx.codec.entries import decode_entry, encode_entry
@@ -286,7 +287,7 @@ LONG = st.lists(st.integers(0, 99), min_size=50, max_size=200)
 
 
 @given(LONG)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_a_reader_reaches_the_end_of_the_log_and_skips_only_by_an_origin(choices):
     world = run(LogTail(NO_POSITION), choices, polled=True)
     assert world.reached == max(world.last, world.origin)

@@ -10,6 +10,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from onyx.errors import ManifestError
 from onyx.model import names, workflow
@@ -116,7 +117,7 @@ def jobs(draw: st.DrawFn) -> Job:
 
 
 @given(jobs())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_job_comes_back_from_its_mapping_and_from_its_text(job: Job) -> None:
     mapping = to_mapping(job)
     assert parse_mapping(mapping) == job
@@ -126,7 +127,7 @@ def test_a_job_comes_back_from_its_mapping_and_from_its_text(job: Job) -> None:
 
 
 @given(jobs(), st.randoms(use_true_random=False))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_the_hash_does_not_depend_on_the_order_of_keys(job: Job, random: Any) -> None:
     def shuffled(value: Any) -> Any:
         if isinstance(value, dict):
@@ -157,7 +158,7 @@ JUNK = SCALARS | st.sampled_from([float("nan"), 2**70, b"x", "all", [], {}, [[]]
 
 
 @given(jobs(), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_damaged_job_is_either_refused_with_problems_or_still_a_job(
     job: Job, data: st.DataObject
 ) -> None:
@@ -177,7 +178,7 @@ def test_a_damaged_job_is_either_refused_with_problems_or_still_a_job(
 
 
 @given(st.text() | st.binary())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_text_is_refused_by_a_manifest_error(text: str | bytes) -> None:
     result = outcome(parse_manifest, text)
     assert isinstance(result, ManifestError)

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.flow.columns.record_batch import Columns, to_dicts
@@ -68,7 +69,7 @@ GARBAGE = st.lists(
 READING = {"block_bytes": st.integers(16, 80), "sizes": st.lists(st.integers(0, 12), max_size=3)}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rows=st.lists(st.lists(FIELD, min_size=2, max_size=2), max_size=8), **READING)
 def test_csv_that_was_written_is_read(path, rows, block_bytes, sizes):
     path.write_bytes(_csv([["x", "y"], *rows]))
@@ -77,7 +78,7 @@ def test_csv_that_was_written_is_read(path, rows, block_bytes, sizes):
     assert segments == [{"x": x, "y": y} for x, y in rows]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     rows=st.lists(
         st.dictionaries(st.text(max_size=3), st.text(max_size=9), max_size=2), max_size=9
@@ -92,7 +93,7 @@ def test_json_lines_that_were_written_are_read(path, rows, newline, block_bytes,
     assert _read_with_restarts(path, block_bytes, sizes, **options) == rows
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     data=GARBAGE,
     kind=st.sampled_from(["csv", "jsonl", "text"]),
@@ -109,7 +110,7 @@ def test_garbage_gives_the_same_records_wherever_blocks_and_readers_begin(
     assert _read_with_restarts(path, block_bytes, sorted(sizes), **options) == whole
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     rows=st.lists(st.tuples(FIELD, st.text("01.+-e xX_na(", max_size=4)), max_size=8),
     kind=st.sampled_from(["int", "float", "bool", "str"]),
@@ -132,7 +133,7 @@ JSON = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     rows=st.lists(st.dictionaries(st.sampled_from("abc"), JSON, max_size=3), max_size=9),
     newline=st.sampled_from(["\n", "\r\n", "\n\n"]),
@@ -146,7 +147,7 @@ def test_json_lines_are_the_same_in_columns(path, rows, newline, block_bytes, si
     assert without_nulls(found) == without_nulls(rows)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=GARBAGE, kind=st.sampled_from(["csv", "jsonl", "text"]), **READING)
 def test_garbage_is_the_same_in_columns(path, data, kind, block_bytes, sizes):
     path.write_bytes(data)
@@ -158,7 +159,7 @@ def test_garbage_is_the_same_in_columns(path, data, kind, block_bytes, sizes):
     assert without_nulls(columns) == without_nulls(dicts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(data=st.binary(max_size=60), cut=st.integers(0, 60))
 def test_a_format_uses_whole_records_only_and_everything_at_the_end(data, cut):
     bad = BadRecords("test", keep=True)

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.jobs.transactions import AFTER, BEFORE, MemoryStore
 
@@ -117,7 +118,7 @@ class World:
         raise AssertionError("it never ends")
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(EVENTS, STORE_FAULTS, LOG_FAULTS)
 def test_every_row_is_there_exactly_once(
     events: list[str], store_faults: list[str | None], log_faults: list[str | None]

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.clocks import ManualClock
+from tests.support.examples import examples
 
 from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import Columns
@@ -163,7 +164,7 @@ class EmissionsMachine(RuleBasedStateMachine):
 
 
 TestEmissions = EmissionsMachine.TestCase
-TestEmissions.settings = settings(max_examples=60, stateful_step_count=40)
+TestEmissions.settings = settings(max_examples=examples(60), stateful_step_count=40)
 
 
 def test_nothing_is_sent_before_the_log_has_it() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.windows.model import FUNCTIONS, Fired, WindowModel
 from tests.support.windows.strategies import (
     GROUPS,
@@ -262,34 +263,34 @@ def nothing(number: int) -> None:
 
 
 @given(scripts())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_batches_do_what_the_interpreter_says(script: Script) -> None:
     assert_agree(script.steps, script, Owners(script), nothing)
 
 
 @given(scripts())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_segments_one_by_one_do_what_the_interpreter_says(script: Script) -> None:
     single = script.one_by_one()
     assert_agree(single.steps, single, Owners(single), nothing)
 
 
 @given(scripts(passing=True), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_extents_fire_again_when_they_have_changed(script: Script, by_snapshot: bool) -> None:
     owners = Owners(script)
     assert_agree(script.steps, script, owners, lambda number: owners.restart(1, by_snapshot))
 
 
 @given(scripts(), st.integers(2, 4))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_it_does_not_matter_how_many_owners_share_the_shards(script: Script, count: int) -> None:
     assert_agree(script.steps, script, Owners(script, count), nothing)
 
 
 @pytest.mark.parametrize("by_snapshot", [False, True], ids=["changes", "snapshots"])
 @given(scripts(), st.lists(st.integers(1, 3), min_size=1, max_size=4))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_owners_may_die_after_every_step(
     by_snapshot: bool, script: Script, counts: list[int]
 ) -> None:
@@ -302,7 +303,7 @@ def test_owners_may_die_after_every_step(
 
 
 @given(scripts(), st.lists(st.booleans(), min_size=1, max_size=5))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_snapshots_followed_by_changes_restore_what_there_was(
     script: Script, snapshots: list[bool]
 ) -> None:
@@ -315,7 +316,7 @@ def test_snapshots_followed_by_changes_restore_what_there_was(
 
 
 @given(scripts(), st.integers(0, 8))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_shards_may_move_to_an_owner_that_joins(script: Script, when: int) -> None:
     owners = Owners(script)
     if not script.grouped:
@@ -339,7 +340,7 @@ def spill(
 
 
 @given(scripts(), st.integers(1, 2), st.booleans())
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_states_may_be_on_disk(spill: Spill, script: Script, count: int, single: bool) -> None:
     script = script.one_by_one() if single else script
     owners = Owners(script, count, lambda: spill)
@@ -347,7 +348,7 @@ def test_states_may_be_on_disk(spill: Spill, script: Script, count: int, single:
 
 
 @given(scripts(), st.lists(st.booleans(), min_size=1, max_size=5))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_states_on_disk_are_restored(spill: Spill, script: Script, snapshots: list[bool]) -> None:
     owners = Owners(script, 2, lambda: spill)
 
@@ -358,7 +359,7 @@ def test_states_on_disk_are_restored(spill: Spill, script: Script, snapshots: li
 
 
 @given(scripts(), st.integers(0, 8))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_shards_on_disk_may_move(spill: Spill, script: Script, when: int) -> None:
     owners = Owners(script, 1, lambda: spill)
     if not script.grouped:
@@ -373,7 +374,7 @@ def test_shards_on_disk_may_move(spill: Spill, script: Script, when: int) -> Non
 
 @pytest.mark.parametrize("page_max", [1, 2, 7])
 @given(scripts())
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_it_does_not_matter_how_much_fires_at_once(page_max: int, script: Script) -> None:
     assert_agree(script.steps, script, Owners(script, page_max=page_max), nothing)
 
@@ -398,7 +399,7 @@ RESTARTS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 
 @pytest.mark.parametrize("page_max", [1, 2, 7])
 @given(scripts(), RESTARTS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_who_takes_over_between_two_runs_fires_the_rest(
     page_max: int, script: Script, restarts: list[int]
 ) -> None:
@@ -407,7 +408,7 @@ def test_who_takes_over_between_two_runs_fires_the_rest(
 
 @pytest.mark.parametrize("page_max", [1, 2])
 @given(scripts(passing=True), RESTARTS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_what_the_watermark_has_passed_fires_once_however_often_owners_change(
     page_max: int, script: Script, restarts: list[int]
 ) -> None:
@@ -416,7 +417,7 @@ def test_what_the_watermark_has_passed_fires_once_however_often_owners_change(
 
 @pytest.mark.parametrize("page_max", [1, 2])
 @given(scripts(), RESTARTS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_states_on_disk_fire_in_runs_too(
     spill: Spill, page_max: int, script: Script, restarts: list[int]
 ) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import to_builtins
+from tests.support.examples import examples
 from tests.support.log.invariants import transition_violations, violations
 from tests.support.log.raw_entries import raw_command
 from tests.support.log.submissions import job_spec
@@ -137,7 +138,7 @@ def test_the_arguments_of_every_command_are_drawn():
     assert sorted(ARGUMENTS) == sorted(COMMANDS)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(schedulers, st.lists(commands, min_size=5, max_size=40))
 def test_the_invariants_hold_after_every_entry(scheduler, sequence):
     replica = start(scheduler)
@@ -149,7 +150,7 @@ def test_the_invariants_hold_after_every_entry(scheduler, sequence):
         answered(entry, old, replica)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(schedulers, st.lists(commands, max_size=30))
 def test_reactions_that_are_carried_out_keep_the_invariants(scheduler, sequence):
     """Groups answer at once: what they write follows, bounded, with the next command after it."""
@@ -164,7 +165,7 @@ def test_reactions_that_are_carried_out_keep_the_invariants(scheduler, sequence)
             writes[:0] = written
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(schedulers, st.lists(st.tuples(commands, groups), max_size=25))
 def test_a_repeat_of_any_entry_changes_nothing_but_the_position(scheduler, sequence):
     replica = start(scheduler)
@@ -179,7 +180,7 @@ def test_a_repeat_of_any_entry_changes_nothing_but_the_position(scheduler, seque
         replica = again
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(schedulers, st.lists(commands, max_size=25))
 def test_a_replica_read_back_goes_on_alike(scheduler, sequence):
     replica = copy = start(scheduler)
@@ -191,7 +192,7 @@ def test_a_replica_read_back_goes_on_alike(scheduler, sequence):
         assert canonical.digest(copy) == canonical.digest(replica)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.sampled_from(sorted(COMMANDS)) | st.text(max_size=8),
     st.dictionaries(
@@ -213,7 +214,7 @@ def test_no_arguments_make_the_machine_raise(fn, args, writer, sequence):
         assert new.rejected == old.rejected + 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.data())
 def test_nor_do_arguments_of_which_one_is_wrong(data):
     fn, args = data.draw(entries)

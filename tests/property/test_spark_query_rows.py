@@ -11,6 +11,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.spark.query import Frames, publish_all, request_of, run_query
 
 from onyx.model.job import Job
@@ -69,7 +70,7 @@ WRITE = {"name": "write", "type": "output", "plugin": "files", "options": {"path
     segments, st.integers(1, 4), st.integers(1, 5), st.booleans(), st.integers(0, 200),
     st.sampled_from([RANGE, RANGE // 2, RANGE // 3]), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_windows_sum_what_a_plain_loop_sums(
     read: Segments, partitions: int, buckets: int, columns: bool, disorder: int, slide: int,
     chained: bool,
@@ -131,7 +132,7 @@ WINDOWS = st.fixed_dictionaries(
     segments, st.integers(1, 4), st.integers(1, 5), st.booleans(), st.integers(0, RANGE * 12),
     WINDOWS, st.sampled_from(["discarding", "accumulating"]), st.booleans(),
 )  # fmt: skip
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_windows_combined_before_the_shuffle_fire_what_they_fire_behind_it(
     read: Segments, partitions: int, buckets: int, grouped: bool, disorder: int,
     window: dict[str, Any], refinement: str, ordered: bool,
@@ -167,7 +168,7 @@ def test_windows_combined_before_the_shuffle_fire_what_they_fire_behind_it(
 
 
 @given(segments, st.integers(1, 4), st.integers(1, 5), st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_functions_and_conditions_give_each_child_what_a_plain_loop_does(
     read: Segments, partitions: int, buckets: int, grouped: bool
 ) -> None:

@@ -13,6 +13,7 @@ from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.spark.functions import fired
 from tests.support.spark.inputs import feed
 from tests.support.spark.stream import Worker, written
@@ -163,7 +164,7 @@ DIES = st.lists(
 
 @given(st.data(), segments(), st.booleans(), st.integers(1, 12), st.integers(1, 5),
        st.integers(1, 3), DIES, st.sampled_from([0, 1 << 20]))  # fmt: skip
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_each_group_fires_what_it_fires_on_peers(
     data: st.DataObject, read: Rows, grouped: bool, a_batch: int, a_read: int, buckets: int,
     dies: list[tuple[int, str]], warm: int,
@@ -179,7 +180,7 @@ def test_each_group_fires_what_it_fires_on_peers(
 
 @given(st.data(), segments(), segments(), st.booleans(), st.integers(1, 12), st.integers(1, 3),
        DIES)  # fmt: skip
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_watermarks_of_several_partitions_pass_what_they_pass_on_peers(
     data: st.DataObject, one: Rows, other: Rows, grouped: bool, a_batch: int, buckets: int,
     dies: list[tuple[int, str]],

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.spark.windows import Peer, by_spark
 from tests.support.windows.short import shown, task_windows
 
@@ -139,7 +140,7 @@ def as_listed(firing):
     return firing._replace(state=sorted(state, key=repr)) if isinstance(state, list) else firing
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(windows_and_triggers(), streams(), st.booleans(), st.booleans())
 @example(
     ({**SHAPES[0], "aggregation": "conj"}, [{**WATCHING[0], **REFINEMENTS[0]}]),
@@ -173,7 +174,7 @@ def test_each_moment_fires_what_it_fires_on_peers(declared, stream, grouped, as_
         assert done == in_order(peers.complete([0], 0))
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     windows_and_triggers(),
     streams(),

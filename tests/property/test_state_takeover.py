@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.jobs.turns import Actor, InlineThreads, TurnStore
 from tests.support.log.records import noted, notes, notes_of
 
@@ -209,7 +210,7 @@ def finish(world: World) -> None:
 
 
 @given(CHOICES)
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 def test_what_was_acknowledged_is_what_the_next_owners_know(
     choices: list[tuple[str, int, int]],
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.hostile_names import hostile_names
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
@@ -34,7 +35,7 @@ from onyx.storage.opening import location_of
 
 SECRET = b"of another"
 hostile = settings(
-    max_examples=100,
+    max_examples=examples(100),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 

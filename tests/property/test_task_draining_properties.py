@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.clocks import ManualClock
+from tests.support.examples import examples
 from tests.support.log.memory_log import MemoryLog
 
 from onyx.flow.batch import U64
@@ -203,7 +204,7 @@ def play(world: World, step: tuple[str, int]) -> None:
             world.draining = True
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(steps, max_size=60))
 def test_everything_that_was_ever_sent_is_completed_in_the_end(plan: list[tuple[str, int]]) -> None:
     world = World()
@@ -213,7 +214,7 @@ def test_everything_that_was_ever_sent_is_completed_in_the_end(plan: list[tuple[
     assert world.sent == world.done == set(range(len(world.sent)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(steps.filter(lambda step: step[0] != "crash"), max_size=60))
 def test_without_a_crash_nothing_new_is_read(plan: list[tuple[str, int]]) -> None:
     world = World()

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.windows.short import shown, task_windows
 
 from onyx.codec.records import decode_records, encode_records
@@ -45,7 +46,7 @@ def extents(windows: TaskWindows) -> list[str]:
 @pytest.mark.parametrize("aggregation", [("sum", "v"), ("average", "v"), "conj"], ids=str)
 @pytest.mark.parametrize("shape", SHAPES)
 @given(segments=SEGMENTS, cuts=st.sets(st.integers(0, 30)), watermark=st.integers(0, 70))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_batches_show_nowhere(shape, aggregation, segments, cuts, watermark):
     whole, cut, restored = (made(shape, aggregation) for _ in range(3))
     whole.add(segments, [each["k"] for each in segments], 0)

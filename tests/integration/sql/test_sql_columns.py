@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.sql_databases import Database
 from tests.support.windows.column_strategies import arrays
@@ -149,7 +150,7 @@ def test_other_types_arrive_as_from_dicts(
     same(database, output, kind, array)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(found=arrays(pa.string(), st.text(st.characters(codec="utf-8", exclude_characters="\0")), 5))
 def test_any_text_arrives(database: Database, output: Make, found: pa.Array) -> None:
     database.run("DROP TABLE IF EXISTS texts")

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.windows.column_strategies import EDGES, VALUES, arrays
 
 from onyx.flow.columns.values import python_values
@@ -17,7 +18,7 @@ TYPES = [pytest.param(kind, values, id=str(kind)) for kind, values in VALUES]
 
 
 @pytest.mark.parametrize(("kind", "values"), TYPES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_values_are_those_of_pyarrow(kind: pa.DataType, values: Any, data: Any) -> None:
     column = data.draw(arrays(kind, values, data.draw(st.integers(0, 5))))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
@@ -52,7 +53,7 @@ def grouping(by, functions=None, **given):
 
 @pytest.mark.parametrize("kind", VALUES)
 @given(data=st.data())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_keys_of_columns_have_the_hashes_of_dicts(kind, data):
     values = data.draw(st.lists(st.none() | VALUES[kind], min_size=1, max_size=20))
     columns = columns_of([{"k": value, "n": n % 2} for n, value in enumerate(values)])

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.windows.column_strategies import columns
 
@@ -28,7 +29,7 @@ def record_batch(segments: dict[str, list[Any]]) -> Columns:
     return Columns.of(pa.RecordBatch.from_pydict(segments))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(rows=columns(), step=st.integers(1, 4))
 def test_the_lines_are_those_of_dicts(rows: Columns, step: int) -> None:
     before, jsonl._ROWS = jsonl._ROWS, step

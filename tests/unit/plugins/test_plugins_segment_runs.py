@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from onyx.flow.columns.record_batch import from_dicts, to_dicts
 from onyx.plugins import segment_runs
@@ -22,7 +23,7 @@ def dicts(run: Run) -> list[dict[str, int]]:
     return run if isinstance(run, list) else to_dicts(run)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(steps=STEPS, first=st.integers(0, 8), count=st.integers(0, 8))
 def test_it_holds_what_a_list_would(
     steps: list[tuple[str, int, bool]], first: int, count: int

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.windows.column_strategies import columns
 
@@ -70,7 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SLOW = [HealthCheck.too_slow]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=SLOW)
 @given(rows=columns(), compression=st.sampled_from(["none", "gzip"]))
 def test_jsonl_has_the_same_bytes(folder: Path, rows: Columns, compression: str) -> None:
     options = {"compression": compression}
@@ -78,7 +79,7 @@ def test_jsonl_has_the_same_bytes(folder: Path, rows: Columns, compression: str)
     assert mine == written(folder, [to_dicts(rows)], **options)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=SLOW)
 @given(rows=columns(PLAIN_KEYS, 1), compression=st.sampled_from(["none", "snappy", "zstd"]))
 def test_parquet_has_the_rows_and_types(folder: Path, rows: Columns, compression: str) -> None:
     mine = written(folder, [rows.record_batch], format="parquet", compression=compression)

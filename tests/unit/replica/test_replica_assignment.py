@@ -6,6 +6,7 @@ from itertools import permutations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from onyx.replica.scheduling.assignment import cheapest
 
@@ -17,7 +18,7 @@ COSTS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     costs=COSTS,
     kinds=st.lists(st.integers(0, 1), min_size=1, max_size=6),

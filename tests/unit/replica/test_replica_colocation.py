@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.log.invariants import transition_violations, violations
 from tests.support.log.replica_log import ReplicaLog
 
@@ -131,7 +132,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(["greedy", "balanced"]), st.lists(steps, max_size=40))
 def test_batches_stay_whole_whatever_happens(scheduler: str, plan: list[tuple[str, Any]]) -> None:
     log, added, jobs = machines(scheduler, a=3), 10, 0

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.support.examples import examples
 
 from onyx.errors import SettingsError
 from onyx.settings import StateSettings
@@ -152,7 +153,7 @@ class SameAsInMemory(RuleBasedStateMachine):
 
 def test_what_is_on_disk_counts_as_what_is_in_memory(tmp_path: Path) -> None:
     machine = type("Machine", (SameAsInMemory,), {"folder": tmp_path})
-    machine.TestCase.settings = settings(max_examples=40, stateful_step_count=20)
+    machine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=20)
     machine.TestCase().runTest()
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from tests.support.examples import examples
 from tests.support.windows.short import plain
 
 from onyx.windows.aggregations.aggregation import Aggregation
@@ -131,7 +132,7 @@ def _compacts_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_compacts_soon")
 class TestBucket(BucketMachine.TestCase):
-    settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+    settings = settings(max_examples=examples(60), stateful_step_count=20, deadline=None)
 
 
 def test_what_arrays_cannot_do_changes_nothing():

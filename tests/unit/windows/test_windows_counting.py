@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.windows.short import shown, task_windows
 
 from onyx.flow.columns import record_batch
@@ -46,7 +47,7 @@ def as_dicts(windows, segments):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     batches=st.lists(
         st.lists(

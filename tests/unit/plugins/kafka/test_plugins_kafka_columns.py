@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from tests.support.examples import examples
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.windows.column_strategies import columns
 
@@ -30,7 +31,7 @@ def batch(**given: Any) -> Columns:
     return Columns.of(pa.RecordBatch.from_pydict(given))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=columns())
 def test_json_messages_are_those_of_dicts(rows: Columns) -> None:
     assert messages().of_columns(rows) == messages().of(to_dicts(rows))
