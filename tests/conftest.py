@@ -16,15 +16,15 @@ from tests.support.servers.kafka_broker import KafkaBroker
 from tests.support.servers.object_stores import Gateway, ObjectStore
 from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.s3_server import S3Server
+from tests.support.servers.spark_archive import QUICK, jvm_options
 from tests.support.servers.sql_databases import Database
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import ZooKeeperSettings
 
-# Each JVM of Spark lives for seconds here: its second compiler and its parallel collector cost more
-# than they give, 12 of 30 s of CPU. Processes that tests start inherit this.
-for _name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
-    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Each JVM of Spark lives for seconds here. Processes that tests start inherit this.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
 # Containers often forbid Python to keep what it has compiled. Then each process that is started
 # compiles all of Onyx anew, and each of pytest's workers all tests: 6 s of CPU.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
+from tests.support.servers.spark_archive import jvm_options
 
 from onyx.java import java_home_for_spark
 
@@ -96,6 +97,7 @@ def connect_server(folder: Path, runs_at: str = "local[1]", **variables: str) ->
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": jvm_options(),
     }
     options = [each for key, value in settings.items() for each in ("--conf", f"{key}={value}")]
     home = Path(variables.get("SPARK_HOME", HOME))
@@ -130,7 +132,7 @@ def worker(folder: Path, of: SparkServer) -> SparkServer:
 
 
 def _spark_class(name: str, arguments: Sequence[str]) -> list[str]:
-    small = ["env", "SPARK_DAEMON_MEMORY=256m"]
+    small = ["env", "SPARK_DAEMON_MEMORY=256m", f"SPARK_DAEMON_JAVA_OPTS={jvm_options()}"]
     return [
         *small,
         str(HOME / "bin" / "spark-class"),
