@@ -12,7 +12,7 @@ from onyx.flow.batch import as_dicts
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.arrays.key_table import unpacked
 from onyx.windows.compile import compile_windows
-from onyx.windows.firing import AnyFiring, Firing
+from onyx.windows.firing import AnyFiring, Firing, FiringRows
 from onyx.windows.groups import dump_keys, hashable_keys
 from onyx.windows.records import Record, SetArrays, SetStates
 from onyx.windows.running import Make
@@ -78,13 +78,13 @@ def add_grouped(windows: TaskWindows, *segments: Mapping[str, Any], now_ms: int 
     return shown(windows.add([dict(each) for each in segments], keys, now_ms).firings)
 
 
-def shown(firings: Iterable[AnyFiring | list[AnyFiring]]) -> list[str]:
+def shown(firings: Iterable[AnyFiring | Iterable[AnyFiring]]) -> list[str]:
     """Firings as text: `t0 0-9: 3`, with the group before it where there is one."""
     return [
         f"{one.trigger.id} {f'{one.group!r} ' if one.grouped else ''}{one.lower}-{one.upper}: "
         f"{one.state}"
         for each in firings
-        for any_one in (each if isinstance(each, list) else [each])
+        for any_one in ([each] if isinstance(each, Firing | FiringRows) else each)
         for one in singles(any_one)
     ]
 
