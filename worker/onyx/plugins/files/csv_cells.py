@@ -19,7 +19,7 @@ from onyx.errors import UserError
 from onyx.flow.columns.values import MISMATCH, cast_values
 from onyx.plugins.files.csv_records import CONVERSIONS
 
-_TRUTHS = pa.array(["false", "0", "true", "1"])
+_TRUTHS = ["false", "0", "true", "1"]
 WRONG = (ValueError, ArithmeticError, *MISMATCH)
 _NUMBER = r"^([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)?$"
 """The form of a cell that pyarrow mostly takes as a number, as Python does."""
@@ -73,7 +73,7 @@ def converted(text: pa.Array, kind: pa.DataType, by_cell: bool = True) -> pa.Arr
         pc.if_else(empty, pa.scalar(None, pa.string()), text) if pc.any(empty).as_py() else text
     )
     if kinds.is_boolean(kind):
-        found = pc.index_in(pc.utf8_lower(values), _TRUTHS)
+        found = pc.index_in(pc.utf8_lower(values), pa.array(_TRUTHS))
         if found.null_count != values.null_count:
             raise ValueError("not a bool")
         return pc.greater(found, 1)
