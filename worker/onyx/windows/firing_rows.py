@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +29,6 @@ from onyx.windows.groups import Shards, group_value
 GROUP, LOWER, UPPER, STATE = "group", "lower", "upper", "state"
 FIELDS_MAX = 64
 """Keys that states which are dicts may have together: each would be a field of all of them."""
-_LOWER, _UPPER = attrgetter("lower"), attrgetter("upper")
 
 
 def in_rows(trigger: Trigger, columns: bool) -> bool:
@@ -106,7 +104,7 @@ def rows_of(firings: Sequence[Firing]) -> FiringRows | None:
     )
     if groups is None or states is None:
         return None
-    lower, upper = ([bound(each) for each in ordered] for bound in (_LOWER, _UPPER))
+    lower, upper = [each.lower for each in ordered], [each.upper for each in ordered]
     found, first = Held(groups, states, slices), firings[0]
     rows = columns_of(found, bounds_of(lower), bounds_of(upper))
     if rows is None:

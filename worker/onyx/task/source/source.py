@@ -6,8 +6,6 @@ import logging
 import math
 from collections.abc import Collection
 
-import numpy as np
-
 from onyx.flow.batch import U64, Batch
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ledger.holds import Holds
@@ -17,7 +15,7 @@ from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.program.reading.bad_records import BadRecords, described
 from onyx.program.reading.event_times import SourceTimes
-from onyx.runs import Numbers, array_of
+from onyx.runs import Numbers, array_of, joined
 from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
@@ -152,7 +150,7 @@ class Source:
             self.partitions[number].window.incomplete(mine)
             for number, mine in self._by_partition(roots)
         ]
-        return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
+        return array_of(joined(found))
 
     def take_retried(self) -> int:
         """Segments sent again since the last time this was asked."""
