@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.support.clocks import ManualClock
 from tests.support.jobs.bench import Bench
 
+from onyx.flow.columns.record_batch import Columns
+from onyx.model.job import Trigger, Window
+from onyx.program.trigger_calls import TriggerCalls
+from onyx.settings import StateSettings
+from onyx.task.windowed import fire
 from onyx.windows import fires
+from onyx.windows.firing import FiringRows
 
 WORDS = [{"n": n, "word": f"w{n * n % 37}", "time": n * 1_000} for n in range(120)]
 EXPECTED = Counter(segment["word"] for segment in WORDS)
@@ -119,3 +127,20 @@ def test_a_table_may_be_returned() -> None:
     bench = Bench(spec("columns", keys), functions, peers={"count": 2})
     bench.settle()
     assert written(bench) == sorted((word, 1) for word in EXPECTED)
+
+
+def test_groups_of_rows_count_one_by_one_towards_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    carried = []
+    monkeypatch.setattr(fire, "carry_out", lambda _, run: carried.append(run))
+    rows = Columns(pa.record_batch({"group": list("abcd")}))
+    window, trigger = Window("w", "count", "global", "count"), Trigger("w", "timer", emit="rows")
+    run = [FiringRows(window, trigger, "timer-tick", True, rows, {0: slice(0, 4)})]
+    windowing: Any = SimpleNamespace(
+        calls=TriggerCalls("count", {}, {}, columns=True),
+        clock=ManualClock(),
+        firing=None,
+        settings=StateSettings(firings_page_max=6),
+        emissions=SimpleNamespace(full=False),
+    )
+    fire.fire(windowing, lambda: iter([run] * 5))
+    assert len(carried) == 2, "eight groups are a page, where six are enough"

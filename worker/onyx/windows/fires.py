@@ -80,20 +80,23 @@ class Fires:
         of them looks at the rest with the next one."""
         units = self._extents.units(shards)
         page: list[AnyFiring] = []
+        groups = 0
         for shard in shards:
             course = Course(trigger.name, event_type, shard)
             mine = units(shard)
             if trigger.by_group:
                 mine = ((None, key) for key in dict.fromkeys(key for _, key in mine))
             for number, its in groupby(self.progress.left(course, mine), itemgetter(0)):
-                while keys := [key for _, key in islice(its, self._together(number, page))]:
-                    page += self._fire_groups(trigger, event_type, shard, number, keys)
+                while keys := [key for _, key in islice(its, self._together(number, groups))]:
+                    fired = self._fire_groups(trigger, event_type, shard, number, keys)
+                    page += fired
+                    groups += many(fired)
                     if event_type != "watermark":
                         self.progress.fired(course, number, keys)
                     self._holder.trim()
-                    if many(page) >= self._page_max:
+                    if groups >= self._page_max:
                         yield page
-                        page = []
+                        page, groups = [], 0
             if event_type == "timer-tick":
                 self._timers.arm(trigger, shard, now_ms)
                 self.progress.forget(course)
@@ -101,9 +104,10 @@ class Fires:
                 self.progress.finish(course)
         yield page
 
-    def _together(self, number: int | None, page: Sequence[AnyFiring]) -> int:
-        """How many groups fire next: those for which the page has room, if each fires once."""
-        return 1 if number is None else self._page_max - many(page)
+    def _together(self, number: int | None, groups: int) -> int:
+        """How many groups fire next: those for which a page of so many has room, if each fires
+        once."""
+        return 1 if number is None else self._page_max - groups
 
     def of_watermark(self, trigger: Trigger, watermark: Number) -> Fire[Any]:
         """What makes groups of an extent fire that a watermark has passed."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from onyx.program.firing import carry_out
 from onyx.task.window_state.windowing import Moment, Windowing
-from onyx.windows.firing import PENDING, Pages
+from onyx.windows.firing import PENDING, Pages, many
 
 
 def _nothing() -> None:
@@ -59,7 +59,7 @@ def _page(windowing: Windowing) -> bool:
             if run is PENDING:
                 return count > 0
             carry_out(windowing, run)
-            count += len(run)
+            count += many(run)
             if count >= windowing.settings.firings_page_max or windowing.emissions.full:
                 return True
         windowing.firing = None

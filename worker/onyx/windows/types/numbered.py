@@ -17,7 +17,7 @@ from onyx.windows.assigning.tiling import by_extent
 from onyx.windows.buckets import Bucket, Frozen, Pair, keys_of, pages
 from onyx.windows.coded import Keyed, chosen
 from onyx.windows.dues import Dues
-from onyx.windows.firing import AnyFiring, Number, Pages, many
+from onyx.windows.firing import AnyFiring, Number, Pages
 from onyx.windows.groups import load_keys
 from onyx.windows.prepared import Taken
 from onyx.windows.records import (
@@ -201,19 +201,21 @@ class NumberedExtents(Extents[int]):
         if passing is None:
             return
         page: list[AnyFiring] = []
+        groups = 0
         for number in passing.passed(watermark):
             bucket, waiting = self._buckets[number], passing.waiting[number]
             keys = None if waiting is None else bucket.present(waiting)
             its = len(bucket) if keys is None else len(keys)
-            if many(page) + its > self._page_max:
+            if groups + its > self._page_max:
                 yield page
-                page = []
+                page, groups = [], 0
             if its > self._page_max:
                 yield from self._fire_in_parts(trigger, passing, number, keys, fire)
                 continue
             passing.take(number)
             if its:
                 page += fire(number, bucket.pairs(keys))
+                groups += its
                 self._have_fired(trigger, passing, number, keys)
         yield page
 
