@@ -130,14 +130,14 @@ def tries_of(root: int) -> int:
 def any_retried(roots: Numbers) -> bool:
     """Whether one of them is not of the first attempt."""
     if isinstance(roots, Run):  # which are all of one partition and attempt
-        return bool((roots.first >> 40) & 0xFF)
+        return bool(roots.first & int(_ATTEMPT_BITS))
     return bool(np.bitwise_or.reduce(roots) & _ATTEMPT_BITS)
 
 
 def first_attempts(roots: Numbers) -> Numbers:
     """The roots as if each were the first attempt: partition and position."""
     if isinstance(roots, Run):
-        return Run(roots.first & ~(0xFF << 40), roots.count)
+        return Run(roots.first & ~int(_ATTEMPT_BITS), roots.count)
     return without_attempts(roots)
 
 

@@ -83,6 +83,7 @@ def _route_leaves(
             raise _failure(program, batch, leaves, routed.failures)
         if routed.letters:
             program.metrics.add(DEAD_LETTERS, routed.letters)
+    # What comes to a task whose own segments go nowhere (a reduce task) is not meant to match.
     goes_on = conditions is not program.own_conditions or conditions is program.conditions
     if goes_on and len(routed.unmatched):
         _count_unmatched(program, conditions, leaves, routed)

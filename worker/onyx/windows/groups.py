@@ -120,6 +120,13 @@ def load_keys(data: Sequence[Any]) -> Sequence[Any]:
     return data if is_plain(data) else [load_key(each) for each in data]
 
 
+def slices_of(shards: Shorts) -> dict[int, slice]:
+    """Where each shard has its rows, of rows that are ordered by shard."""
+    firsts = np.flatnonzero(np.diff(shards, prepend=shards[:1] - 1))
+    bounds = [*firsts.tolist(), len(shards)]
+    return dict(zip(shards[firsts].tolist(), map(slice, bounds, bounds[1:]), strict=True))
+
+
 class Shards(dict[Any, int]):
     """The shard of each group, remembered; `known` are all shards that have come up."""
 

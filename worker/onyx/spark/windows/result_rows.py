@@ -28,10 +28,10 @@ from onyx.spark.windows.plan import (
     UPPER,
 )
 from onyx.windows.aggregations.aggregation import Aggregation
-from onyx.windows.aggregations.array_forms import Column
 from onyx.windows.buckets import Held
 from onyx.windows.firing import Number
 from onyx.windows.firing_rows import bounds_of, columns_of
+from onyx.windows.groups import slices_of
 
 Rows = tuple[Columns, Mapping[int, slice]]
 """Rows, and those of each shard."""
@@ -51,16 +51,9 @@ def result_rows(
     groups, states = _groups(batch), _states(aggregation, batch)
     if groups is None or states is None:
         return None
-    slices = _slices(shards[order])
+    slices = slices_of(shards[order])
     rows = columns_of(Held(groups, states, slices), *_bounds(bounds, batch))
     return None if rows is None else (rows, slices)
-
-
-def _slices(shards: Column) -> dict[int, slice]:
-    """Where each of some ordered shards has its rows."""
-    firsts = np.flatnonzero(np.diff(shards, prepend=shards[:1] - 1))
-    ends = [*firsts[1:].tolist(), len(shards)]
-    return dict(zip(shards[firsts].tolist(), map(slice, firsts.tolist(), ends), strict=True))
 
 
 def _bounds(

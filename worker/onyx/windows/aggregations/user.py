@@ -70,8 +70,7 @@ class ColumnsAggregation(UserAggregation):
 
     def extract(self, segments: Segments) -> Any:
         """Columns; of dicts that do not fit together each by itself."""
-        columns, kept, _ = as_columns(segments)
-        return columns if kept is None else [from_dicts([each])[0] for each in as_dicts(segments)]
+        return columns_of(segments)
 
     def create(self, state: Any, extracted: Columns) -> Any:
         """A copy of what `create_state_update` returns for a part of a batch."""
@@ -86,3 +85,9 @@ class ColumnsAggregation(UserAggregation):
         ends = np.cumsum(groups.counts()).tolist()
         bounds = zip([0, *ends], ends, strict=False)
         return groups.keys, [ordered.slice(first, end) for first, end in bounds]
+
+
+def columns_of(segments: Segments) -> Columns | list[Columns]:
+    """Segments as columns; dicts that do not fit together each by itself."""
+    columns, kept, _ = as_columns(segments)
+    return columns if kept is None else [from_dicts([each])[0] for each in as_dicts(segments)]

@@ -21,12 +21,13 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.errors import UserFunctionError, describe_type
-from onyx.flow.batch import Indices, as_columns, as_dicts
-from onyx.flow.columns.record_batch import Columns, from_dicts
+from onyx.flow.batch import Indices
+from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.aggregations.aggregation import States as Bucket
 from onyx.windows.aggregations.array_forms import Column, States
+from onyx.windows.aggregations.user import columns_of
 from onyx.windows.coded import Groups, Values
 from onyx.windows.user_functions import Call
 
@@ -158,8 +159,7 @@ class ArraysAggregation(Aggregation):
 
     def extract(self, segments: Segments) -> Any:
         """Columns; of dicts that do not fit together each by itself."""
-        columns, kept, _ = as_columns(segments)
-        return columns if kept is None else [from_dicts([each])[0] for each in as_dicts(segments)]
+        return columns_of(segments)
 
     def apply(self, state: Any, update: Columns) -> Any:
         """The state after some rows."""

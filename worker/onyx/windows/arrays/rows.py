@@ -22,7 +22,7 @@ from onyx.windows.aggregations.array_forms import ArrayForm, States
 from onyx.windows.arrays.growing import Growing
 from onyx.windows.arrays.key_table import KeyTable, table_for
 from onyx.windows.coded import Groups, Values
-from onyx.windows.groups import Shards
+from onyx.windows.groups import Shards, slices_of
 
 _COMPACT_MIN = 1_024
 """Fewer rows than these are not worth it to leave out those that are not alive."""
@@ -215,12 +215,7 @@ class Rows:
         """Rows ordered by shard."""
         shards = self._shard_of_row.all[rows]
         order = np.argsort(shards, kind="stable")  # two bytes are sorted without comparing
-        shards = shards[order]
-        firsts = np.flatnonzero(np.diff(shards, prepend=shards[:1] - 1))
-        bounds = [*firsts.tolist(), len(rows)]
-        numbers = shards[firsts].tolist()
-        slices = map(slice, bounds, bounds[1:])
-        return rows[order], dict(zip(numbers, slices, strict=True))
+        return rows[order], slices_of(shards[order])
 
     # What has changed.
 
