@@ -154,30 +154,19 @@ class Fires:
         watermark: Number | None,
     ) -> list[AnyFiring]:
         """What groups of an extent fire: rows, if the trigger takes them and columns hold them."""
-        together = trigger.in_rows and len(pairs) >= _ROWS_MIN
-        found = held(pairs, self._shards, self._aggregation) if together else None
-        rows = None if found is None else columns_of(found, *self._extents.bounds(extent))
-        if found is None or rows is None:
-            return [*self._firings(trigger, event_type, extent, pairs, watermark)]
-        declared, grouped = trigger.declared, self._view.grouped
-        return [
-            FiringRows(self._declared, declared, event_type, grouped, rows, found.shards, watermark)
-        ]
-
-    def _firings(
-        self,
-        trigger: Trigger,
-        event_type: EventType,
-        extent: Any,
-        pairs: Sequence[Pair],
-        watermark: Number | None,
-    ) -> list[Firing]:
-        """What groups of an extent fire. (It takes no step a group that it can do without.)"""
         declared, window, grouped = trigger.declared, self._declared, self._view.grouped
-        view, shards, bounds = self._aggregation.view, self._shards, self._extents.bounds(extent)
+        bounds = self._extents.bounds(extent)
+        if trigger.in_rows and len(pairs) >= _ROWS_MIN:
+            found = held(pairs, self._shards, self._aggregation)
+            rows = None if found is None else columns_of(found, *bounds)
+            if found is not None and rows is not None:
+                shards = found.shards
+                return [FiringRows(window, declared, event_type, grouped, rows, shards, watermark)]
+        # It takes no step a group that it can do without.
+        view, shard_of = self._aggregation.view, self._shards
         return [
             Firing(
-                window, declared, event_type, shards[key], grouped, group_value(key), *bounds,
+                window, declared, event_type, shard_of[key], grouped, group_value(key), *bounds,
                 view(state), None, watermark,
             )
             for key, state in pairs
