@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, str] = {
     "resume": "Let a suspended job continue where its inputs were.",
     "drain": "Let a job read nothing new, finish and complete.",
     "jobs": "List jobs: state, peers, why a job waits or failed.",
+    "append": "Hand segments to an input of a running job.",
     "state": "Show what a window of a running job has gathered.",
     "log": "Print the entries of the log, one a line.",
     "replica": "Print the replica: what the log folds into.",

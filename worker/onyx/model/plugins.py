@@ -40,6 +40,10 @@ class BuiltIn:
     """Whether an input may have no end."""
     ends_with: str = ""
     """Option that gives such an input an end."""
+    journalled: bool = False
+    """Whether an input keeps what it gives in a journal, because its source has no positions."""
+    takes_requests: bool = False
+    """Whether clients hand segments to an input by requests to any worker."""
 
 
 PLUGINS = (
@@ -59,6 +63,11 @@ PLUGINS = (
     BuiltIn(
         "input", "kafka", "onyx.plugins.kafka.input:KafkaInput",
         "onyx.plugins.kafka.options:InputOptions", extra="kafka", by_spark=True, endless=True,
+    ),
+    BuiltIn(
+        "input", "requests", "onyx.plugins.requests.input:RequestsInput",
+        "onyx.plugins.requests.options:RequestsOptions", endless=True, journalled=True,
+        takes_requests=True,
     ),
     BuiltIn(
         "input", "sequence", "onyx.plugins.sequence:SequenceInput",
@@ -140,6 +149,18 @@ def makes_one_result(kind: str, plugin: str | None) -> bool:
     """True for an output that makes one result, at `path`, of what all versions of a job wrote."""
     row = built_in(kind, plugin)
     return row is not None and row.one_result
+
+
+def takes_requests(kind: str, plugin: str | None) -> bool:
+    """Whether clients hand segments to such an input by requests."""
+    row = built_in(kind, plugin)
+    return row is not None and row.takes_requests
+
+
+def keeps_journal(kind: str, plugin: str | None) -> bool:
+    """Whether such an input keeps what it gives in a journal."""
+    row = built_in(kind, plugin)
+    return row is not None and row.journalled
 
 
 def keeps_parts(kind: str, plugin: str | None) -> bool:

@@ -16,6 +16,7 @@ from onyx.peer.context import Context
 from onyx.peer.event_queue import EventQueue
 from onyx.peer.group_telemetry import GroupTelemetry
 from onyx.peer.lease import Lease
+from onyx.requests.desk import Desk
 from onyx.transport.interface import Transport
 
 
@@ -34,6 +35,8 @@ class Life:
     background: Background
     """Runs what may block."""
     telemetry: GroupTelemetry
+    desk: Desk
+    """Where requests of clients are handed over to inputs."""
     replace_peer: Callable[[PeerId], None]
     """Gives up a virtual peer and offers a new one in its place."""
 
@@ -58,5 +61,6 @@ def new_life(
         Lease(context.clock, log),
         Background(log.group),
         GroupTelemetry(log.group, context.metrics, context.recorder),
+        Desk(),
         replace_peer,
     )

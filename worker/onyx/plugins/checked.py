@@ -73,7 +73,7 @@ class CheckedReader:
     """A reader (`protocol.Reader`) of a user's input."""
 
     def __init__(self, reader: Reader, plugin: str) -> None:
-        self._reader = reader
+        self._reader = self.beneath = reader
         self._plugin = plugin
 
     def read(self, segments_max: int) -> list[Segment]:

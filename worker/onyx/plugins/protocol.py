@@ -17,14 +17,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.errors import UserError
+from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Spark
+from onyx.requests.desk import Desk
 from onyx.seams import Clock
+from onyx.storage.interface import BlobStore
 from onyx.storage.opening import absolute
 from onyx.storage.staging.interface import Token as Token
 
 if TYPE_CHECKING:  # clients and the operator read options of plugins, and need no Arrow
+    import numpy as np
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from onyx.flow.segment import Segment
 
@@ -62,6 +67,10 @@ class Cursor:
 
 
 START = Cursor(0)
+
+
+def _no_store() -> BlobStore:
+    raise UserError("there is no store for state in this process")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +124,14 @@ class PluginContext:
     empty before there are partitions. Blocks. Safe from any thread. Raises Unavailable."""
     alike: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the other tasks of the job with the same type and plugin, by their names."""
+    tracked: bool = True
+    """Whether the job accounts for each segment, so that a reader learns what is processed."""
+    wake: Callable[[], None] = lambda: None
+    """Have the task read soon. Safe from any thread."""
+    durable_store: Callable[[], BlobStore] = _no_store
+    """Where the state of the cluster is kept. Blocks when first called. Safe from any thread."""
+    desk: Desk = field(default_factory=Desk)
+    """Where the requests of clients to this process are handed over."""
 
     @property
     def where(self) -> str:
@@ -167,6 +184,41 @@ class ColumnsReader(Protocol):
 
     # `ready() -> int` may say how many segments are decoded and wait to be read: they are read in
     # one go, however often they change between columns and dicts. It is no part of the protocol.
+
+
+@runtime_checkable
+class AckedReader(Protocol):
+    """The method that a reader has in addition if its source wants to know what is processed."""
+
+    def acked(self, positions: NDArray[np.uint64]) -> None:
+        """The trees of these positions, which rise, have become complete; each is named once, but
+        not those that `cursor` has passed. Called between two reads."""
+        ...
+
+    def awaited(self, position: int) -> bool:
+        """Whether somebody waits for the tree of a position before this one, each time once:
+        outputs then make durable what they hold."""
+        ...
+
+
+@runtime_checkable
+class DrainingReader(Protocol):
+    """The method that a reader has in addition if its source can be closed."""
+
+    def drain(self) -> int:
+        """Take nothing new any more. Returns the position behind the last one that was taken and
+        has to be processed before the job ends."""
+        ...
+
+
+@runtime_checkable
+class OwningInput(Protocol):
+    """The method that an input has in addition if only the owner of a partition may read it."""
+
+    def allocate(self, version: AllocationVersion) -> None:
+        """Partitions that are opened from now on belong to this peer in this allocation version of
+        the job."""
+        ...
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onyx.errors import JobRefused
 from onyx.ids import JobId, TaskName
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.plugins import runs_spark
+from onyx.model.plugins import keeps_journal, runs_spark
 from onyx.model.workflow import sources_above, topological_order
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.spec import SPARK_TAG, JobSpec, TaskSpec
@@ -54,12 +54,20 @@ def submission(
             acker_percentage=job.acker_percentage,
             acker_exclude_inputs=job.acker_exempt_input_tasks,
             acker_exclude_outputs=job.acker_exempt_output_tasks,
-            stateful=tracked and (bool(windowed) or job.guarantee == "exactly-once"),
+            stateful=_keeps_state(job),
             digest=digest,
             upgrades=None if old is None else JobId(old),
             owner=owner,
         ),
     )
+
+
+def _keeps_state(job: Job) -> bool:
+    """Whether the job keeps state logs or journals."""
+    if any(keeps_journal(entry.type, entry.plugin) for entry in job.catalog):
+        return True
+    tracked = job.guarantee != "at-most-once"
+    return tracked and (bool(job.windows) or job.guarantee == "exactly-once")
 
 
 def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:

@@ -6,44 +6,36 @@ blocks that are needed are unpacked, and values are decoded shard by shard, on d
 column, because they look random and do not get smaller. Roots are compressed as distances: nearly
 all are 0 or 1, which halves what is written.
 
-    offset 0   magic, 6 bytes; format version, 2 bytes
-           8   CRC-32 of everything behind it, 4 bytes
-          12   size of the header, 4 bytes; the header, msgpack (`_Header`)
-               roots, lz4; ids, 8 bytes each; blocks, lz4 unless that is larger
-
-All numbers are little-endian. The checksum reveals damage, the names in the header a chunk in the
-wrong file. A chunk is created in one step, so half of one is damage, wherever it is in a log.
+The file is sealed (`codec.sealed`). Its header is msgpack (`_Header`), its body roots, lz4; ids, 8
+bytes each; blocks, lz4 unless that is larger. The names in the header reveal a chunk in the wrong
+file.
 """
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 
 from onyx.codec.records import encode_all, encode_records
+from onyx.codec.sealed import Format, seal, unseal
 from onyx.codec.segments import decode_column, encode_column
 from onyx.codec.values import encode_values
-from onyx.errors import StateError
+from onyx.errors import SegmentError, StateError
 from onyx.runs import U64, Numbers, array_of
 from onyx.state.chunks import Chunk, ShardChange, Watermark
 from onyx.state.emitted_codec import encode_emitted
 from onyx.state.local.spool import Keep, Kept
 from onyx.state.names import LogKey, TaskFolder
 
-MAGIC = b"ONYXST"
-FORMAT_VERSION = 4
+FORMAT = Format(b"ONYXST", 5, "chunk of state")
 BLOCK_BYTES = 262_144
 """Size from which on a block is packed."""
-_NUMBER_BYTES = 4
-_CHECKED_FROM = len(MAGIC) + 2 + _NUMBER_BYTES
-_HEADER_FROM = _CHECKED_FROM + _NUMBER_BYTES
 _CODEC = "lz4"
 _LITTLE_ENDIAN = np.dtype("<u8")
 _ZERO = np.zeros(1, dtype=np.uint64)
@@ -201,12 +193,7 @@ def encode_chunk(
             tuple((size, len(block)) for size, block in blocks),
         )
     )
-    checked = [_number(len(header)), header, *columns, *(block for _, block in blocks)]
-    checksum = 0
-    for each in checked:
-        checksum = zlib.crc32(each, checksum)
-    version = FORMAT_VERSION.to_bytes(2, "little")
-    return b"".join([MAGIC, version, _number(checksum), *checked])
+    return seal(FORMAT, header, [*columns, *(block for _, block in blocks)])
 
 
 class ChunkReader:
@@ -222,16 +209,17 @@ class ChunkReader:
         self._keep = keep
         self._where = f"{folder.chunk(key, seq)} (job {folder.job!r}, task {folder.task!r})"
         self.size_bytes = len(data)
-        header = _header(data, self._where)
+        header, self._body = _opened(data, self._where)
         wanted = (folder.job, folder.task, key.version, key.rank, seq)
         found = (header.job, header.task, header.version, header.rank, header.frame.seq)
         if found != wanted:
-            raise _wrong(self._where, "holds a chunk of another file, {}/{} {}-{} {}", *found)
+            raise _wrong(
+                self._where, "holds a chunk of another file, {}/{} {}-{} {}".format(*found)
+            )
         self.frame = header.frame
         self.watermark = header.watermark
         self.forgotten = header.forgotten
         self._header = header
-        self._body = memoryview(data)[_HEADER_FROM + _number_at(data, _CHECKED_FROM) :]
 
     def columns(self) -> tuple[Numbers, Numbers]:
         """Roots and ids."""
@@ -303,34 +291,19 @@ def _unpacked_roots(packed: bytes, count: int) -> U64:
     return np.cumsum(np.frombuffer(distances, _LITTLE_ENDIAN), dtype=np.uint64)
 
 
-def _header(data: bytes, where: str) -> _Header:
-    if not data.startswith(MAGIC):
-        raise _wrong(where, "is no chunk of state")
-    version = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 2], "little")
-    if version != FORMAT_VERSION:
-        raise _wrong(
-            where, "is of format {}, this version of Onyx reads {}", version, FORMAT_VERSION
-        )
-    checksum = zlib.crc32(memoryview(data)[_CHECKED_FROM:])
-    if len(data) < _HEADER_FROM or checksum != _number_at(data, _CHECKED_FROM - _NUMBER_BYTES):
-        raise _wrong(where, "is damaged: {} bytes, whose checksum is wrong", len(data))
-    length = _number_at(data, _CHECKED_FROM)
+def _opened(data: bytes, where: str) -> tuple[_Header, memoryview]:
     try:
-        return _decoder.decode(memoryview(data)[_HEADER_FROM : _HEADER_FROM + length])
+        header, body = unseal(FORMAT, data)
+    except SegmentError as error:
+        raise _wrong(where, str(error)) from error
+    try:
+        return _decoder.decode(header), body
     except (msgspec.MsgspecError, ValueError, OverflowError) as error:
-        raise _wrong(where, "is of another version of Onyx ({})", error) from error
+        raise _wrong(where, f"is of another version of Onyx ({error})") from error
 
 
-def _wrong(where: str, what: str, *values: Any) -> StateError:
+def _wrong(where: str, what: str) -> StateError:
     return StateError(
-        f"state chunk {where} {what.format(*values)}; restore it from a copy, or submit the job "
-        "again under another name"
+        f"state chunk {where} {what}; restore it from a copy, or submit the job again under "
+        "another name"
     )
-
-
-def _number(value: int) -> bytes:
-    return value.to_bytes(_NUMBER_BYTES, "little")
-
-
-def _number_at(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + _NUMBER_BYTES], "little")

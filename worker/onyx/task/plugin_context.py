@@ -30,6 +30,9 @@ def context_in_process(
         permitted=services.permitted,
         data_dir=services.settings.data_dir,
         spark_master=services.settings.spark_master,
+        tracked=job.guarantee != "at-most-once",
+        desk=services.desk,
+        durable_store=partial(services.state_store, durable=True),
     )
 
 
@@ -42,6 +45,7 @@ def plugin_context(runtime: Runtime) -> PluginContext:
         context_in_process(services, program.job, program.entry, job_id, peer, incarnation),
         slot=replica.run(job_id).slots[runtime.task][peer],
         wanted=runtime.assignment.wanted,
+        wake=runtime.assignment.wake,
         progress=partial(report, runtime.seal_progress, runtime.metrics),
         attempts_max=services.settings.task.seal_attempts_max,
         stage_ended=partial(stage_ended, runtime.seal_progress, runtime.metrics),

@@ -17,6 +17,7 @@ from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.recorder import Recording
 from onyx.replica.command import Command
 from onyx.replica.state import Replica
+from onyx.requests.desk import Desk
 from onyx.seams import Clock
 from onyx.settings import Settings
 from onyx.spark.child.request import StageRunner
@@ -36,6 +37,8 @@ class Services(Protocol):
     clock: Clock
     transport: Transport
     recorder: Recording
+    desk: Desk
+    """Where requests of clients to this process are handed over."""
     stage_runner: StageRunner
     """Runs stages of Spark."""
 

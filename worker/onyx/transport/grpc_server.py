@@ -18,6 +18,7 @@ from onyx.seams import Clock
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.gate import CALLERS_MAX, FindLink, Gate
+from onyx.transport.grpc_appends import CLIENT_CALLS_MAX, AnswerAppend, RequestService
 from onyx.transport.grpc_options import CALLS_MAX, METHOD, STREAMS_MAX, server_options
 from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.grpc_stream import StreamCall
@@ -40,7 +41,7 @@ class Server:
         """Raises SettingsError when the address cannot be listened on."""
         self.gate = Gate(tenancy, certificates, clock, settings.heartbeat_timeout_s)
         self._handshake_timeout_s = 2 * settings.heartbeat_timeout_s
-        threads = STREAMS_MAX + CALLERS_MAX
+        threads = STREAMS_MAX + CALLERS_MAX + CLIENT_CALLS_MAX
         self._server = grpc.server(
             futures.ThreadPoolExecutor(threads, thread_name_prefix="onyx-stream"),
             options=server_options(settings, tls=certificates is not None),
@@ -49,10 +50,12 @@ class Server:
         service, _, method = METHOD[1:].partition("/")
         handler = grpc.stream_stream_rpc_method_handler(self._exchange)
         self._state = StateService(self.gate)
+        self._requests = RequestService(self.gate)
         self._server.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(service, {method: handler}),
                 self._state.handler,
+                self._requests.handler,
             )
         )
         where = f"{settings.bind_host}:{settings.port}"
@@ -64,10 +67,13 @@ class Server:
                 "choose a free port, or 0 to be given one"
             ) from error
 
-    def start(self, group: GroupId, find: FindLink, answer: AnswerQuery) -> None:
+    def start(
+        self, group: GroupId, find: FindLink, answer: AnswerQuery, append: AnswerAppend
+    ) -> None:
         """Accept calls; what comes before is refused."""
         self.gate.open(group, find)
         self._state.start(answer)
+        self._requests.start(append)
         self._server.start()
 
     def stop(self) -> None:

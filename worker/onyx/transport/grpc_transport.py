@@ -7,16 +7,20 @@ thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 
 from onyx.errors import InvariantViolated
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.requests.append import Append
+from onyx.requests.request import Answer
 from onyx.runs import Numbers
 from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.counters import Counters
 from onyx.transport.frames.packets import Acks, Completions, Held
+from onyx.transport.grpc_append_streams import AppendStreams
 from onyx.transport.grpc_server import Server
 from onyx.transport.inbox import BoundedInbox
 from onyx.transport.interface import Channel, Control, Handlers
@@ -51,6 +55,7 @@ class GrpcTransport:
         self._server = Server(settings, tenancy, certificates, self._clock)
         self._group: GroupId | None = None
         self._links: Links | None = None
+        self._appends = AppendStreams(settings, certificates)
         self._stopped = False
 
     @property
@@ -73,7 +78,7 @@ class GrpcTransport:
         )
         self._links = Links(self._tenancy, group, around, self._certificates)
         self._local.inboxes.listen(self._links.inbox_opened, self._links.inbox_closed)
-        self._server.start(group, self._links.find, handlers.on_query)
+        self._server.start(group, self._links.find, handlers.on_query, handlers.on_append)
         self._links.start()
 
     def connect(self, groups: Mapping[GroupId, str]) -> None:
@@ -175,6 +180,11 @@ class GrpcTransport:
             urgent=True,
         )
 
+    def forward(self, address: str, append: Append) -> Future[Answer]:
+        """Hand a request over to the group at an address; the future always gets an answer, unless
+        the group keeps it."""
+        return self._appends.send(address, append)
+
     def on_room(self, wake: Callable[[], None]) -> None:
         """Call `wake` when a send that was refused may succeed now."""
         self._local.on_room(wake)
@@ -196,6 +206,7 @@ class GrpcTransport:
         if self._stopped:
             return
         self._stopped = True
+        self._appends.close()
         if self._links is not None:
             self._links.stop()
             self._local.room()

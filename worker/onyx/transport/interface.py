@@ -15,6 +15,8 @@ from typing import Protocol
 
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.requests.append import Append
+from onyx.requests.request import Answer
 from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.state_queries import StateAnswer, StateQuery
@@ -140,6 +142,11 @@ class Handlers(Protocol):
         again is no use, and with Unavailable when it may be."""
         ...
 
+    def on_append(self, append: Append) -> Future[Answer]:
+        """A client hands over a request, or another worker a part of one. The future always gets an
+        answer, at the latest when the time that the request gives is over."""
+        ...
+
 
 class Transport(Protocol):
     """All traffic of one process."""
@@ -221,6 +228,11 @@ class Transport(Protocol):
 
     def counters(self) -> Counters:
         """Totals since `start`."""
+        ...
+
+    def forward(self, address: str, append: Append) -> Future[Answer]:
+        """Hand a request over to the group at an address. The future has an answer when that one
+        gives it, or when it cannot be reached."""
         ...
 
     def on_room(self, wake: Callable[[], None]) -> None:

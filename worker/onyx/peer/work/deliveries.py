@@ -5,11 +5,14 @@ All is only passed on: whoever gets it looks at it when its own thread steps it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future
 
 from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.peer.work.running_tasks import RunningTasks
+from onyx.requests.append import Append
+from onyx.requests.request import Answer as RequestAnswer
 from onyx.runs import Numbers
 from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Query
@@ -19,8 +22,12 @@ from onyx.transport.state_queries import StateAnswer, StateQuery
 class Deliveries:
     """Implements the transport's `Handlers`."""
 
-    def __init__(self, tasks: RunningTasks) -> None:
+    def __init__(
+        self, tasks: RunningTasks, append: Callable[[Append], Future[RequestAnswer]]
+    ) -> None:
+        """`append` routes the requests of clients."""
         self._tasks = tasks
+        self.on_append = append
 
     def on_acks(
         self, job: JobId, version: AllocationVersion, acker: PeerId, roots: Numbers, values: Numbers

@@ -31,6 +31,7 @@ class TaskServices:
         self.settings = context.settings
         self.clock = context.clock
         self.recorder = context.recording
+        self.desk = life.desk
         self.log = life.log
         self.transport = life.transport
         self.permitted = life.lease.permitted

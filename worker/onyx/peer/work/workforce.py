@@ -7,6 +7,8 @@ from collections.abc import Callable
 from onyx.peer.events import Answer
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
+from onyx.peer.requests.inputs import RequestInputs
+from onyx.peer.requests.router import RequestRouter
 from onyx.peer.work.deliveries import Deliveries
 from onyx.peer.work.holding import Holding
 from onyx.peer.work.job_checker import JobChecker
@@ -35,11 +37,19 @@ class Workforce:
         self.checker = JobChecker(
             self.services, group, lambda answer: life.events.post(Answer(answer))
         )
+        self._router = RequestRouter(
+            RequestInputs(replica, life.log),
+            life.desk,
+            life.transport,
+            life.background.run,
+            context.randomness,
+            group,
+        )
         self._holding = Holding(group, life.transport, context.clock, self.tasks, crashed)
 
     def start(self) -> None:
         """Take what the transport brings, and run the tasks that are given from now on."""
-        self._life.transport.start(self._life.group, Deliveries(self.tasks))
+        self._life.transport.start(self._life.group, Deliveries(self.tasks, self._router.append))
         self._life.transport.on_room(self._threads.wake)
         self._threads.start()
         self._holding.start()
@@ -54,6 +64,7 @@ class Workforce:
         """The incarnation has ended: end all tasks, and answer nothing any more."""
         self.tasks.stop()
         self.checker.stop()
+        self._router.stop()
         self._holding.stop()
         self._threads.stop()
         self._liveness.forget(Watched.TASKS)

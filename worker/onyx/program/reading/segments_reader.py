@@ -7,7 +7,7 @@ decoded already (`ready`) is read in one go, so that a bad record among many doe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
@@ -35,6 +35,14 @@ class SegmentsReader(Protocol):
         ...
 
 
+def plugin_reader(reader: SegmentsReader) -> Any:
+    """The plugin's own reader, which may have methods of other protocols."""
+    found: Any = reader
+    while (beneath := getattr(found, "beneath", None)) is not None:
+        found = beneath
+    return found
+
+
 def segments_reader(reader: Reader, columns: bool) -> SegmentsReader:
     """The reader of partition, read as columns if that is wanted and the plugin can."""
     if columns and isinstance(reader, ColumnsReader):
@@ -45,6 +53,7 @@ def segments_reader(reader: Reader, columns: bool) -> SegmentsReader:
 class _OfColumns:
     def __init__(self, reader: Reader, columns: ColumnsReader) -> None:
         self._columns = columns
+        self.beneath = reader
         self.exhausted = reader.exhausted
         self.cursor = reader.cursor
         self.close = reader.close

@@ -55,12 +55,13 @@ def ack_durable(runtime: Runtime, allocation: Allocation, sink: Sink) -> None:
 
 def _end_source(runtime: Runtime, allocation: Allocation, source: Source) -> None:
     """When everything has been read: flush, wait for what is in flight, propose exhaust-input."""
-    if allocation.exhaust_proposed or not source.finished_reading():
+    if allocation.exhaust_proposed:
+        return
+    if not source.finished_reading():
+        _flush(allocation, source)  # for those who ask late
         return
     if not runtime.delivery.read_through(source, allocation.ends):
-        if source.wants_flush():
-            allocation.acks.hurry()
-            allocation.outbox.broadcast(FLUSH)
+        _flush(allocation, source)
         return
     if source.known and not source.save_frontiers():
         return
@@ -73,3 +74,9 @@ def _end_source(runtime: Runtime, allocation: Allocation, source: Source) -> Non
         runtime.assignment.propose(
             ExhaustInput(job=runtime.job_id, task=runtime.task, partitions=tuple(part))
         )
+
+
+def _flush(allocation: Allocation, source: Source) -> None:
+    if source.wants_flush():
+        allocation.acks.hurry()
+        allocation.outbox.broadcast(FLUSH)

@@ -6,7 +6,7 @@ import json
 
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
-from onyx.plugins.protocol import SnapshotInput
+from onyx.plugins.protocol import OwningInput, SnapshotInput
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
@@ -52,6 +52,8 @@ def open_owned(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
     loaded = runtime.assignment.background.poll("frontiers", load)
     if loaded is None:
         return False
+    if isinstance(source.plugin, OwningInput):
+        source.plugin.allocate(wiring.version)
     for number, (store, frontier) in loaded.items():
         source.open(number, missing[number], store, frontier)
     return True

@@ -19,7 +19,7 @@ class FilledReader:
     enough (`batchTimeout`)."""
 
     def __init__(self, reader: SegmentsReader, clock: Clock, timeout_s: float) -> None:
-        self._reader = reader
+        self._reader = self.beneath = reader
         self._held = SegmentRuns()
         self._filling = Filling(clock, timeout_s)
 

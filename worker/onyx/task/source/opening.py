@@ -8,8 +8,8 @@ from onyx.ledger.lineage import source_number
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.model.job import CatalogEntry
-from onyx.plugins.protocol import Input
-from onyx.program.reading.segments_reader import SegmentsReader
+from onyx.plugins.protocol import AckedReader, Input
+from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
 from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
@@ -39,14 +39,14 @@ class Opener:
         """
         kind, entry = self.kind, self.entry
         columns = entry.batch_format == "arrow"
+        reader = open_at(self.plugin, name, at.cursor, at.position, kind.certain, columns)
+        own = plugin_reader(reader)
         return kind(
             number=number,
             name=name,
             sizing=self.sizing,
             store=store,
-            reader=self._filled(
-                open_at(self.plugin, name, at.cursor, at.position, kind.certain, columns)
-            ),
+            reader=self._filled(reader),
             window=PendingWindow(
                 partition=number,
                 frontier=at.position,
@@ -61,6 +61,7 @@ class Opener:
             source=source_number(entry.name, name),
             columns=columns,
             sent_before=at.reserved if kind.certain else 0,
+            waiting=own if kind.certain and isinstance(own, AckedReader) else None,
         )
 
     def _filled(self, reader: SegmentsReader) -> SegmentsReader:

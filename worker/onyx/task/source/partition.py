@@ -19,8 +19,8 @@ from onyx.flow.batch import Batch
 from onyx.flow.mixed import Mixed, Read, pieces_of, take_of_read
 from onyx.ledger.lineage import ids_of, positions_of, run_of_ids
 from onyx.ledger.pending import PendingWindow
-from onyx.plugins.protocol import Input
-from onyx.program.reading.segments_reader import SegmentsReader
+from onyx.plugins.protocol import AckedReader, DrainingReader, Input
+from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
 from onyx.runs import Numbers, taken
 from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
@@ -61,6 +61,8 @@ class Partition:
     """Ranges [first, last) to be read again."""
     replays: int = 0
     """The first so many of them are what was in flight when the job was re-allocated."""
+    waiting: AckedReader | None = None
+    """The reader, if its source wants to know what is processed."""
     end: int | None = None
     """Where a partition that is drained ends; nothing is read from there on."""
     idle_since_s: float | None = None
@@ -87,9 +89,24 @@ class Partition:
     def drain(self) -> None:
         """Read no further than somebody may have read already."""
         if self.end is None:
-            self.end = max(self.next_position, self.sent_before)
+            reader = plugin_reader(self.reader)
+            taken = reader.drain() if isinstance(reader, DrainingReader) else 0
+            self.end = max(self.next_position, self.sent_before, taken)
             if isinstance(self.reader, FilledReader):
                 self.reader.hurry()
+
+    def completed(self, roots: Numbers) -> int:
+        """Trees are complete, of whichever attempt. Returns how many were not before."""
+        if self.waiting is None:
+            return self.window.complete(roots)
+        positions = positions_of(self.window.incomplete(roots))
+        self.window.complete(roots)
+        self.waiting.acked(positions)
+        return len(positions)
+
+    def awaited(self) -> bool:
+        """Whether somebody waits for the tree of what was sent, each time once."""
+        return self.waiting is not None and self.waiting.awaited(self.next_position)
 
     # --- reading --------------------------------------------------------------------------------
 

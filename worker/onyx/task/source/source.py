@@ -142,7 +142,7 @@ class Source:
     def complete(self, roots: Numbers) -> None:
         """Mark trees as complete; completions of older attempts are ignored."""
         for number, mine in self._by_partition(roots):
-            self.completed += self.partitions[number].window.complete(mine)
+            self.completed += self.partitions[number].completed(mine)
 
     def incomplete(self, roots: Numbers) -> U64:
         """The roots whose trees are not complete yet, each once."""
@@ -195,7 +195,11 @@ class Source:
 
     def wants_flush(self) -> bool:
         """Whether outputs should make durable what they hold: half of what may be pending has
-        been sent since the last time, or everything has been read."""
+        been sent since the last time, everything has been read, or somebody waits for it."""
+        awaited = [each.awaited() for each in self.partitions.values()]
+        if any(awaited):
+            self._since_flush = 0
+            return True
         if not self._since_flush:
             return False
         due = self._since_flush * 2 >= self._sizing.pending_max or self.finished_reading()

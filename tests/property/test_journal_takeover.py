@@ -1,0 +1,192 @@
+"""Owners of a journal in several allocation versions at once, zombies and the dead, over one store.
+
+Turn by turn, in any order, with lost answers and crashes. Whatever was acknowledged to a writer is
+what the next owner finds, once, at the position that the writer was given; after that, no older
+writer is acknowledged anything. An owner appends as soon as it has taken over: nothing waits for
+the job to be ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.support.examples import examples
+from tests.support.jobs.turns import Actor, TurnStore
+
+from onyx.errors import Fenced, Unavailable
+from onyx.journal import opening
+from onyx.journal.chunk import Content, Kind, Remembered
+from onyx.journal.journal import Journal
+from onyx.journal.names import PartitionFolder, Place
+from onyx.storage.memory import MemoryBlobStore
+
+FOLDER = PartitionFolder("job", "in", 0)
+T = TypeVar("T")
+
+
+@dataclass
+class World:
+    """What happens, and what has been promised."""
+
+    store: MemoryBlobStore = field(default_factory=MemoryBlobStore)
+    actors: list[Actor] = field(default_factory=list)
+    version: int = 0
+    acked: dict[int, int] = field(default_factory=dict)
+    """Positions by number, of what was acknowledged."""
+    frontier: int = 0
+    """Below it, everything is processed."""
+    numbers: int = 0
+
+    def reallocate(self) -> None:
+        self.version += 3
+        self.actors.append(Actor(Owner(self, self.version).live))
+
+    @property
+    def live(self) -> list[Actor]:
+        return [actor for actor in self.actors if not actor.done]
+
+
+class Owner:
+    """A process that takes the partition over and appends numbers."""
+
+    def __init__(self, world: World, version: int) -> None:
+        self.world = world
+        self.version = version
+        self.requests: list[Remembered] = []
+
+    def live(self, actor: Actor) -> None:
+        store = TurnStore(actor, self.world.store)
+        try:
+            journal = repeated(lambda: Journal(store, FOLDER, self.version, f"g{self.version}"))
+            self.requests = list(journal.restored)
+            check(self.world, journal)
+            for step in range(1, 30):
+                self.append(journal)
+                if step % 5 == 4:
+                    self.collect(journal)
+        except Fenced:
+            assert self.version < self.world.version, "fenced without a newer version"
+
+    def append(self, journal: Journal) -> None:
+        self.world.numbers += 1
+        number, position = self.world.numbers, journal.end
+        request = Remembered(str(number), b"", position, 1, 0)
+        content = Content([[{"n": number}]], (request,))
+        assert repeated(lambda: journal.append(content)) == position
+        assert position not in self.world.acked.values(), "two were given one position"
+        self.world.acked[number] = position
+        self.requests.append(request)
+
+    def collect(self, journal: Journal) -> None:
+        # The frontier is stored elsewhere, and everything that was acknowledged may be processed.
+        acked = self.world.acked.values()
+        self.world.frontier = max(self.world.frontier, (max(acked, default=-1) + 1) // 2)
+        journal.collect(self.world.frontier, self.requests, all_of_it=True)
+
+
+def repeated(work: Callable[[], T]) -> T:
+    while True:
+        try:
+            return work()
+        except Unavailable:
+            continue
+
+
+def check(world: World, journal: Journal) -> None:
+    """What an owner finds holds what was promised until now."""
+    ids = [each.id for each in journal.restored]
+    assert len(ids) == len(set(ids)), "a request is there twice"
+    known = {int(each.id): each.first for each in journal.restored}
+    for number, position in world.acked.items():
+        assert known.get(number) == position, f"{number} was acknowledged, and is gone"
+    assert [each.first for each in journal.restored] == list(range(journal.end))
+
+
+CHOICES = st.lists(
+    st.tuples(
+        st.sampled_from([*["turn"] * 30, "before", "after", "kill", "reallocate"]),
+        st.integers(0, 5),
+        st.integers(1, 25),
+    ),
+    max_size=60,
+)
+Choices = Sequence[tuple[str, int, int]]
+
+
+def play(choices: Choices) -> None:
+    world = World()
+    world.reallocate()
+    for what, who, many in choices:
+        if what == "reallocate":
+            world.reallocate()
+            continue
+        if not world.live:
+            continue
+        actor = world.live[-1 - who % len(world.live)]
+        if what == "kill":
+            actor.kill()
+            continue
+        if what != "turn":
+            actor.fault = what
+        for _ in range(many):
+            if not actor.done:
+                actor.turn()
+    finish(world)
+
+
+def finish(world: World) -> None:
+    """One more owner; then those of before go on, and are acknowledged nothing."""
+    for actor in world.actors:
+        if actor.done and actor.error is not None:
+            raise actor.error
+    journal = Journal(world.store, FOLDER, world.version + 3, "last")
+    check(world, journal)
+    world.version += 3
+    acked = dict(world.acked)
+    for _ in range(200):
+        for actor in world.live:
+            actor.turn()
+    for actor in world.actors:
+        actor.kill()
+        if actor.error is not None:
+            raise actor.error
+    assert world.acked == acked, "a writer that was fenced was acknowledged something"
+    for number, position in acked.items():
+        if position >= world.frontier:
+            first, runs = journal.read(position)
+            segments = [each for run in runs for each in run]
+            assert segments[position - first] == {"n": number}
+
+
+@given(CHOICES)
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
+def test_what_was_acknowledged_is_what_the_next_owner_finds(choices: Choices) -> None:
+    play(choices)
+
+
+def test_a_writer_that_lists_before_it_opens_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: the newer owner lists, the older one opens its log, and nobody fences it."""
+
+    def claim(store, folder, version, writer):  # type: ignore[no-untyped-def]
+        found = opening._patiently(store, folder, version)
+        place = Place(version, 0)
+        store.create(folder.chunk(place), opening.encode_chunk(folder, place, Kind.OPEN, writer))
+        return found
+
+    monkeypatch.setattr("onyx.journal.journal.claim", claim)
+    with pytest.raises(AssertionError):
+        play([("turn", 0, 2), ("reallocate", 0, 1), ("turn", 0, 6), ("turn", 1, 6)])
+
+
+def test_a_collector_that_forgets_the_summary_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A planted bug: chunks go, and what must outlive them goes with them."""
+    monkeypatch.setattr(Journal, "_replace", lambda *arguments: None)
+    with pytest.raises(Exception, match=r"is gone|files are missing|begins at position"):
+        play([("turn", 0, 25), ("reallocate", 0, 1), ("turn", 0, 25)])

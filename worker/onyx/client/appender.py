@@ -1,0 +1,241 @@
+"""Hands segments to an input of a running job, and learns what became of them.
+
+    appender = Appender("worker:5555", job="orders", task="in")
+    appender.append({"order": 7})                # returns when all that follows is durable
+    appender.append(rows, ack="journal", id="upload-17")
+    answers = [appender.send(each) for each in batches]  # futures
+
+Any worker takes any request. The appender sends to one of those that it knows; when that one is
+gone it goes on with the next, and sends what has no answer again under the same id. So a segment is
+taken once, whatever happens on the way, until `timeout_s` is over.
+
+This module needs no ZooKeeper and no engine: grpcio, protobuf, msgspec, NumPy and pyarrow.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, Self
+
+import pyarrow as pa
+
+from onyx.errors import SegmentError, Unavailable, UserError
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.segment import Segment
+from onyx.requests.append import Append
+from onyx.requests.content import payload_of
+from onyx.requests.request import (
+    ID_CHARACTERS_MAX,
+    SEGMENTS_MAX,
+    TIMEOUT_S,
+    TIMEOUT_S_MAX,
+    Answer,
+    Level,
+    Status,
+)
+from onyx.seams import Clock, SystemClock
+from onyx.settings import TlsSettings, TransportSettings
+from onyx.tls.files import GROUPS, CertificateFiles
+from onyx.transport.grpc_append_streams import AppendStreams
+
+Segments = Segment | Sequence[Segment] | pa.RecordBatch
+NO_TLS = TlsSettings()
+AGAIN_FIRST_S = 0.05
+AGAIN_MAX_S = 1.0
+
+
+class NotTaken(UserError):
+    """A request was not taken, and never will be as it is; `answer` says why."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.reason)
+        self.answer = answer
+
+
+class NotYetTaken(Unavailable):
+    """It is not known whether a request was taken in time. Sent again under the same id, it is
+    taken once."""
+
+    def __init__(self, answer: Answer, id: str) -> None:
+        super().__init__(f"request {id}: {answer.reason}")
+        self.answer = answer
+        self.id = id
+
+
+class Appender:
+    """Requests to one input. Safe from any thread; a context manager, or call `close`."""
+
+    def __init__(
+        self,
+        workers: str | Sequence[str],
+        job: str,
+        task: str = "",
+        tls: TlsSettings = NO_TLS,
+        clock: Clock | None = None,
+    ) -> None:
+        """Nothing is connected yet.
+
+        Args:
+            workers: addresses of workers, `host:port` (`ONYX_TRANSPORT_PORT`). Any of them will do.
+            job: id of a job, or its name if only one job of this name runs.
+            task: the input with `plugin: requests`; empty if the job has only one.
+            tls: the certificates, where workers have them.
+
+        Raises:
+            SettingsError: the certificates are not good.
+            UserError: an address is none.
+        """
+        self._workers = [workers] if isinstance(workers, str) else list(workers)
+        if not self._workers or not all(":" in each for each in self._workers):
+            raise UserError(f"workers are given as host:port, and not as {workers!r}")
+        files = CertificateFiles.named_by(tls, GROUPS, serves=False)
+        self._streams = AppendStreams(TransportSettings(), files)
+        self._job = job
+        self._task = task
+        self._clock = clock or SystemClock()
+        self._turn = 0
+        self._closed = threading.Event()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def append(
+        self,
+        segments: Segments,
+        ack: str = Level.ACK,
+        id: str = "",
+        timeout_s: float = TIMEOUT_S,
+    ) -> Answer:
+        """Hand segments over and wait.
+
+        Args:
+            segments: a dict, a list of dicts or a record batch; at most 100,000 and 4 MB.
+            ack: `ack`: all that follows from them is durable in all outputs; `journal`: they are
+                durable in the journal of the input; `none`: a worker has them.
+            id: the same segments are taken once under one id; a new one without.
+            timeout_s: how long to try.
+
+        Raises:
+            NotTaken: the request is wrong, its id was used for other segments, or there is no such
+                job or input.
+            NotYetTaken: `timeout_s` is over; the message says what kept it.
+            SegmentError: a segment cannot travel.
+        """
+        append = self._append(segments, ack, id, timeout_s)
+        ends_s = self._clock.monotonic_s() + timeout_s
+        wait_s = AGAIN_FIRST_S
+        while True:
+            answer = self._once(append, ends_s)
+            if answer.status.reached:
+                return answer
+            if not answer.status.again:
+                raise NotTaken(answer)
+            wait_s = max(wait_s, answer.retry_after_s or 0.0)
+            left_s = ends_s - self._clock.monotonic_s()
+            if left_s <= wait_s or self._closed.wait(wait_s):
+                raise NotYetTaken(answer, append.id)
+            wait_s = min(2 * wait_s, AGAIN_MAX_S)
+
+    def call(self, segments: Segments, id: str = "", timeout_s: float = TIMEOUT_S) -> Any:
+        """Hand segments over and wait for what functions of the job return with `ack_return`: the
+        values by key. Raises like `append`."""
+        return self.append(segments, Level.ACK, id, timeout_s).values
+
+    def send(
+        self,
+        segments: Segments,
+        ack: str = Level.ACK,
+        id: str = "",
+        timeout_s: float = TIMEOUT_S,
+    ) -> Future[Answer]:
+        """Hand segments over without waiting, once. The answer may be BUSY, UNAVAILABLE or
+        TIMED_OUT: send them again then, under the same id. Raises SegmentError like `append`."""
+        return self._streams.send(self._worker(), self._append(segments, ack, id, timeout_s))
+
+    def close(self) -> None:
+        """End the connections; whoever waits gives up."""
+        self._closed.set()
+        self._streams.close()
+
+    def _append(self, segments: Segments, ack: str, id: str, timeout_s: float) -> Append:
+        if ack not in set(Level):
+            raise UserError(f"ack is {', '.join(Level)}, and not {ack!r}")
+        if len(id) > ID_CHARACTERS_MAX:
+            raise UserError(f"an id has at most {ID_CHARACTERS_MAX} characters, not {len(id)}")
+        if not 0 < timeout_s <= TIMEOUT_S_MAX:
+            raise UserError(f"timeout_s is above 0, at most {TIMEOUT_S_MAX:g}, not {timeout_s}")
+        payload = payload_of(_checked(segments))
+        return Append(self._job, self._task, payload, id or uuid.uuid4().hex, Level(ack), timeout_s)
+
+    def next_worker(self) -> None:
+        """Go on with another worker."""
+        self._turn += 1
+
+    def _once(self, append: Append, ends_s: float) -> Answer:
+        left_s = max(0.001, ends_s - self._clock.monotonic_s())
+        worker = self._worker()
+        future = self._streams.send(worker, replace(append, timeout_s=left_s))
+        try:
+            answer = future.result(left_s + AGAIN_MAX_S)
+        except TimeoutError:
+            future.cancel()
+            answer = Answer(Status.TIMED_OUT, f"the worker at {worker} does not answer")
+        if answer.status.again:
+            self.next_worker()
+        return answer
+
+    def _worker(self) -> str:
+        return self._workers[self._turn % len(self._workers)]
+
+
+class AsyncAppender:
+    """An appender for programs with an event loop."""
+
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
+
+    async def append(
+        self,
+        segments: Segments,
+        ack: str = Level.ACK,
+        id: str = "",
+        timeout_s: float = TIMEOUT_S,
+    ) -> Answer:
+        """As `Appender.append`, without a thread that waits."""
+        id = id or uuid.uuid4().hex
+        wait_s = AGAIN_FIRST_S
+        answer = Answer(Status.TIMED_OUT, "no worker has answered")
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    future = self._appender.send(segments, ack, id, timeout_s)
+                    answer = await asyncio.wrap_future(future)
+                    if answer.status.reached:
+                        return answer
+                    if not answer.status.again:
+                        raise NotTaken(answer)
+                    self._appender.next_worker()
+                    await asyncio.sleep(max(wait_s, answer.retry_after_s or 0.0))
+                    wait_s = min(2 * wait_s, AGAIN_MAX_S)
+        except TimeoutError:
+            raise NotYetTaken(answer, id) from None
+
+
+def _checked(segments: Segments) -> list[Segment] | Columns:
+    if isinstance(segments, pa.RecordBatch):
+        found: list[Segment] | Columns = Columns.of(segments)
+    elif isinstance(segments, dict):
+        found = [segments]
+    else:
+        found = list(segments)
+    if not 0 < len(found) <= SEGMENTS_MAX:
+        raise SegmentError(f"{len(found):,} segments; 1 to {SEGMENTS_MAX:,} go into a request")
+    return found

@@ -1,0 +1,25 @@
+"""An appender for a cluster that is known by its ZooKeeper."""
+
+from __future__ import annotations
+
+from onyx.client.appender import Appender
+from onyx.client.connection import connect
+from onyx.client.workers import addresses_of
+from onyx.settings import Settings
+
+
+def appender(settings: Settings, job: str, task: str = "") -> Appender:
+    """An appender to the input of a job, by way of the workers that the log names.
+
+    Args:
+        settings: those of a worker: what leads to ZooKeeper, and the certificates of `tls`.
+        job: its id, or its name if only one job of this name runs.
+        task: the input; empty if the job has only one that takes requests.
+
+    Raises:
+        Unavailable: there is no worker.
+        SettingsError: the certificates are not good.
+    """
+    with connect(settings) as client:
+        workers = addresses_of(client.replica())
+    return Appender(workers, job, task, settings.tls)

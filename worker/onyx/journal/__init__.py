@@ -1,0 +1,1 @@
+"""The journal: stable positions for inputs whose sources have none."""

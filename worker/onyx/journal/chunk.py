@@ -1,0 +1,207 @@
+"""Chunks and summaries of a journal as bytes (`codec.sealed`).
+
+A chunk holds what one append made durable: the segments of some requests, or what a source gave
+together with its cursor. Both in one chunk, because exactly-once rests on it: a source goes on
+behind its cursor exactly when what came before is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+
+from onyx.codec.sealed import Format, seal, unseal
+from onyx.codec.segment_runs import decode_run, encode_run
+from onyx.errors import SegmentError, StateError
+from onyx.flow.batch import Segments
+from onyx.journal.names import PartitionFolder, Place
+
+FORMAT = Format(b"ONYXJL", 1, "chunk of a journal")
+SUMMARY_FORMAT = Format(b"ONYXJS", 1, "summary of a journal")
+
+
+class Kind(IntEnum):
+    """What a chunk is for."""
+
+    OPEN = 0
+    """The first of a log, which says who writes it."""
+    DATA = 1
+    FENCE = 2
+    """The end of a log: a writer that finds it may not append."""
+
+
+class Remembered(msgspec.Struct, array_like=True, frozen=True):
+    """A request that the journal knows by its id."""
+
+    id: str
+    digest: bytes
+    """Of its content: a repeated id with other content is an error."""
+    first: int
+    """Position of its first segment in this partition."""
+    count: int
+    wall_ms: int
+    """When it was appended."""
+
+    @property
+    def end(self) -> int:
+        """Behind its last position."""
+        return self.first + self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What one append makes durable."""
+
+    runs: Sequence[Segments]
+    requests: Sequence[Remembered] = ()
+    cursor: Any = None
+    """JSON value from which the source goes on behind these segments; None for requests."""
+
+    @property
+    def count(self) -> int:
+        """Segments."""
+        return sum(map(len, self.runs))
+
+
+class Summary(msgspec.Struct, array_like=True, frozen=True):
+    """What must outlive the chunks up to a place."""
+
+    end: int
+    """Position behind the last one of them."""
+    cursor: Any
+    requests: list[Remembered]
+    """In the order of their positions."""
+
+
+class _Header(msgspec.Struct, array_like=True, frozen=True):
+    kind: Kind
+    job: str
+    task: str
+    partition: int
+    version: int
+    seq: int
+    writer: str
+    first: int = 0
+    count: int = 0
+    requests: tuple[Remembered, ...] = ()
+    cursor: Any = None
+    sizes: tuple[int, ...] = ()
+    """Bytes of payload and schema of each run."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_headers = msgspec.msgpack.Decoder(_Header)
+_summaries = msgspec.msgpack.Decoder(Summary)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A chunk as it was read; its segments are decoded on demand."""
+
+    kind: Kind
+    writer: str
+    first: int
+    count: int
+    requests: tuple[Remembered, ...]
+    cursor: Any
+    _sizes: tuple[int, ...]
+    _body: memoryview
+
+    def runs(self) -> list[Segments]:
+        """Its segments. Raises SegmentError if they are not as they were written."""
+        ends = [0]
+        for size in self._sizes:
+            ends.append(ends[-1] + size)
+        parts = [bytes(self._body[first:end]) for first, end in pairwise(ends)]
+        return [
+            decode_run(payload, schema)
+            for payload, schema in zip(parts[::2], parts[1::2], strict=True)
+        ]
+
+
+def encode_chunk(
+    folder: PartitionFolder,
+    at: Place,
+    kind: Kind,
+    writer: str,
+    first: int = 0,
+    content: Content | None = None,
+) -> bytes:
+    """The bytes of a chunk.
+
+    Args:
+        writer: the incarnation that writes it.
+        first: position of its first segment.
+
+    Raises:
+        SegmentError: a value has no encoding.
+    """
+    content = content or Content(())
+    body = [part for run in content.runs for part in encode_run(run)]
+    header = _Header(
+        kind,
+        folder.job,
+        folder.task,
+        folder.partition,
+        at.version,
+        at.seq,
+        writer,
+        first,
+        content.count,
+        tuple(content.requests),
+        content.cursor,
+        tuple(map(len, body)),
+    )
+    return seal(FORMAT, _encoder.encode(header), body)
+
+
+def decode_chunk(folder: PartitionFolder, at: Place, data: bytes) -> Chunk:
+    """
+    Raises:
+        StateError: these are not the bytes of this chunk.
+    """
+    name = folder.chunk(at)
+    try:
+        head, body = unseal(FORMAT, data)
+        header = _headers.decode(head)
+    except (SegmentError, msgspec.MsgspecError, ValueError) as error:
+        raise _wrong(name, str(error)) from error
+    wanted = (*folder, *at)
+    found = (header.job, header.task, header.partition, header.version, header.seq)
+    if wanted != found:
+        raise _wrong(name, "holds a chunk of another file")
+    return Chunk(
+        header.kind,
+        header.writer,
+        header.first,
+        header.count,
+        header.requests,
+        header.cursor,
+        header.sizes,
+        body,
+    )
+
+
+def encode_summary(summary: Summary) -> bytes:
+    """The bytes of a summary."""
+    return seal(SUMMARY_FORMAT, _encoder.encode(summary), ())
+
+
+def decode_summary(folder: PartitionFolder, at: Place, data: bytes) -> Summary:
+    """Raises StateError: these are not the bytes of a summary."""
+    try:
+        return _summaries.decode(unseal(SUMMARY_FORMAT, data).header)
+    except (SegmentError, msgspec.MsgspecError, ValueError) as error:
+        raise _wrong(folder.summary(at), str(error)) from error
+
+
+def _wrong(name: str, what: str) -> StateError:
+    return StateError(
+        f"journal file {name} {what}; restore it from a copy, or submit the job again under "
+        "another name"
+    )

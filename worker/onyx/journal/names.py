@@ -1,0 +1,86 @@
+"""Names of what a journal keeps: `<job>/journal.inputs/<task>/<partition>/<version>/<seq>`.
+
+Each owner of a partition writes a log of its own, named after the allocation version in which it
+took the partition over. Numbers are padded, so that the order of names is that of numbers. Beside a
+chunk may lie a summary, `<seq>.summary`, of all that the journal has held up to this chunk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from onyx.storage.interface import Stored
+
+JOURNALS = "journal.inputs"
+"""A folder of a job, beside its tasks, whose names have no dot."""
+_NAME = re.compile(r"(\d{20})/(\d{12})(\.summary)?\Z")
+
+
+class PartitionFolder(NamedTuple):
+    """Where the journal of a partition is."""
+
+    job: str
+    task: str
+    partition: int
+
+    @property
+    def prefix(self) -> str:
+        """Begins the names of all files of the journal."""
+        return f"{self.job}/{JOURNALS}/{self.task}/{self.partition:05d}/"
+
+    def chunk(self, at: Place) -> str:
+        """The name of a chunk."""
+        return f"{self.prefix}{at.version:020d}/{at.seq:012d}"
+
+    def summary(self, at: Place) -> str:
+        """The name of the summary of all chunks up to one."""
+        return f"{self.chunk(at)}.summary"
+
+
+class Place(NamedTuple):
+    """A chunk by the log that it is in, and its number there. Places of a journal are in order."""
+
+    version: int
+    seq: int
+
+
+@dataclass(slots=True)
+class Listing:
+    """What the folder of a journal holds."""
+
+    chunks: dict[Place, int] = field(default_factory=dict)
+    """Bytes of each, in order."""
+    summaries: list[Place] = field(default_factory=list)
+    """In order."""
+
+    def last_of(self, version: int) -> int:
+        """The number of the last chunk of a log; -1 without any."""
+        return max((place.seq for place in self.chunks if place.version == version), default=-1)
+
+    def first_of(self, version: int) -> int:
+        """The number of the first chunk of a log behind the one that opened it; 1 without any."""
+        found = (place.seq for place in self.chunks if place.version == version and place.seq)
+        return min(found, default=1)
+
+    @property
+    def versions(self) -> list[int]:
+        """The logs, in order."""
+        return sorted({place.version for place in self.chunks})
+
+
+def listing_of(folder: PartitionFolder, stored: Iterable[Stored]) -> Listing:
+    """A listing of the folder; names of any other form are left out."""
+    found = Listing()
+    for name, size_bytes in sorted(stored):
+        match = _NAME.match(name.removeprefix(folder.prefix))
+        if match is None:
+            continue
+        place = Place(int(match[1]), int(match[2]))
+        if match[3]:
+            found.summaries.append(place)
+        else:
+            found.chunks[place] = size_bytes
+    return found

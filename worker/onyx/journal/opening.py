@@ -1,0 +1,169 @@
+"""Taking over the journal of a partition: nobody else may append, and all that is there is known.
+
+Two may want it at once: a process that was declared dead and goes on, and the owner of a newer
+allocation version. Each creates the first chunk of its own log, and only then lists the folder.
+Whoever sees a log of a newer version gives up, and ends each older one with a fence at its first
+free number. So of two, the newer one sees the older log and fences it, or the older one sees the
+newer log; and the store decides whether an append or a fence comes first.
+
+A fence stays for as long as the job: a writer that wakes up years later must still find it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from onyx.errors import Fenced, StateError, Unavailable
+from onyx.journal.chunk import (
+    Chunk,
+    Kind,
+    Remembered,
+    Summary,
+    decode_chunk,
+    decode_summary,
+    encode_chunk,
+)
+from onyx.journal.index import Index, Indexed
+from onyx.journal.names import Listing, PartitionFolder, Place, listing_of
+from onyx.storage.interface import BlobStore
+
+TRIES_MAX = 5
+"""How often a folder is listed again, because somebody has collected what was listed."""
+
+
+class _Missing(Exception):
+    """A file is not there any more: list the folder again."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What a journal holds."""
+
+    end: int = 0
+    """Position behind the last segment."""
+    cursor: Any = None
+    """Of the source; None if it has none, or nothing was read."""
+    requests: list[Remembered] = field(default_factory=list)
+    """All that are remembered, in the order of their positions."""
+    index: Index = field(default_factory=Index)
+    """Chunks that may be read."""
+    last: int = 0
+    """Number of the last chunk of the own log."""
+
+
+def claim(store: BlobStore, folder: PartitionFolder, version: int, writer: str) -> Found:
+    """Begin the log of this version, end all others, and read what they hold.
+
+    Args:
+        writer: the incarnation that takes over.
+
+    Raises:
+        Fenced: somebody else has taken the partition over, in this version or a newer one.
+        StateError: a file is damaged.
+    """
+    place = Place(version, 0)
+    opened = encode_chunk(folder, place, Kind.OPEN, writer)
+    if not store.create(folder.chunk(place), opened):
+        raise fenced(folder, version)
+    newest = max(_listing(store, folder).versions, default=version)
+    if newest > version:
+        raise fenced(folder, version)
+    return _patiently(store, folder, version)
+
+
+def read_ended(store: BlobStore, folder: PartitionFolder) -> Found:
+    """End a journal whose job has ended, so that nobody appends to it, and read what it holds.
+    Raises StateError: a file is damaged."""
+    return _patiently(store, folder, None)
+
+
+def fenced(folder: PartitionFolder, version: int) -> Fenced:
+    """The error of a writer that does not own the partition any more."""
+    return Fenced(
+        f"job {folder.job!r}, task {folder.task!r}: the journal of partition {folder.partition} "
+        f"that allocation version {version} wrote belongs to another owner now"
+    )
+
+
+def read_chunk(store: BlobStore, folder: PartitionFolder, at: Place) -> Chunk | None:
+    """A chunk; None: it is not there. Raises StateError: it is damaged."""
+    data = store.read(folder.chunk(at))
+    return None if data is None else decode_chunk(folder, at, data)
+
+
+def _patiently(store: BlobStore, folder: PartitionFolder, own: int | None) -> Found:
+    for _ in range(TRIES_MAX):
+        listing = _listing(store, folder)
+        try:
+            return _read(store, folder, listing, own)
+        except _Missing as missing:
+            last = missing
+    raise Unavailable(f"the journal in {folder.prefix} keeps changing: {last} is gone")
+
+
+def _listing(store: BlobStore, folder: PartitionFolder) -> Listing:
+    return listing_of(folder, store.list(folder.prefix))
+
+
+def _read(store: BlobStore, folder: PartitionFolder, listing: Listing, own: int | None) -> Found:
+    """Everything behind the newest summary."""
+    found, start = Found(), Place(-1, -1)
+    if listing.summaries:
+        start = listing.summaries[-1]
+        summary = _summary(store, folder, start)
+        found.end, found.cursor, found.requests = summary.end, summary.cursor, summary.requests
+    for version in listing.versions:
+        if version == own:  # by this very process: opening was tried before
+            found.last = listing.last_of(version)
+            end = found.last + 1
+        else:  # what a log holds is known only once nobody can append to it
+            end = _fence(store, folder, listing, version)
+        for seq in range(listing.first_of(version), end):
+            place = Place(version, seq)
+            if place <= start:
+                store.delete(folder.chunk(place))
+            else:
+                _add(store, folder, place, found)
+    return found
+
+
+def _add(store: BlobStore, folder: PartitionFolder, at: Place, found: Found) -> None:
+    data = store.read(folder.chunk(at))
+    if data is None:
+        raise _Missing(folder.chunk(at))
+    chunk = decode_chunk(folder, at, data)
+    if chunk.kind is Kind.FENCE:  # of the own log, since opening began
+        raise fenced(folder, at.version)
+    found.index.add(Indexed(at, chunk.first, chunk.count, len(data)))
+    if chunk.first != found.end:
+        raise StateError(
+            f"journal file {folder.chunk(at)} begins at position {chunk.first}, but the one before "
+            f"ends at {found.end}: files are missing; restore them from a copy, or submit the job "
+            "again under another name"
+        )
+    found.end += chunk.count
+    found.requests += chunk.requests
+    found.cursor = chunk.cursor if chunk.cursor is not None else found.cursor
+
+
+def _summary(store: BlobStore, folder: PartitionFolder, at: Place) -> Summary:
+    data = store.read(folder.summary(at))
+    if data is None:
+        raise _Missing(folder.summary(at))
+    return decode_summary(folder, at, data)
+
+
+def _fence(store: BlobStore, folder: PartitionFolder, listing: Listing, version: int) -> int:
+    """End a log, if nobody has; the number of the chunk that ends it."""
+    seq = listing.last_of(version)
+    while True:
+        chunk = read_chunk(store, folder, Place(version, seq))
+        if chunk is None:
+            raise _Missing(folder.chunk(Place(version, seq)))
+        if chunk.kind is Kind.FENCE:
+            return seq
+        seq += 1
+        place = Place(version, seq)
+        if store.create(folder.chunk(place), encode_chunk(folder, place, Kind.FENCE, "")):
+            return seq

@@ -1,0 +1,1 @@
+"""Requests of clients: to which input, and to which worker they go."""

@@ -1,0 +1,234 @@
+"""Takes requests of clients to the partitions that they belong to, wherever these are owned.
+
+A client may ask any worker. This one finds the input, looks at the segments, and hands them to the
+mailbox of their partition here, or to the worker that owns it. While a job is allocated anew a
+partition has no owner for a moment; the router asks again until there is one or the time of the
+request is over. Each attempt is under the same id, so the segments are taken once.
+
+A request with a key may fall into parts. Its home, the partition of its id, gets the first part and
+knows the digest of the whole: when that is a conflict, nothing is taken.
+
+All of it runs on one thread with an event loop: nothing here takes long, and a request that waits
+costs no thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onyx.errors import OnyxError, contained
+from onyx.flow.batch import Segments
+from onyx.ids import GroupId
+from onyx.peer.requests.inputs import RequestInput, RequestInputs
+from onyx.requests.append import Append, Form, Part, Payload
+from onyx.requests.content import Refused, digest_of, payload_of, segments_of
+from onyx.requests.desk import Address, Desk
+from onyx.requests.request import Answer, Level, Request, Status, answered
+from onyx.requests.splitting import partition_of, parts_of
+from onyx.seams import Randomness
+from onyx.transport.interface import Transport
+
+logger = logging.getLogger("onyx.peer")
+
+AGAIN_FIRST_S = 0.02
+AGAIN_MAX_S = 0.5
+"""Between two attempts to find the owner of a partition."""
+STOP_TIMEOUT_S = 2.0
+ID_BITS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """What all parts of a request have in common."""
+
+    input: RequestInput
+    id: str
+    digest: bytes
+    append: Append
+    split: bool = False
+    """Whether it falls into parts."""
+
+
+class RequestRouter:
+    """The requests that come to one process. `append` is safe from any thread."""
+
+    def __init__(
+        self,
+        inputs: RequestInputs,
+        desk: Desk,
+        transport: Transport,
+        background: Callable[[Callable[[], Any]], Future[Any]],
+        randomness: Randomness,
+        group: GroupId,
+    ) -> None:
+        self._inputs = inputs
+        self._desk = desk
+        self._transport = transport
+        self._background = background
+        self._randomness = randomness
+        self._group = group
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = False
+
+    def append(self, append: Append) -> Future[Answer]:
+        """The answer to a request, at the latest after the time that it gives."""
+        loop = self._running_loop()
+        if loop is None:
+            return answered(Answer(Status.UNAVAILABLE, "this worker ends"))
+        return asyncio.run_coroutine_threadsafe(self._answer(append), loop)
+
+    def stop(self) -> None:
+        """Answer nothing any more."""
+        with self._lock:
+            self._stopped = True
+            loop, thread = self._loop, self._thread
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(STOP_TIMEOUT_S)
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop | None:
+        """Started by the first request: most workers get none."""
+        with self._lock:
+            if self._loop is None and not self._stopped:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name="onyx-router", daemon=True
+                )
+                self._thread.start()
+            return None if self._stopped else self._loop
+
+    # --- on the loop ----------------------------------------------------------------------------
+
+    async def _answer(self, append: Append) -> Answer:
+        last = _LastAnswer()
+        try:
+            async with asyncio.timeout(append.timeout_s):
+                return await self._route(append, last)
+        except TimeoutError:
+            what = f"no answer within {append.timeout_s:g} s"
+            why = last.answer.reason if last.answer is not None else ""
+            return Answer(Status.TIMED_OUT, f"{what}: {why}" if why else what)
+        except Refused as error:
+            return Answer(Status.INVALID, str(error), refused=error.rows)
+        except OnyxError as error:
+            return Answer(Status.UNAVAILABLE, str(error), AGAIN_MAX_S)
+        except Exception as error:
+            logger.exception("a bug in Onyx: please report it")
+            return Answer(Status.UNAVAILABLE, f"a bug in Onyx: {contained(error)}", AGAIN_MAX_S)
+
+    async def _route(self, append: Append, last: _LastAnswer) -> Answer:
+        found = await self._find(append)
+        if isinstance(found, Answer):
+            return found
+        if append.part is not None:
+            return await self._deliver(found, append, append.part)
+        stopped = self._inputs.stopped(found) or self._inputs.waits(found)
+        if stopped is not None:
+            return stopped
+        segments, count = segments_of(append.payload), self._inputs.partitions(found)
+        id = append.id or f"{self._randomness.getrandbits(ID_BITS):032x}"
+        home = partition_of(id, count)
+        parts = parts_of(segments, found.partition_key, home, count)
+        whole = _Whole(found, id, digest_of(append.payload), append, len(parts) > 1)
+        if append.id and (whole.split or home not in parts):
+            taken = await self._registered(whole, home, parts, last)
+            if not taken.status.reached:
+                return taken
+        sent = [self._part(whole, number, part, last) for number, part in parts.items()]
+        return _together(await asyncio.gather(*sent))
+
+    async def _find(self, append: Append) -> RequestInput | Answer:
+        known = self._inputs.known(append.job, append.task)
+        if known is not None:
+            return known
+        find = self._background(lambda: self._inputs.find(append.job, append.task))
+        found: RequestInput | Answer = await asyncio.wrap_future(find)
+        return found
+
+    async def _registered(
+        self, whole: _Whole, home: int, parts: Mapping[int, Segments], last: _LastAnswer
+    ) -> Answer:
+        """Have the home of a request in parts know its id, before any other part is taken."""
+        first = replace(whole, append=replace(whole.append, level=Level.JOURNAL))
+        return await self._part(first, home, parts.get(home, []), last)
+
+    async def _part(
+        self, whole: _Whole, partition: int, segments: Segments, last: _LastAnswer
+    ) -> Answer:
+        """Until somebody takes it."""
+        wait_s = AGAIN_FIRST_S
+        while True:
+            stopped = self._inputs.stopped(whole.input)
+            if stopped is not None:
+                return stopped
+            waits = self._inputs.waits(whole.input)
+            answer = waits or await self._once(whole, partition, segments)
+            if answer.status is not Status.UNAVAILABLE:
+                return answer
+            last.answer = answer
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, AGAIN_MAX_S)
+
+    async def _once(self, whole: _Whole, partition: int, segments: Segments) -> Answer:
+        owner = self._inputs.owner(whole.input, partition)
+        if owner.group == self._group:
+            payload = whole.append.payload
+            return await self._hand_over(whole, partition, segments, len(payload.data))
+        append = replace(
+            whole.append,
+            job=whole.input.job,
+            task=whole.input.task,
+            id=whole.id,
+            payload=_payload(whole, segments),
+            part=Part(partition, whole.digest),
+        )
+        return await asyncio.wrap_future(self._transport.forward(owner.address, append))
+
+    async def _deliver(self, found: RequestInput, append: Append, part: Part) -> Answer:
+        """A part that another worker has handed over."""
+        segments = segments_of(append.payload) if append.payload.data else []
+        whole = _Whole(found, append.id, part.digest, append)
+        return await self._hand_over(whole, part.partition, segments, len(append.payload.data))
+
+    async def _hand_over(
+        self, whole: _Whole, partition: int, segments: Segments, size_bytes: int
+    ) -> Answer:
+        address = Address(whole.input.job, whole.input.task, partition)
+        mailbox = self._desk.find(address)
+        if mailbox is None:
+            return Answer(Status.UNAVAILABLE, "the partition moves to another worker")
+        request = Request(whole.id, whole.digest, segments, whole.append.level, size_bytes)
+        return await asyncio.wrap_future(mailbox.offer(request))
+
+
+class _LastAnswer:
+    """What the last attempt was answered: why a request has timed out."""
+
+    def __init__(self) -> None:
+        self.answer: Answer | None = None
+
+
+def _payload(whole: _Whole, segments: Segments) -> Payload:
+    """The segments of a part; those of a whole request are encoded already."""
+    if not len(segments):
+        return Payload(Form.MSGPACK, b"")
+    return payload_of(segments) if whole.split else whole.append.payload
+
+
+def _together(answers: list[Answer]) -> Answer:
+    """The answer to a request in parts: what has not been reached decides."""
+    failed = [each for each in answers if not each.status.reached]
+    if failed:
+        return failed[0]
+    values: dict[str, Any] = {}
+    for each in answers:
+        values.update(each.values)
+    return replace(answers[0], segments=sum(each.segments for each in answers), values=values)

@@ -1,0 +1,1 @@
+"""Inputs whose sources have no stable positions: what they give is read from a journal."""

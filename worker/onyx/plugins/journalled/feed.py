@@ -1,0 +1,47 @@
+"""Where the segments of a journalled partition come from."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from onyx.errors import OnyxError
+from onyx.flow.batch import U64
+from onyx.journal.chunk import Content, Remembered
+
+
+class Feed(Protocol):
+    """A source without stable positions. `take`, `appended` and `failed` are called by the writer
+    of the journal, `acked` and `passed` by the task."""
+
+    def take(self, first: int, wait_s: float) -> Content | None:
+        """What goes into the next chunk, whose first segment has this position; None: nothing came
+        within `wait_s`. Raises Unavailable: try again later."""
+        ...
+
+    def appended(self, content: Content) -> None:
+        """It is durable now: the source may forget it."""
+        ...
+
+    def hold(self, reason: str) -> None:
+        """The journal cannot be written or has no room: why, or empty when it can be again."""
+        ...
+
+    def acked(self, positions: U64) -> None:
+        """The trees of these positions, which rise, have become complete."""
+        ...
+
+    def awaited(self, position: int) -> bool:
+        """Whether somebody waits for the tree of a position before this one, each time once."""
+        ...
+
+    def passed(self, position: int) -> None:
+        """The trees of all positions before this one are complete."""
+        ...
+
+    def remembered(self) -> list[Remembered]:
+        """The requests that the journal is to know further on, in the order of positions."""
+        ...
+
+    def close(self, error: OnyxError | None) -> None:
+        """Nothing is taken any more: the partition goes to another owner, or `error` ended it."""
+        ...

@@ -1,0 +1,141 @@
+"""A partition that this process owns: a thread takes what the source gives into the journal.
+
+What is durable is handed to the reader in memory, up to a limit; beyond it, the reader gets it from
+the journal. So a task that lags costs no memory, and one that keeps up reads no file.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from onyx.errors import Fenced, OnyxError, Unavailable, contained
+from onyx.flow.batch import Segments
+from onyx.journal.chunk import Content
+from onyx.journal.journal import Journal
+from onyx.plugins.journalled.feed import Feed
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 0.5
+"""How often the writer looks whether it is wanted while nothing comes."""
+RETRY_S = 1.0
+TAIL_SEGMENTS_MAX = 200_000
+"""Segments that are held for the reader."""
+CLOSE_TIMEOUT_S = 5.0
+
+
+class JournalledPartition:
+    """Owned by the input; `start` once, `close` once. Safe from any thread."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        feed: Feed,
+        wake: Callable[[], None],
+        journal_bytes_max: int,
+        name: str,
+    ) -> None:
+        """`wake` is called when there is something to read."""
+        self.journal = journal
+        self.feed = feed
+        self._wake = wake
+        self._bytes_max = journal_bytes_max
+        self._lock = threading.Lock()
+        self._tail: deque[tuple[int, list[Segments]]] = deque()
+        self._tail_segments = 0
+        self.end = journal.end
+        """Behind the last position that may be read: its feed knows of it."""
+        self._error: OnyxError | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"onyx-journal-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to take what the source gives."""
+        self._thread.start()
+
+    def next_runs(self, position: int) -> tuple[int, list[Segments]] | None:
+        """The chunk that has a position, handed over to the only caller; None: it is not durable
+        yet. Raises what has ended the writer, and as `Journal.read`."""
+        with self._lock:
+            if self._error is not None:
+                raise self._error
+            while self._tail and self._tail[0][0] <= position:
+                first, runs = self._tail.popleft()
+                count = sum(map(len, runs))
+                self._tail_segments -= count
+                if position < first + count:
+                    return first, runs
+        return self.journal.read(position) if position < self.end else None
+
+    def close(self) -> None:
+        """End the thread; what is in the journal stays there."""
+        self._stopped.set()
+        self.feed.close(self._error)
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                self._step()
+        except OnyxError as error:
+            self._end(error)
+        except BaseException as error:
+            logger.exception("a bug in Onyx: please report it")
+            self._end(Fenced(f"the journal cannot go on: {contained(error)}"))
+
+    def _step(self) -> None:
+        if self.journal.size_bytes > self._bytes_max:
+            self.feed.hold(
+                f"the journal of the input holds {self.journal.size_bytes:,} bytes that are not "
+                f"processed, of {self._bytes_max:,} that it may (journalBytesMax)"
+            )
+            self._stopped.wait(RETRY_S / 10)
+            if self.journal.size_bytes <= self._bytes_max:
+                self.feed.hold("")
+            return
+        try:
+            content = self.feed.take(self.journal.end, POLL_S)
+        except Unavailable as error:
+            logger.warning("the source cannot be read now, trying again: %s", error)
+            self._stopped.wait(RETRY_S)
+            return
+        if content is not None and self._append(content):
+            self.feed.appended(content)
+            self._publish(content)
+
+    def _append(self, content: Content) -> bool:
+        """Until it is durable, or the partition is given away."""
+        while True:
+            try:
+                self.journal.append(content)
+            except Unavailable as error:
+                self.feed.hold(f"the journal of the input cannot be written: {error}")
+                logger.warning("the journal cannot be written, trying again: %s", error)
+                if self._stopped.wait(RETRY_S):
+                    return False
+            else:
+                self.feed.hold("")
+                return True
+
+    def _publish(self, content: Content) -> None:
+        count = content.count
+        if not count:
+            return
+        with self._lock:
+            self._tail.append((self.end, list(content.runs)))
+            self._tail_segments += count
+            self.end += count
+            while self._tail_segments > TAIL_SEGMENTS_MAX and len(self._tail) > 1:
+                _, runs = self._tail.popleft()
+                self._tail_segments -= sum(map(len, runs))
+        self._wake()
+
+    def _end(self, error: OnyxError) -> None:
+        with self._lock:
+            self._error = error
+        self.feed.close(error)
+        self._wake()

@@ -1,0 +1,120 @@
+"""All journalled partitions that one peer of an input owns."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from onyx.errors import StateError, Unavailable, UserError
+from onyx.journal.journal import Journal
+from onyx.journal.names import PartitionFolder
+from onyx.journal.opening import read_ended
+from onyx.plugins.indexed import partition_names
+from onyx.plugins.journalled.feed import Feed
+from onyx.plugins.journalled.partition import JournalledPartition
+from onyx.plugins.journalled.reader import JournalReader, OwnerReader, replaying
+from onyx.plugins.protocol import Cursor, PluginContext
+
+logger = logging.getLogger(__name__)
+
+COLLECT_INTERVAL_S = 5.0
+_JOB = "journalOf"
+"""Key of a cursor's state: the job whose journal it is a cursor of."""
+
+OpenFeed = Callable[[str, Journal], Feed]
+"""Makes the source of a partition that has been taken over."""
+
+
+class JournalledPartitions:
+    """Opens partitions, and deletes what has been passed. Not thread-safe, but for its own
+    threads."""
+
+    def __init__(
+        self, context: PluginContext, partitions: int, journal_bytes_max: int, feed: OpenFeed
+    ) -> None:
+        self._context = context
+        self.names = partition_names(partitions)
+        self._bytes_max = journal_bytes_max
+        self._feed = feed
+        self._version = 0
+        self._open: dict[str, JournalledPartition] = {}
+        self._closing = threading.Event()
+        self._collector: threading.Thread | None = None
+
+    def allocate(self, version: int) -> None:
+        """Partitions that are opened from now on are owned in this allocation version."""
+        self._version = version
+
+    def open(self, partition: str, cursor: Cursor) -> JournalReader:
+        """The reader of a partition; beside one that is open, a reader of what is there."""
+        state = {_JOB: self._context.job}
+        owned = self._open.get(partition)
+        if owned is not None:
+            return replaying(owned.journal, cursor.position, state)
+        journal = self._journal(partition, cursor)
+        owned = JournalledPartition(
+            journal,
+            self._feed(partition, journal),
+            self._context.wake,
+            self._bytes_max,
+            f"{self._context.task}-{partition}",
+        )
+        self._open[partition] = owned
+        owned.start()
+        self._collect_from_now_on()
+        return OwnerReader(owned, cursor.position, state, partial(self._give_away, partition))
+
+    def close(self) -> None:
+        """Close all that is open."""
+        self._closing.set()
+        for partition in list(self._open):
+            self._give_away(partition)
+
+    def _journal(self, partition: str, cursor: Cursor) -> Journal:
+        context, number = self._context, self.names.index(partition)
+        store = context.durable_store()
+        folder = PartitionFolder(context.job, context.task, number)
+        journal = Journal(store, folder, self._version, context.incarnation)
+        before = (cursor.state or {}).get(_JOB, context.job)
+        if before != context.job:
+            theirs = PartitionFolder(before, context.task, number)
+            journal.adopt(read_ended(store, theirs), theirs)
+        if journal.end < cursor.position:
+            raise StateError(
+                f"{context.where}: the journal {folder.prefix} ends at position {journal.end}, but "
+                f"{cursor.position} segments of it were read: restore its files from a copy, or "
+                "submit the job again under another name"
+            )
+        return journal
+
+    def _give_away(self, partition: str) -> None:
+        owned = self._open.pop(partition, None)
+        if owned is not None:
+            owned.close()
+
+    # --- collection -----------------------------------------------------------------------------
+
+    def _collect_from_now_on(self) -> None:
+        if self._collector is None:
+            name = f"onyx-journal-collector-{self._context.task}"
+            self._collector = threading.Thread(target=self._collect, name=name, daemon=True)
+            self._collector.start()
+
+    def _collect(self) -> None:
+        while not self._closing.wait(COLLECT_INTERVAL_S):
+            try:
+                self._collect_once()
+            except (Unavailable, UserError) as error:
+                logger.warning("a journal that is not needed any more stays for now: %s", error)
+            except Exception:
+                logger.exception("a bug in Onyx: please report it")
+
+    def _collect_once(self) -> None:
+        # By the stored frontiers: whoever takes over reads from there on.
+        for name, cursor in zip(self.names, self._context.cursors(), strict=False):
+            owned = self._open.get(name)
+            if owned is not None:
+                drained = cursor.position >= owned.end
+                owned.journal.collect(cursor.position, owned.feed.remembered(), drained)

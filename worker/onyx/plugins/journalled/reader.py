@@ -1,0 +1,137 @@
+"""Readers of a journalled partition: the one that goes on at its end, and those that read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pyarrow as pa
+
+from onyx.flow.batch import U64, Segments, as_dicts, as_given, part_of
+from onyx.flow.segment import Segment
+from onyx.journal.journal import Journal
+from onyx.plugins.chunks import Chunks
+from onyx.plugins.journalled.partition import JournalledPartition
+from onyx.plugins.protocol import Cursor
+
+Next = Callable[[int], "tuple[int, list[Segments]] | None"]
+"""The chunk that has a position, and where it begins; None: there is none yet."""
+
+
+class JournalReader:
+    """Reads chunks of a journal from a position on."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        position: int,
+        following: Next,
+        end: Callable[[], int],
+        state: dict[str, str],
+    ) -> None:
+        """
+        Args:
+            end: behind the last position that may be read.
+            state: goes into every cursor.
+        """
+        self._journal = journal
+        self._end = end
+        self._position = position
+        self._next = following
+        self._state = state
+        self._held = Chunks()
+
+    def read(self, segments_max: int) -> list[Segment]:
+        """Segments as dicts, as far as they are there."""
+        found: list[Segment] = []
+        while len(found) < segments_max and self._fill():
+            found += as_dicts(self._take(segments_max - len(found)))
+        return found
+
+    def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
+        """The next segments of one kind."""
+        return as_given(self._take(segments_max)) if self._fill() else []
+
+    def ready(self) -> int:
+        """Segments that wait to be read, about."""
+        return self._end() - self._position
+
+    def exhausted(self) -> bool:
+        """Never: somebody may always append."""
+        return False
+
+    def cursor(self, position: int) -> Cursor:
+        """The beginning of the chunk that has the position."""
+        return Cursor(self._journal.first_of(position), self._state)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _take(self, segments_max: int) -> Segments:
+        taken = self._held.take(segments_max)
+        self._position += len(taken)
+        return taken
+
+    def _fill(self) -> bool:
+        if len(self._held):
+            return True
+        found = self._next(self._position)
+        if found is None:
+            return False
+        first, runs = found
+        skipped = self._position - first
+        for run in runs:
+            kept = part_of(run, min(skipped, len(run)), len(run))
+            skipped = max(0, skipped - len(run))
+            self._held.append(kept)
+        return bool(len(self._held))
+
+
+class OwnerReader(JournalReader):
+    """The reader that goes on at the end of the journal, and tells its feed what is complete."""
+
+    def __init__(
+        self,
+        partition: JournalledPartition,
+        position: int,
+        state: dict[str, str],
+        closed: Callable[[], None],
+    ) -> None:
+        """`closed` is called when the partition is given away."""
+        end = partial(getattr, partition, "end")
+        super().__init__(partition.journal, position, partition.next_runs, end, state)
+        self._partition = partition
+        self._closed = closed
+
+    def cursor(self, position: int) -> Cursor:
+        """The beginning of the chunk that has the position, which is the frontier."""
+        self._partition.feed.passed(position)
+        return super().cursor(position)
+
+    def acked(self, positions: U64) -> None:
+        """The trees of these positions, which rise, are complete (`protocol.AckedReader`)."""
+        self._partition.feed.acked(positions)
+
+    def awaited(self, position: int) -> bool:
+        """Whether somebody waits for the tree of a position before this one, each time once."""
+        return self._partition.feed.awaited(position)
+
+    def drain(self) -> int:
+        """Take nothing more from the source (`protocol.DrainingReader`)."""
+        self._partition.close()
+        return self._partition.end
+
+    def close(self) -> None:
+        """Give the partition away."""
+        self._closed()
+
+
+def replaying(journal: Journal, position: int, state: dict[str, str]) -> JournalReader:
+    """A reader of what is in the journal already."""
+
+    end = journal.end
+
+    def following(at: int) -> tuple[int, list[Segments]] | None:
+        return journal.read(at) if at < end else None
+
+    return JournalReader(journal, position, following, lambda: end, state)

@@ -1,0 +1,1 @@
+"""Input `requests`: segments that clients hand to a running job."""

@@ -1,0 +1,26 @@
+"""Options of the input `requests`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from onyx.plugins.options import Options
+
+
+class RequestsOptions(Options, frozen=True):
+    """How requests are spread, kept and remembered."""
+
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
+    """Journals that take requests, each owned by one peer. A request goes to the one of its id."""
+    partition_key: str | None = None
+    """Key of a segment: segments with the same value go to the same partition, in the order in
+    which they are taken. Without it, the segments of a request stay together."""
+    journal_bytes_max: Annotated[int, msgspec.Meta(ge=1_048_576)] = 1_073_741_824
+    """Bytes of the journal of a partition that are not processed; beyond it, requests are refused
+    until there is room."""
+    remember_requests: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 100_000
+    """Ids of requests that each partition remembers. One that is not processed always is."""
+    remember_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 3_600
+    """How long an id is remembered."""

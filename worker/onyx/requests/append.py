@@ -1,0 +1,57 @@
+"""What a client hands over, before anybody has looked into it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from onyx.requests.request import TIMEOUT_S, Level
+
+
+class Form(enum.StrEnum):
+    """How segments are written."""
+
+    JSON_LINES = "json lines"
+    """An object a line; a JSON array of objects too."""
+    ARROW = "Arrow stream"
+    """An Arrow IPC stream."""
+    MSGPACK = "msgpack"
+    """An array of maps, with the extensions of `codec.kinds`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """Segments as bytes."""
+
+    form: Form
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One worker hands a part of a request to the worker that owns its partition."""
+
+    partition: int
+    """Number within the input."""
+    digest: bytes
+    """Of the whole request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """A request of a client, or a part of one."""
+
+    job: str
+    """Id of the job, or its name if only one job of this name runs."""
+    task: str
+    """The input."""
+    payload: Payload
+    id: str = ""
+    """Of the client's choice; empty if it does not care."""
+    level: Level = Level.ACK
+    timeout_s: float = TIMEOUT_S
+    tenancy: str = ""
+    """Of the client, which may not care; then empty."""
+    number: int = 0
+    """Comes back with the answer: answers of one stream come as they are found."""
+    part: Part | None = None

@@ -1,0 +1,97 @@
+"""A request hands segments to an input of a running job; its answer says what was reached."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from onyx.flow.batch import Segments
+
+ID_CHARACTERS_MAX = 256
+SEGMENTS_MAX = 100_000
+"""Segments of one request."""
+TIMEOUT_S = 30.0
+"""How long an answer is waited for, if the client does not say."""
+TIMEOUT_S_MAX = 3_600.0
+
+
+class Level(enum.StrEnum):
+    """What has to be reached before the answer."""
+
+    ACK = "ack"
+    """Everything that follows from the segments is durable in all outputs."""
+    JOURNAL = "journal"
+    """The segments are durable in the journal of the input: they will be processed."""
+    NONE = "none"
+    """The worker has the segments, and may lose them."""
+
+
+class Status(enum.StrEnum):
+    """What became of a request."""
+
+    PROCESSED = "processed"
+    JOURNALLED = "journalled"
+    ACCEPTED = "accepted"
+    """As level `none` asks for."""
+    CONFLICT = "conflict"
+    """Its id was used before, for other content."""
+    INVALID = "invalid"
+    """The request cannot be taken, now or later."""
+    UNKNOWN = "unknown"
+    """No such job or input runs here."""
+    BUSY = "busy"
+    """There is no room now: send it again after a while."""
+    UNAVAILABLE = "unavailable"
+    """Nobody can take it now."""
+    TIMED_OUT = "timed-out"
+    """It may or may not be processed. Send it again under the same id to learn that."""
+
+    @property
+    def reached(self) -> bool:
+        """Whether the request was taken, as far as it asked for."""
+        return self in (Status.PROCESSED, Status.JOURNALLED, Status.ACCEPTED)
+
+    @property
+    def again(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self in (Status.BUSY, Status.UNAVAILABLE, Status.TIMED_OUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a request."""
+
+    status: Status
+    reason: str = ""
+    """Why it was not reached, for people."""
+    retry_after_s: float | None = None
+    """When to send it again."""
+    segments: int = 0
+    """How many were taken."""
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What functions of the job returned to the caller, by key."""
+    refused: Mapping[int, str] = field(default_factory=dict)
+    """Why segments cannot be taken, by their number in the request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Segments for one partition of an input."""
+
+    id: str
+    """Of the client's choice: the same content is taken once under one id."""
+    digest: bytes
+    """Of the content."""
+    segments: Segments
+    level: Level
+    size_bytes: int
+
+
+def answered(answer: Answer) -> Future[Answer]:
+    """An answer that is there already."""
+    future: Future[Answer] = Future()
+    future.set_result(answer)
+    return future

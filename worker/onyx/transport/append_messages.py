@@ -1,0 +1,108 @@
+"""Requests and their answers as messages (`requests.proto` explains the fields)."""
+
+from __future__ import annotations
+
+import msgspec
+from google.protobuf.message import DecodeError
+
+from onyx.errors import SegmentError
+from onyx.requests.append import Append, Form, Part, Payload
+from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level, Status
+from onyx.wire.v1 import requests_pb2 as pb
+
+NAME_CHARACTERS_MAX = 512
+_FORMS = {"json": Form.JSON_LINES, "arrow": Form.ARROW, "msgpack": Form.MSGPACK}
+_FIELDS = {form: name for name, form in _FORMS.items()}
+_LEVELS = {
+    pb.ACK_LEVEL_ACK: Level.ACK,
+    pb.ACK_LEVEL_JOURNAL: Level.JOURNAL,
+    pb.ACK_LEVEL_NONE: Level.NONE,
+}
+_LEVEL_NUMBERS = {level: number for number, level in _LEVELS.items()}
+_STATUSES = {pb.AppendStatus.Value(f"APPEND_STATUS_{status.name}"): status for status in Status}
+_STATUS_NUMBERS = {status: number for number, status in _STATUSES.items()}
+
+
+def encode_append(append: Append) -> bytes:
+    """The message of a request."""
+    message = pb.AppendRequest(
+        tenancy=append.tenancy,
+        job=append.job,
+        task=append.task,
+        id=append.id,
+        ack=_LEVEL_NUMBERS[append.level],
+        number=append.number,
+        timeout_ms=max(1, round(append.timeout_s * 1_000)),
+    )
+    setattr(message, _FIELDS[append.payload.form], append.payload.data)
+    if append.part is not None:
+        message.part.partition = append.part.partition
+        message.part.digest = append.part.digest
+    return message.SerializeToString()
+
+
+def decode_append(data: bytes) -> Append:
+    """Raises SegmentError when the bytes are no request, or one that cannot be meant."""
+    try:
+        message = pb.AppendRequest.FromString(data)
+    except (DecodeError, ValueError) as error:
+        raise SegmentError(f"{len(data)} bytes are no request") from error
+    form = message.WhichOneof("segments")
+    level = _LEVELS.get(message.ack)
+    if form is None or level is None:
+        raise SegmentError("a request needs segments (json, arrow or msgpack) and a known ack")
+    if len(message.id) > ID_CHARACTERS_MAX:
+        raise SegmentError(
+            f"the id of a request has {len(message.id)} characters; {ID_CHARACTERS_MAX} are allowed"
+        )
+    if max(map(len, (message.tenancy, message.job, message.task))) > NAME_CHARACTERS_MAX:
+        raise SegmentError(f"names of a request have at most {NAME_CHARACTERS_MAX} characters")
+    part = None
+    if message.HasField("part"):
+        part = Part(message.part.partition, message.part.digest)
+    return Append(
+        job=message.job,
+        task=message.task,
+        payload=Payload(_FORMS[form], getattr(message, form)),
+        id=message.id,
+        level=level,
+        timeout_s=min(message.timeout_ms / 1_000, TIMEOUT_S_MAX) or TIMEOUT_S,
+        tenancy=message.tenancy,
+        number=message.number,
+        part=part,
+    )
+
+
+def encode_answer(answer: Answer, number: int) -> bytes:
+    """The message of an answer."""
+    message = pb.AppendAnswer(
+        number=number,
+        status=_STATUS_NUMBERS[answer.status],
+        reason=answer.reason,
+        retry_after_ms=round((answer.retry_after_s or 0.0) * 1_000),
+        segments=answer.segments,
+        refused=answer.refused,
+    )
+    for key, value in answer.values.items():
+        message.values[key] = msgspec.json.encode(value).decode()
+    return message.SerializeToString()
+
+
+def decode_answer(data: bytes) -> tuple[int, Answer]:
+    """The number of a request and its answer. Raises SegmentError when the bytes are no answer."""
+    try:
+        message = pb.AppendAnswer.FromString(data)
+        values = {key: msgspec.json.decode(text) for key, text in message.values.items()}
+    except (DecodeError, ValueError) as error:
+        raise SegmentError(f"{len(data)} bytes are no answer to a request") from error
+    status = _STATUSES.get(message.status)
+    if status is None:
+        raise SegmentError(f"an answer has the status {message.status}, which is not known")
+    return message.number, Answer(
+        status,
+        message.reason,
+        message.retry_after_ms / 1_000 or None,
+        message.segments,
+        values,
+        dict(message.refused),
+    )

@@ -1,0 +1,106 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class AckLevel(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACK_LEVEL_ACK: _ClassVar[AckLevel]
+    ACK_LEVEL_JOURNAL: _ClassVar[AckLevel]
+    ACK_LEVEL_NONE: _ClassVar[AckLevel]
+
+class AppendStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    APPEND_STATUS_UNSPECIFIED: _ClassVar[AppendStatus]
+    APPEND_STATUS_PROCESSED: _ClassVar[AppendStatus]
+    APPEND_STATUS_JOURNALLED: _ClassVar[AppendStatus]
+    APPEND_STATUS_ACCEPTED: _ClassVar[AppendStatus]
+    APPEND_STATUS_CONFLICT: _ClassVar[AppendStatus]
+    APPEND_STATUS_INVALID: _ClassVar[AppendStatus]
+    APPEND_STATUS_UNKNOWN: _ClassVar[AppendStatus]
+    APPEND_STATUS_BUSY: _ClassVar[AppendStatus]
+    APPEND_STATUS_UNAVAILABLE: _ClassVar[AppendStatus]
+    APPEND_STATUS_TIMED_OUT: _ClassVar[AppendStatus]
+ACK_LEVEL_ACK: AckLevel
+ACK_LEVEL_JOURNAL: AckLevel
+ACK_LEVEL_NONE: AckLevel
+APPEND_STATUS_UNSPECIFIED: AppendStatus
+APPEND_STATUS_PROCESSED: AppendStatus
+APPEND_STATUS_JOURNALLED: AppendStatus
+APPEND_STATUS_ACCEPTED: AppendStatus
+APPEND_STATUS_CONFLICT: AppendStatus
+APPEND_STATUS_INVALID: AppendStatus
+APPEND_STATUS_UNKNOWN: AppendStatus
+APPEND_STATUS_BUSY: AppendStatus
+APPEND_STATUS_UNAVAILABLE: AppendStatus
+APPEND_STATUS_TIMED_OUT: AppendStatus
+
+class AppendRequest(_message.Message):
+    __slots__ = ("tenancy", "job", "task", "id", "ack", "json", "arrow", "msgpack", "number", "timeout_ms", "part")
+    TENANCY_FIELD_NUMBER: _ClassVar[int]
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ACK_FIELD_NUMBER: _ClassVar[int]
+    JSON_FIELD_NUMBER: _ClassVar[int]
+    ARROW_FIELD_NUMBER: _ClassVar[int]
+    MSGPACK_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    PART_FIELD_NUMBER: _ClassVar[int]
+    tenancy: str
+    job: str
+    task: str
+    id: str
+    ack: AckLevel
+    json: bytes
+    arrow: bytes
+    msgpack: bytes
+    number: int
+    timeout_ms: int
+    part: RequestPart
+    def __init__(self, tenancy: _Optional[str] = ..., job: _Optional[str] = ..., task: _Optional[str] = ..., id: _Optional[str] = ..., ack: _Optional[_Union[AckLevel, str]] = ..., json: _Optional[bytes] = ..., arrow: _Optional[bytes] = ..., msgpack: _Optional[bytes] = ..., number: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., part: _Optional[_Union[RequestPart, _Mapping]] = ...) -> None: ...
+
+class RequestPart(_message.Message):
+    __slots__ = ("partition", "digest")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    digest: bytes
+    def __init__(self, partition: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class AppendAnswer(_message.Message):
+    __slots__ = ("number", "status", "reason", "retry_after_ms", "segments", "values", "refused")
+    class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class RefusedEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: int
+        value: str
+        def __init__(self, key: _Optional[int] = ..., value: _Optional[str] = ...) -> None: ...
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    status: AppendStatus
+    reason: str
+    retry_after_ms: int
+    segments: int
+    values: _containers.ScalarMap[str, str]
+    refused: _containers.ScalarMap[int, str]
+    def __init__(self, number: _Optional[int] = ..., status: _Optional[_Union[AppendStatus, str]] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., segments: _Optional[int] = ..., values: _Optional[_Mapping[str, str]] = ..., refused: _Optional[_Mapping[int, str]] = ...) -> None: ...
