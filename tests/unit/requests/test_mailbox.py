@@ -1,0 +1,180 @@
+"""Requests of a partition: joined by their ids, answered when what they ask for is reached."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.support.clocks import ManualClock
+
+from onyx.errors import UserError
+from onyx.flow.columns.record_batch import Columns
+from onyx.journal.chunk import Remembered
+from onyx.plugins.requests import mailbox as module
+from onyx.plugins.requests.mailbox import Mailbox
+from onyx.requests.request import Answer, Level, Request, Status
+
+
+def request(id: str, *values: int, level: Level = Level.ACK, digest: bytes = b"d") -> Request:
+    return Request(id, digest, [{"n": value} for value in values], level, 100 * len(values))
+
+
+def new(**options: object) -> Mailbox:
+    return Mailbox(ManualClock(), **options)  # type: ignore[arg-type]
+
+
+def journalled(mailbox: Mailbox, first: int = 0) -> None:
+    content = mailbox.take(first, 0.0)
+    assert content is not None
+    mailbox.appended(content)
+
+
+def status(future: Future[Answer]) -> Status | None:
+    return future.result().status if future.done() else None
+
+
+def positions(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.uint64)
+
+
+def test_a_request_is_answered_at_the_level_that_it_asks_for() -> None:
+    mailbox = new()
+    ack = mailbox.offer(request("a", 1, 2))
+    journal = mailbox.offer(request("b", 3, level=Level.JOURNAL))
+    none = mailbox.offer(request("c", 4, level=Level.NONE))
+    assert [status(each) for each in (ack, journal, none)] == [None, None, Status.ACCEPTED]
+    journalled(mailbox)
+    assert [status(each) for each in (ack, journal)] == [None, Status.JOURNALLED]
+    mailbox.acked(positions(1, 2))
+    assert status(ack) is None
+    mailbox.acked(positions(0))
+    assert ack.result() == Answer(Status.PROCESSED, segments=2)
+
+
+def test_small_requests_go_into_one_chunk_at_positions_that_follow() -> None:
+    mailbox = new()
+    for id, values in (("a", (1, 2)), ("b", (3,))):
+        mailbox.offer(request(id, *values))
+    content = mailbox.take(10, 0.0)
+    assert content is not None
+    assert content.runs == [[{"n": 1}, {"n": 2}, {"n": 3}]]
+    assert [(each.id, each.first, each.count) for each in content.requests] == [
+        ("a", 10, 2),
+        ("b", 12, 1),
+    ]
+
+
+def test_columns_and_dicts_keep_their_order() -> None:
+    mailbox = new()
+    columns = Columns(pa.RecordBatch.from_pylist([{"n": 2}]))
+    mailbox.offer(request("a", 1))
+    mailbox.offer(Request("b", b"d", columns, Level.ACK, 8))
+    mailbox.offer(request("c", 3))
+    content = mailbox.take(0, 0.0)
+    assert content is not None
+    assert [type(run).__name__ for run in content.runs] == ["list", "Columns", "list"]
+
+
+def test_a_repeated_request_joins_the_first_one() -> None:
+    mailbox = new()
+    waiting = [mailbox.offer(request("a", 1)) for _ in range(2)]
+    journalled(mailbox)
+    waiting.append(mailbox.offer(request("a", 1)))
+    assert mailbox.take(1, 0.0) is None, "it is taken once"
+    mailbox.acked(positions(0))
+    waiting.append(mailbox.offer(request("a", 1)))
+    assert {status(each) for each in waiting} == {Status.PROCESSED}
+
+
+def test_an_id_that_comes_again_with_other_segments_is_a_conflict() -> None:
+    mailbox = new()
+    mailbox.offer(request("a", 1))
+    assert status(mailbox.offer(request("a", 2, digest=b"other"))) is Status.CONFLICT
+    journalled(mailbox)
+    assert status(mailbox.offer(request("a", 2, digest=b"other"))) is Status.CONFLICT
+
+
+def test_requests_of_before_a_restart_are_known() -> None:
+    done, pending = Remembered("done", b"d", 0, 2, 0), Remembered("pending", b"d", 2, 1, 0)
+    mailbox = new(remembered=[done, pending])
+    mailbox.passed(2)
+    assert status(mailbox.offer(request("done", 1, 2))) is Status.PROCESSED
+    again = mailbox.offer(request("pending", 3))
+    assert status(again) is None
+    mailbox.acked(positions(2))
+    assert status(again) is Status.PROCESSED
+
+
+def test_ids_are_forgotten_by_number_and_by_age_but_not_before_they_are_processed() -> None:
+    clock = ManualClock()
+    mailbox = Mailbox(clock, remember_requests_max=2, remember_ms=1_000)
+    for id in "abc":
+        mailbox.offer(request(id, 1))
+    journalled(mailbox)
+    assert [each.id for each in mailbox.remembered()] == ["a", "b", "c"]
+    mailbox.passed(2)
+    assert [each.id for each in mailbox.remembered()] == ["b", "c"]
+    clock.advance(2.0)
+    assert [each.id for each in mailbox.remembered()] == ["c"], "not processed yet"
+
+
+def test_without_room_a_request_is_refused_with_a_time_to_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "WAITING_REQUESTS_MAX", 1)
+    mailbox = new()
+    mailbox.offer(request("a", 1))
+    answer = mailbox.offer(request("b", 1)).result()
+    assert answer.status is Status.BUSY
+    assert answer.retry_after_s == module.BUSY_RETRY_S
+    mailbox.hold("the disk is full")
+    journalled(mailbox)
+    assert "disk is full" in mailbox.offer(request("b", 1)).result().reason
+    mailbox.hold("")
+    assert status(mailbox.offer(request("b", 1))) is None
+
+
+def test_whoever_waits_when_the_partition_goes_is_to_come_again() -> None:
+    mailbox = new()
+    waiting = [mailbox.offer(request("a", 1)), mailbox.offer(request("b", 2, level=Level.JOURNAL))]
+    mailbox.close(None)
+    assert {status(each) for each in waiting} == {Status.UNAVAILABLE}
+    assert status(mailbox.offer(request("c", 1))) is Status.UNAVAILABLE
+
+
+def test_the_reason_of_an_input_that_failed_is_said() -> None:
+    mailbox = new()
+    mailbox.close(UserError("the folder is gone"))
+    assert "the folder is gone" in mailbox.offer(request("a", 1)).result().reason
+
+
+def test_an_input_without_accounts_answers_no_acks() -> None:
+    mailbox = new(tracked=False)
+    assert status(mailbox.offer(request("a", 1))) is Status.INVALID
+    kept = mailbox.offer(request("a", 1, level=Level.JOURNAL))
+    journalled(mailbox)
+    assert status(kept) is Status.JOURNALLED
+
+
+def test_outputs_hear_once_that_somebody_waits_for_what_was_sent() -> None:
+    mailbox = new()
+    mailbox.offer(request("a", 1, level=Level.JOURNAL))
+    journalled(mailbox)
+    assert not mailbox.awaited(1), "nobody waits for its tree"
+    mailbox.offer(request("a", 1))
+    mailbox.offer(request("b", 2))
+    journalled(mailbox, 1)
+    assert mailbox.awaited(1)
+    assert not mailbox.awaited(1), "the other one was not sent yet"
+    assert mailbox.awaited(2)
+
+
+def test_a_client_that_has_gone_does_not_hold_up_others() -> None:
+    mailbox = new()
+    gone, other = mailbox.offer(request("a", 1)), mailbox.offer(request("b", 2))
+    assert gone.cancel()
+    journalled(mailbox)
+    mailbox.acked(positions(0, 1))
+    assert status(other) is Status.PROCESSED
