@@ -92,6 +92,9 @@ class Side:
 
     def on_held(self, *args: Any) -> None: ...
 
+    def on_append(self, append: Any) -> Future[Any]:
+        raise NotImplementedError
+
     def on_query(self, query: Any) -> Future[Any]:
         raise AssertionError("nobody asks")
 

@@ -69,6 +69,9 @@ class Side:
     def on_held(self, job, version, target, roots) -> None:
         self.held += [(job, version, target, root) for root in roots.tolist()]
 
+    def on_append(self, append) -> None:
+        raise AssertionError("nobody hands over a request here")
+
     def on_query(self, query) -> None:
         raise AssertionError("nobody asks here")
 

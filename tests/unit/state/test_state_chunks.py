@@ -18,8 +18,7 @@ from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.state.chunk_codec import (
     BLOCK_BYTES,
-    FORMAT_VERSION,
-    MAGIC,
+    FORMAT,
     Base,
     ChunkReader,
     Frame,
@@ -190,8 +189,9 @@ def test_a_chunk_in_the_wrong_file_is_noticed(folder: TaskFolder, key: LogKey, s
 
 
 def test_a_chunk_of_a_later_version_is_not_taken_for_damage() -> None:
-    newer = MAGIC + (FORMAT_VERSION + 1).to_bytes(2, "little") + GOOD[len(MAGIC) + 2 :]
-    message = f"is of format {FORMAT_VERSION + 1}, this version of Onyx reads {FORMAT_VERSION}"
+    magic, version, _ = FORMAT
+    newer = magic + (version + 1).to_bytes(2, "little") + GOOD[len(magic) + 2 :]
+    message = f"is of format {version + 1}, this version of Onyx reads format {version}"
     with pytest.raises(StateError, match=message):
         read(newer)
 

@@ -20,8 +20,8 @@ INTERRUPTED_PATIENCE_S = 2.0
 
 
 @contextmanager
-def local_cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Supervisor]]:
-    """ZooKeeper and workers; all gone at the end."""
+def local_cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Supervisor, str]]:
+    """ZooKeeper and workers, and the address of ZooKeeper; all gone at the end."""
     folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
     env = start_env(found, folder)
     workers = Supervisor(env.settings, peers)
@@ -29,7 +29,7 @@ def local_cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, S
     try:
         workers.start()
         with connect(env.settings) as client:
-            yield client, workers
+            yield client, workers, env.settings.zookeeper.address
     except BaseException:
         patience_s = INTERRUPTED_PATIENCE_S
         raise

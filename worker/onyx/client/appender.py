@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
 
@@ -43,7 +43,7 @@ from onyx.settings import TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_append_streams import AppendStreams
 
-Segments = Segment | Sequence[Segment] | pa.RecordBatch
+Segments: TypeAlias = "Segment | Sequence[Segment] | pa.RecordBatch"
 NO_TLS = TlsSettings()
 AGAIN_FIRST_S = 0.05
 AGAIN_MAX_S = 1.0

@@ -12,7 +12,7 @@ def addresses_of(replica: Replica) -> list[str]:
     Raises:
         Unavailable: there is no worker.
     """
-    sites = (replica.peer_sites.get(peer, {}) for peer in replica.peers)
+    sites = [replica.peer_sites[peer] for peer in replica.peers if peer in replica.peer_sites]
     found = dict.fromkeys(str(site["address"]) for site in sites if site.get("address"))
     if not found:
         raise Unavailable("the cluster has no worker: start one with `onyx worker`")

@@ -16,13 +16,13 @@ class Indexed(NamedTuple):
     place: Place
     first: int
     """Position of its first segment."""
-    count: int
+    segments: int
     size_bytes: int
 
     @property
     def end(self) -> int:
         """Behind its last position."""
-        return self.first + self.count
+        return self.first + self.segments
 
 
 class Index:

@@ -93,13 +93,13 @@ def read_chunk(store: BlobStore, folder: PartitionFolder, at: Place) -> Chunk | 
 
 
 def _patiently(store: BlobStore, folder: PartitionFolder, own: int | None) -> Found:
+    gone: Exception | None = None
     for _ in range(TRIES_MAX):
-        listing = _listing(store, folder)
         try:
-            return _read(store, folder, listing, own)
+            return _read(store, folder, _listing(store, folder), own)
         except _Missing as missing:
-            last = missing
-    raise Unavailable(f"the journal in {folder.prefix} keeps changing: {last} is gone")
+            gone = missing
+    raise Unavailable(f"the journal in {folder.prefix} keeps changing: {gone} is gone")
 
 
 def _listing(store: BlobStore, folder: PartitionFolder) -> Listing:

@@ -7,8 +7,9 @@ that a client can send the others.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -104,14 +105,19 @@ def _arrow(data: bytes) -> Segments:
     """Each message is looked at before Arrow reads it, as between workers."""
     try:
         reader = pa.ipc.MessageReader.open_stream(pa.py_buffer(data))
-        messages = iter(reader.read_next_message, None)
-        schema = columns_codec.decode_schema(next(messages).serialize().to_pybytes())
-        parts = [columns_codec.decode(each.serialize().to_pybytes(), schema) for each in messages]
-    except StopIteration:
-        pass
+        messages = [each.serialize().to_pybytes() for each in _messages(reader)]
     except (pa.ArrowException, OSError) as error:
         raise SegmentError(str(error)) from error
-    return join(parts) if parts else []
+    if len(messages) < 2:
+        return []
+    schema = columns_codec.decode_schema(messages[0])
+    return join([columns_codec.decode(each, schema) for each in messages[1:]])
+
+
+def _messages(reader: pa.ipc.MessageReader) -> Iterator[pa.ipc.Message]:
+    with contextlib.suppress(StopIteration):
+        while True:
+            yield reader.read_next_message()
 
 
 _READ: Mapping[Form, Callable[[bytes], Segments]] = {

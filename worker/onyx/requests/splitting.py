@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from onyx.flow.batch import Segments, take
@@ -46,5 +49,5 @@ def parts_of(
     }
 
 
-def _no_function(name: str) -> object:
+def _no_function(name: str) -> Callable[..., Any]:
     raise AssertionError(f"a key is no function: {name}")

@@ -19,8 +19,18 @@ _LEVELS = {
     pb.ACK_LEVEL_NONE: Level.NONE,
 }
 _LEVEL_NUMBERS = {level: number for number, level in _LEVELS.items()}
-_STATUSES = {pb.AppendStatus.Value(f"APPEND_STATUS_{status.name}"): status for status in Status}
-_STATUS_NUMBERS = {status: number for number, status in _STATUSES.items()}
+_STATUS_NUMBERS = {
+    Status.PROCESSED: pb.APPEND_STATUS_PROCESSED,
+    Status.JOURNALLED: pb.APPEND_STATUS_JOURNALLED,
+    Status.ACCEPTED: pb.APPEND_STATUS_ACCEPTED,
+    Status.CONFLICT: pb.APPEND_STATUS_CONFLICT,
+    Status.INVALID: pb.APPEND_STATUS_INVALID,
+    Status.UNKNOWN: pb.APPEND_STATUS_UNKNOWN,
+    Status.BUSY: pb.APPEND_STATUS_BUSY,
+    Status.UNAVAILABLE: pb.APPEND_STATUS_UNAVAILABLE,
+    Status.TIMED_OUT: pb.APPEND_STATUS_TIMED_OUT,
+}
+_STATUSES = {number: status for status, number in _STATUS_NUMBERS.items()}
 
 
 def encode_append(append: Append) -> bytes:

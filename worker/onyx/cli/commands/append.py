@@ -50,9 +50,7 @@ BatchOption = Annotated[
 ]
 TimeoutOption = Annotated[
     float,
-    typer.Option(
-        "--timeout", help="Seconds to try each request.", min=0.001, max=TIMEOUT_S_MAX
-    ),
+    typer.Option("--timeout", help="Seconds to try each request.", min=0.001, max=TIMEOUT_S_MAX),
 ]
 WorkerOption = Annotated[
     list[str] | None,

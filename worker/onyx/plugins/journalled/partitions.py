@@ -49,7 +49,7 @@ class JournalledPartitions:
 
     def open(self, partition: str, cursor: Cursor) -> JournalReader:
         """The reader of a partition; beside one that is open, a reader of what is there."""
-        state = {_JOB: self._context.job}
+        state = {_JOB: str(self._context.job)}
         owned = self._open.get(partition)
         if owned is not None:
             return replaying(owned.journal, cursor.position, state)
