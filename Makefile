@@ -27,7 +27,7 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	$(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	@echo "Making $(VENV) with some 50 packages; this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,examples,test,check,bench]' \
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,http,examples,test,check,bench]' \
 	  || { echo "The packages could not be installed: see above. Is there a network?"; exit 1; }
 	touch $@
 
@@ -50,7 +50,7 @@ lowest: ## Test the engine with the lowest versions that pyproject.toml allows, 
 	$(PYTHON) -m venv $(LOWEST)
 	awk -F '[=#]' '{name = tolower($$1); gsub("_", "-", name)} NR == FNR {low[name] = 1; print; next} !(name in low)' \
 	  constraints-lowest.txt constraints.txt > $(LOWEST)/constraints.txt
-	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[s3,spill,sql,kafka,operator,examples,test]'
+	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[s3,spill,sql,kafka,http,operator,examples,test]'
 	$(LOWEST)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider $(addprefix tests/unit/,codec flow ledger plugins replica state task telemetry transport windows) \
 	  --deselect tests/unit/transport/test_transport_generated.py
 

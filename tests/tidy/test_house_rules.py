@@ -256,6 +256,10 @@ def test_only_storage_asks_whether_a_path_is_a_url() -> None:
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if IS_A_URL.search(line)
     ]
-    # A URL of a database, and the address of a broker without a scheme: these are no places.
-    known = {"worker/onyx/plugins/sql/options.py", "worker/onyx/plugins/kafka/options.py"}
+    # A URL of a database or endpoint, the address of a broker without a scheme: no places of files.
+    known = {
+        "worker/onyx/plugins/sql/options.py",
+        "worker/onyx/plugins/kafka/options.py",
+        "worker/onyx/plugins/http/address.py",
+    }
     assert {each.partition(":")[0] for each in found} <= known, found

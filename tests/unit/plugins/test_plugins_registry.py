@@ -11,7 +11,9 @@ from onyx.model.plugins import PLUGINS
 from onyx.plugins.options import Options, loaded, options_of
 from onyx.plugins.registry import build_input, build_output
 
-NEEDED_BY_PLUGINS = ("pyarrow", "confluent_kafka", "sqlalchemy", "psycopg", "pyspark", "botocore")
+NEEDED_BY_PLUGINS = (
+    "pyarrow", "confluent_kafka", "sqlalchemy", "psycopg", "pyspark", "botocore", "urllib3",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda each: f"{each.name}-{each.type}")

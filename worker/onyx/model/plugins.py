@@ -94,6 +94,10 @@ PLUGINS = (
         "onyx.plugins.small_options:FunctionOptions", by_spark=True,
     ),
     BuiltIn(
+        "output", "http", "onyx.plugins.http.output:HttpOutput",
+        "onyx.plugins.http.options:HttpOptions", extra="http",
+    ),
+    BuiltIn(
         "output", "kafka", "onyx.plugins.kafka.output:KafkaOutput",
         "onyx.plugins.kafka.options:OutputOptions", extra="kafka",
     ),

@@ -7,6 +7,7 @@ is ready, so nothing that was committed is lost, and nothing is written again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -68,9 +69,9 @@ def _finish(runtime: Runtime, old: OldJob, tokens: list[Token]) -> None:
     )
     output = runtime.services.build_output(entry.plugin, context)
     assert isinstance(output, TransactionalOutput), "it has committed"
-    for token in tokens:
-        output.finish(token)
-    output.close()
+    with closing(output):
+        for token in tokens:
+            output.finish(token)
 
 
 def _uncalled(name: str) -> Callable[..., Any]:

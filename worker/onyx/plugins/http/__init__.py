@@ -1,0 +1,1 @@
+"""HTTP: segments to an endpoint."""

@@ -1,0 +1,88 @@
+"""What an answer means for its request, and how long to wait before it is sent again. Pure."""
+
+from __future__ import annotations
+
+import email.utils
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Literal
+
+FIRST_PAUSE_S = 0.2
+"""Before a request is sent again for the first time; doubled each time."""
+RETRY_AFTER_S_MAX = 600.0
+"""A server that asks for a longer pause is asked again after this one."""
+SHOWN_CHARACTERS_MAX = 300
+"""The length of the beginning of an answer, in errors."""
+_AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+_OF_THE_JOB = (HTTPStatus.UNAUTHORIZED, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)
+
+Verdict = Literal["delivered", "again", "refused", "wrong"]
+"""`again`: it may be taken later. `refused`: this request never is. `wrong`: none is, because the
+job is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server has said, or why there is no answer."""
+
+    status: int | None
+    """None: nothing was understood."""
+    text: str
+    """The beginning of the answer, or the reason."""
+    retry_after: str | None = None
+    """The header of this name."""
+    hopeless: bool = False
+    """Another try would fail the same way."""
+
+    @property
+    def words(self) -> str:
+        """The answer in one line."""
+        if self.status is None:
+            return self.text
+        try:
+            phrase = f" {HTTPStatus(self.status).phrase}"
+        except ValueError:
+            phrase = ""
+        text = " ".join(self.text[:SHOWN_CHARACTERS_MAX].split())
+        return f"{self.status}{phrase}{f': {text}' if text else ''}"
+
+
+def verdict_of(answer: Answer) -> Verdict:
+    """What becomes of a request with this answer."""
+    status = answer.status
+    if answer.hopeless:
+        return "wrong"
+    if status is None or status < 200 or status >= 500 or status in _AGAIN:
+        return "again"
+    if status < 300:
+        return "delivered"
+    return "wrong" if status < 400 or status in _OF_THE_JOB else "refused"
+
+
+def pause_s(tries: int, longest_s: float, drawn: float) -> float:
+    """The pause after so many tries that failed.
+
+    Args:
+        drawn: from 0 to 1. Half of the pause is by chance, or all that fail together would come
+            back together.
+    """
+    whole_s = min(longest_s, FIRST_PAUSE_S * 2.0 ** min(tries - 1, 30))
+    return whole_s * (0.5 + drawn / 2)
+
+
+def asked_pause_s(retry_after: str | None, wall_ms: int) -> float:
+    """The pause that a server asks for: seconds, or a time of HTTP. 0 if it asks for none."""
+    text = (retry_after or "").strip()
+    if not text:
+        return 0.0
+    if text.isascii() and text.isdigit():
+        return min(float(text[:9]), RETRY_AFTER_S_MAX)
+    try:
+        at = email.utils.parsedate_to_datetime(text)
+        if at.tzinfo is None:
+            at = at.replace(tzinfo=UTC)
+        left_s = (at - datetime.fromtimestamp(wall_ms / 1_000, UTC)).total_seconds()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return 0.0
+    return min(max(left_s, 0.0), RETRY_AFTER_S_MAX)

@@ -1,0 +1,170 @@
+"""One kept connection to an endpoint, which sends one request at a time.
+
+Every wait has an end: each call to the socket by its timeout, and the whole of a request by
+`break_off`, which another thread calls (`sender`). A server that sends one byte every second would
+satisfy the timeout of the socket for ever.
+
+The connection is one of urllib3 without its pool: each thread has one, and a pool hides the socket
+that has to be broken off. Its retries and redirects are not used, because whether a request may be
+sent again is decided in `answers`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from http.client import HTTPException
+
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+from urllib3.response import BaseHTTPResponse
+
+from onyx.plugins.http.address import Address
+from onyx.plugins.http.answers import SHOWN_CHARACTERS_MAX, Answer
+from onyx.plugins.http.certificates import Certificates
+
+ANSWER_BYTES_MAX = 1_048_576
+"""Of a longer answer the rest is not read: the connection is given up."""
+KEPT_BYTES = 8 * SHOWN_CHARACTERS_MAX
+REDIRECTS_MAX = 5
+_REDIRECTS = (307, 308)
+"""Redirects that keep method and body."""
+_TROUBLE = (HTTPError, HTTPException, OSError, ValueError)
+"""What urllib3, http.client, sockets and TLS raise. ValueError is for what no server should send,
+and for a socket that was broken off."""
+
+
+class Connection:
+    """To one endpoint. Used by one thread but for `break_off` and `deadline_s`."""
+
+    def __init__(
+        self,
+        address: Address,
+        method: str,
+        certificates: Certificates | None,
+        connect_s: float,
+        timeout_s: float,
+    ) -> None:
+        self._address = address
+        self._method = method
+        self._certificates = certificates
+        self._connect_s = connect_s
+        self._timeout_s = timeout_s
+        self._connection: HTTPConnection | None = None
+        self.deadline_s: float | None = None
+        """Monotonic time until which the present request may take; None while there is none."""
+
+    def send(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send a request and read what is answered; never raises."""
+        self.deadline_s = time.monotonic() + self._timeout_s
+        try:
+            return self._followed(body, headers)
+        except _TROUBLE as error:
+            late = time.monotonic() >= self.deadline_s
+            self.close()
+            if late:
+                return Answer(None, f"no whole answer within {self._timeout_s:g} s")
+            return Answer(None, _reason(error), hopeless=_is_about_trust(error))
+        finally:
+            self.deadline_s = None
+
+    def break_off(self) -> None:
+        """End what the other thread waits for; from any thread."""
+        connection = self._connection
+        sock = None if connection is None else connection.sock
+        if sock is not None:
+            # Not the method of a TLS socket, which takes its state from under the other thread.
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Give up the connection; the next request opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(*_TROUBLE):
+                connection.close()
+
+    def _followed(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Secrets go to no other server than the job names, so neither do redirects."""
+        address = self._address
+        for _ in range(REDIRECTS_MAX):
+            answer, location = self._exchanged(address.target, body, headers)
+            if answer.status is None or not 300 <= answer.status < 400:
+                return answer
+            there = address.followed(location) if location else None
+            if there is None or answer.status not in _REDIRECTS:
+                break
+            address = there
+        leads = f"leads to {location[:SHOWN_CHARACTERS_MAX]!r}" if location else "leads nowhere"
+        what = f"{leads}, which is not followed; name the URL where segments are to go"
+        return Answer(answer.status, what)
+
+    def _exchanged(
+        self, target: str, body: bytes, headers: Mapping[str, str]
+    ) -> tuple[Answer, str]:
+        connection = self._open()
+        try:
+            connection.request(self._method, target, body, headers, preload_content=False)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # a server may answer, and close, before it has read all
+        response = connection.getresponse()
+        text, is_whole = _beginning(response)
+        if not is_whole or response.status < 200 or not self._is_kept(response):
+            self.close()
+        answer = Answer(response.status, text, response.headers.get("Retry-After"))
+        return answer, response.headers.get("Location", "")
+
+    def _open(self) -> HTTPConnection:
+        if self._connection is not None and not self._connection.is_connected:
+            self.close()  # the server has closed it meanwhile
+        if self._connection is None:
+            self._connection = self._made()
+            self._connection.timeout = self._connect_s
+            self._connection.connect()
+            self._connection.timeout = self._timeout_s
+        return self._connection
+
+    def _made(self) -> HTTPConnection:
+        address = self._address
+        if self._certificates is None:
+            return HTTPConnection(address.host, address.port)
+        context = self._certificates.context()
+        return HTTPSConnection(address.host, address.port, ssl_context=context)
+
+    @staticmethod
+    def _is_kept(response: BaseHTTPResponse) -> bool:
+        return (
+            response.version >= 11 and "close" not in response.headers.get("Connection", "").lower()
+        )
+
+
+def _beginning(response: BaseHTTPResponse) -> tuple[str, bool]:
+    """How the answer begins, and whether it was read to its end."""
+    kept, read = b"", 0
+    while read < ANSWER_BYTES_MAX:
+        piece = response.read(65_536)
+        if not piece:
+            return kept.decode("utf-8", "replace"), True
+        read += len(piece)
+        kept += piece[: KEPT_BYTES - len(kept)]
+    return kept.decode("utf-8", "replace"), False
+
+
+def _reason(error: BaseException) -> str:
+    """Why there is no answer. The text of urllib3 begins with the address of an object."""
+    text = str(error)
+    if isinstance(error, HTTPError) and ": " in text:
+        text = text.partition(": ")[2]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _is_about_trust(error: BaseException | None) -> bool:
+    """Whether a certificate was refused by this side."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

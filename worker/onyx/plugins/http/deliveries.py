@@ -1,0 +1,87 @@
+"""Requests in the order in which they were given, until each is settled.
+
+A request is settled when it was answered with 2xx, or when the dead letters about it are durable.
+Answers come in any order; those behind the first that is missing wait. So what is settled is a
+prefix, as `Output.durable` counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from onyx.plugins.http.letters import Letters
+from onyx.plugins.http.sender import Refusal, Request, Sender, Sending
+from onyx.plugins.options import task_error
+from onyx.plugins.protocol import PluginContext
+
+
+class Deliveries:
+    """Requests that were given to the sender. Used by the task's thread."""
+
+    def __init__(
+        self, context: PluginContext, sender: Sender, letters: Letters | None, doing: str
+    ) -> None:
+        """`doing`: what is done, for errors: `POST https://example.com/orders`."""
+        self._context = context
+        self._sender = sender
+        self._letters = letters
+        self._doing = doing
+        self._waiting: deque[Sending] = deque()
+        self._refused: deque[Sending] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, request: Request) -> None:
+        """Send a request."""
+        self._waiting.append(self._sender.submit(request, self._refused))
+
+    def settle(self) -> int:
+        """Segments of the requests that are settled since the last call.
+
+        Raises:
+            UserError: a request was refused, and there is no place for dead letters; or the job is
+                wrong.
+            Unavailable: a dead letter cannot be written now.
+        """
+        if self._sender.failure is not None:
+            raise self._sender.failure
+        while self._refused:
+            self._bury(self._refused[0])
+            self._refused.popleft()
+        segments = 0
+        while self._waiting and self._is_settled(self._waiting[0]):
+            segments += self._waiting.popleft().request.segments
+        return segments
+
+    def _bury(self, sending: Sending) -> None:
+        refusal = sending.refusal
+        assert refusal is not None, "it is among those that were refused"
+        if self._letters is None or refusal.verdict == "wrong":
+            raise task_error(self._context, self._refusal(sending.request, refusal))
+        sending.letters = self._letters.write(sending.request, refusal)
+
+    def _is_settled(self, sending: Sending) -> bool:
+        if not sending.done:
+            return False
+        if sending.refusal is None:
+            return True
+        if sending.letters is None or self._letters is None:
+            return False
+        return self._letters.durable() >= sending.letters
+
+    def _refusal(self, request: Request, refusal: Refusal) -> str:
+        """What happened, and what to do about it."""
+        answer = refusal.answer
+        if refusal.verdict == "again":
+            hint = f"it was tried {refusal.tries:,} times; raise retriesMax"
+        elif answer.hopeless:
+            hint = "caFile names whom to trust"
+        elif refusal.verdict == "wrong" and answer.status is not None and answer.status >= 400:
+            hint = "look at what headersEnv and headersFile name"
+        elif refusal.verdict == "wrong":
+            hint = "look at url"
+        else:
+            begins = request.body[:80].decode("utf-8", "backslashreplace")
+            hint = f"the request begins with {begins!r}; deadLetterPath collects what is refused"
+        return f"{self._doing} failed: {answer.words} ({hint})"

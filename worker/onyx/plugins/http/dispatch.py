@@ -1,0 +1,94 @@
+"""What both guarantees of the `http` output use: from segments to requests that are settled."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from onyx.errors import Unavailable
+from onyx.plugins.http.bodies import Body, bodies_of
+from onyx.plugins.http.deliveries import Deliveries
+from onyx.plugins.http.endpoint import Endpoint
+from onyx.plugins.http.letters import Letters
+from onyx.plugins.http.options import HttpOptions
+from onyx.plugins.http.sender import Request, Sender
+from onyx.plugins.protocol import PluginContext
+
+WAIT_S_MAX = 1.0
+"""Longest wait of one call for answers: a task that waits longer could not be allocated anew."""
+_POLL_S = 0.05
+_numbers = itertools.count()
+"""Numbers of outputs within this process: with the incarnation, they make keys unique."""
+
+
+class Dispatch:
+    """The requests of one output. Used by the task's thread."""
+
+    def __init__(self, context: PluginContext, options: HttpOptions) -> None:
+        self.context = context
+        self.options = options
+        self.writer = f"{context.incarnation}.{next(_numbers)}"
+        """Unique for ever."""
+        self.bodies = bodies_of(context, options)
+        self._endpoint = endpoint = Endpoint(context, options)
+        path = options.dead_letter_path
+        self.letters = None if path is None else Letters(context, options, path, endpoint.shown)
+        self._sender = Sender(
+            context,
+            endpoint.connect,
+            endpoint.exchange,
+            options.concurrency,
+            options.retries_max,
+            options.retry_seconds_max,
+        )
+        self._requests = itertools.count()
+
+    def requests(self, bodies: Sequence[Body]) -> list[Request]:
+        """Bodies with their keys."""
+        return [Request(self._key(each), each.data, each.segments) for each in bodies]
+
+    def deliveries(self) -> Deliveries:
+        """New ones, without requests."""
+        return Deliveries(self.context, self._sender, self.letters, self._endpoint.doing)
+
+    def require_room(self) -> None:
+        """Raises Unavailable while too much is on its way."""
+        if not self._sender.has_room:
+            raise self.unavailable()
+
+    def unavailable(self) -> Unavailable:
+        """What is waited for."""
+        trouble = self._sender.trouble
+        what = f"waits for answers{f', the last one was {trouble}' if trouble else ''}"
+        return Unavailable(f"task {self.context.task!r}: {self._endpoint.doing}: {what}")
+
+    def await_answers(self, over: Callable[[], bool], wait_s_max: float = WAIT_S_MAX) -> None:
+        """Wait until it is over, for a limited time."""
+        ends_s = time.monotonic() + wait_s_max
+        while not over() and time.monotonic() < ends_s and self.context.wanted():
+            self._sender.await_change(_POLL_S)
+
+    def tick(self) -> None:
+        """Publish dead letters that are due."""
+        if self.letters is not None:
+            self.letters.tick()
+
+    def flush(self) -> None:
+        """Publish dead letters now."""
+        if self.letters is not None:
+            self.letters.flush()
+
+    def close(self) -> None:
+        """Send nothing any more."""
+        self._sender.close()
+        if self.letters is not None:
+            self.letters.close()
+
+    def _key(self, body: Body) -> str:
+        if body.key is not None:
+            return body.key
+        if self.options.idempotency == "content":
+            return sha256(body.data).hexdigest()
+        return f"{self.writer}-{next(self._requests)}"
