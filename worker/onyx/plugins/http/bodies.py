@@ -119,8 +119,8 @@ class Single:
             what = "nothing" if value is None or value == "" else f"a {type(value).__name__}"
         raise task_error(
             self._context,
-            f"key {name!r} holds {what}, and idempotencyKey needs a text or an int to tell requests "
-            "apart; give each segment one in the function before",
+            f"key {name!r} holds {what}, and idempotencyKey needs a text or an int to tell "
+            "requests apart; give each segment one in the function before",
         )
 
 

@@ -61,15 +61,17 @@ class Connection:
         """Send a request and read what is answered; never raises."""
         self.deadline_s = time.monotonic() + self._timeout_s
         try:
-            return self._followed(body, headers)
+            answer = self._followed(body, headers)
         except _TROUBLE as error:
-            late = time.monotonic() >= self.deadline_s
             self.close()
-            if late:
-                return Answer(None, f"no whole answer within {self._timeout_s:g} s")
-            return Answer(None, _reason(error), hopeless=_is_about_trust(error))
-        finally:
-            self.deadline_s = None
+            answer = Answer(None, _reason(error), hopeless=_is_about_trust(error))
+        # What was broken off may look whole: to http.client an answer may end within its headers.
+        is_late = time.monotonic() >= self.deadline_s
+        self.deadline_s = None
+        if is_late:
+            self.close()
+            return Answer(None, f"no whole answer within {self._timeout_s:g} s")
+        return answer
 
     def break_off(self) -> None:
         """End what the other thread waits for; from any thread."""
@@ -106,10 +108,9 @@ class Connection:
         self, target: str, body: bytes, headers: Mapping[str, str]
     ) -> tuple[Answer, str]:
         connection = self._open()
-        try:
+        # A server may answer, and close, before it has read all.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             connection.request(self._method, target, body, headers, preload_content=False)
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # a server may answer, and close, before it has read all
         response = connection.getresponse()
         text, is_whole = _beginning(response)
         if not is_whole or response.status < 200 or not self._is_kept(response):

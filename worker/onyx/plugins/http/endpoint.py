@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import parse_qsl
 
 from onyx.plugins.http.address import Address, address_of
 from onyx.plugins.http.answers import Answer, verdict_of
@@ -13,6 +14,10 @@ from onyx.plugins.http.options import HttpOptions
 from onyx.plugins.http.sender import Request
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
+
+SECRET_CHARACTERS_MIN = 4
+"""Shorter text is in every other word."""
+HIDDEN = "***"
 
 
 class Endpoint:
@@ -53,7 +58,17 @@ class Endpoint:
         answer = connection.send(request.body, headers)
         if verdict_of(answer) == "delivered":
             return answer
-        return replace(answer, text=self._headers.without_secrets(answer.text))
+        return replace(answer, text=self._without_secrets(answer.text))
+
+    def _without_secrets(self, text: str) -> str:
+        secrets = self._headers.secrets()
+        if self._options.url_env is not None:
+            _, _, query = self._address.target.partition("?")
+            secrets += [query, *(value for _, value in parse_qsl(query))]
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= SECRET_CHARACTERS_MIN:
+                text = text.replace(secret, HIDDEN)
+        return text
 
 
 def _address(context: PluginContext, options: HttpOptions) -> Address:

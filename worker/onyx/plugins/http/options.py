@@ -117,9 +117,8 @@ class HttpOptions(Options, frozen=True):
 
     def _wrong_headers(self) -> Iterator[Problem]:
         found: dict[str, str] = {}
-        given: dict[str, Mapping[str, str]] = {
-            "headers": self.headers, "headersEnv": self.headers_env, "headersFile": self.headers_file
-        }  # fmt: skip
+        given: dict[str, Mapping[str, str]] = {"headers": self.headers}
+        given |= {"headersEnv": self.headers_env, "headersFile": self.headers_file}
         for option, headers in given.items():
             for name, value in headers.items():
                 known = found.setdefault(name.lower(), option)
