@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # clients and the operator read options of plugins, and need 
     from numpy.typing import NDArray
 
     from onyx.flow.segment import Segment
+    from onyx.telemetry.catalog import Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,8 @@ class PluginContext:
     stage_ended: Callable[[float, bool], None] = lambda seconds, ended_well: None
     """Takes how long a run of a stage took, and whether it ended well. Call it like `progress`, in
     the task's thread."""
+    count: Callable[[Metric, float], None] = lambda metric, amount: None
+    """Adds to a counter of the task. Call it in the task's thread."""
     cursors: Callable[[], Sequence[Cursor]] = tuple
     """For each partition of the task, from where it is read again at the earliest, as stored;
     empty before there are partitions. Blocks. Safe from any thread. Raises Unavailable."""

@@ -244,6 +244,25 @@ SPARK_STAGE_BYTES_WRITTEN = Metric(
     TASK,
     "Bytes that stages have written, failed attempts included; unknown with Spark Connect.",
 )
+HTTP_REQUESTS = Metric(
+    "onyx_http_requests_total",
+    "counter",
+    TASK,
+    "Requests of an http output that were answered with 2xx.",
+)
+HTTP_RETRIES = Metric(
+    "onyx_http_retries_total",
+    "counter",
+    TASK,
+    "Tries of requests of an http output that failed and are repeated.",
+)
+HTTP_REFUSALS = Metric(
+    "onyx_http_refusals_total",
+    "counter",
+    TASK,
+    "Requests of an http output that were refused, or tried too often: each became dead letters or "
+    "killed the job.",
+)
 WATERMARK = Metric(
     "onyx_task_watermark_seconds",
     "gauge",

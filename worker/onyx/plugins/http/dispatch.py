@@ -15,10 +15,12 @@ from onyx.plugins.http.letters import Letters
 from onyx.plugins.http.options import HttpOptions
 from onyx.plugins.http.sender import Request, Sender
 from onyx.plugins.protocol import PluginContext
+from onyx.telemetry.catalog import HTTP_REFUSALS, HTTP_REQUESTS, HTTP_RETRIES
 
 WAIT_S_MAX = 1.0
 """Longest wait of one call for answers: a task that waits longer could not be allocated anew."""
 _POLL_S = 0.05
+_METRICS = {"delivered": HTTP_REQUESTS, "again": HTTP_RETRIES, "refused": HTTP_REFUSALS}
 _numbers = itertools.count()
 """Numbers of outputs within this process: with the incarnation, they make keys unique."""
 
@@ -71,7 +73,9 @@ class Dispatch:
             self._sender.await_change(_POLL_S)
 
     def tick(self) -> None:
-        """Publish dead letters that are due."""
+        """Publish dead letters that are due, and count what has happened."""
+        for what, count in self._sender.take_counts().items():
+            self.context.count(_METRICS[what], count)
         if self.letters is not None:
             self.letters.tick()
 

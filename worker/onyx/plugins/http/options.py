@@ -116,15 +116,15 @@ class HttpOptions(Options, frozen=True):
                 yield Problem("url", str(error))
 
     def _wrong_headers(self) -> Iterator[Problem]:
-        found: dict[str, str] = {}
+        seen: set[str] = set()
         given: dict[str, Mapping[str, str]] = {"headers": self.headers}
         given |= {"headersEnv": self.headers_env, "headersFile": self.headers_file}
         for option, headers in given.items():
             for name, value in headers.items():
-                known = found.setdefault(name.lower(), option)
                 yield from self._wrong_header(option, name)
-                if known != option or sum(each.lower() == name.lower() for each in headers) > 1:
+                if name.lower() in seen:
                     yield Problem(option, f"has {name!r} a second time", "leave one of them out")
+                seen.add(name.lower())
                 if option == "headers" and not _VALUE.fullmatch(value):
                     what = f"has a value for {name!r} with characters that a header does not take"
                     yield Problem(option, what, "use printable ASCII")

@@ -131,6 +131,8 @@ class Sender:
 
     def take_counts(self) -> Counter[str]:
         """`delivered`, `again`, `refused` since the last call."""
+        if not self._counts:
+            return Counter()
         with self._lock:
             counts, self._counts = self._counts, Counter()
         return counts
