@@ -25,6 +25,7 @@ from onyx.seams import Clock
 from onyx.storage.interface import BlobStore
 from onyx.storage.opening import absolute
 from onyx.storage.staging.interface import Token as Token
+from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 
 if TYPE_CHECKING:  # clients and the operator read options of plugins, and need no Arrow
     import numpy as np
@@ -32,7 +33,6 @@ if TYPE_CHECKING:  # clients and the operator read options of plugins, and need 
     from numpy.typing import NDArray
 
     from onyx.flow.segment import Segment
-    from onyx.telemetry.catalog import Metric
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +120,8 @@ class PluginContext:
     stage_ended: Callable[[float, bool], None] = lambda seconds, ended_well: None
     """Takes how long a run of a stage took, and whether it ended well. Call it like `progress`, in
     the task's thread."""
-    count: Callable[[Metric, float], None] = lambda metric, amount: None
-    """Adds to a counter of the task. Call it in the task's thread."""
+    metrics: TaskMetrics = NULL_TASK
+    """Where the task counts what it does. Used in the task's thread."""
     cursors: Callable[[], Sequence[Cursor]] = tuple
     """For each partition of the task, from where it is read again at the earliest, as stored;
     empty before there are partitions. Blocks. Safe from any thread. Raises Unavailable."""

@@ -49,6 +49,6 @@ def plugin_context(runtime: Runtime) -> PluginContext:
         progress=partial(report, runtime.seal_progress, runtime.metrics),
         attempts_max=services.settings.task.seal_attempts_max,
         stage_ended=partial(stage_ended, runtime.seal_progress, runtime.metrics),
-        count=runtime.metrics.add,
+        metrics=runtime.metrics,
         cursors=partial(stored_cursors, services, job_id, runtime.task),
     )

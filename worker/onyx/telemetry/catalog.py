@@ -155,7 +155,8 @@ DEAD_LETTERS = Metric(
     "onyx_task_dead_letters_total",
     "counter",
     TASK,
-    "Segments that failed and were sent to the task's deadLetter; a replayed segment counts again.",
+    "Segments that failed and were sent to the task's deadLetter, or written to the deadLetterPath "
+    "of its plugin; a replayed segment counts again.",
 )
 UNMATCHED = Metric(
     "onyx_task_unmatched_segments_total",

@@ -75,7 +75,7 @@ class Dispatch:
     def tick(self) -> None:
         """Publish dead letters that are due, and count what has happened."""
         for what, count in self._sender.take_counts().items():
-            self.context.count(_METRICS[what], count)
+            self.context.metrics.add(_METRICS[what], count)
         if self.letters is not None:
             self.letters.tick()
 

@@ -21,6 +21,7 @@ from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import RollLimits
+from onyx.telemetry.catalog import DEAD_LETTERS
 
 LETTERS_AGE_S = 5.0
 """Until then letters are not published, and what was refused is not settled."""
@@ -52,6 +53,8 @@ class Letters:
         letters = [self._letter(each, request, refusal) for each in segments]
         self._parts.write(letters)
         self._written += len(letters)
+        self._context.metrics.add(DEAD_LETTERS, len(letters))
+        self._context.metrics.note(DEAD_LETTERS, lambda: refusal.answer.words)
         return self._written
 
     def durable(self) -> int:
