@@ -417,6 +417,19 @@ def test_a_server_that_redirects_in_a_circle_is_given_up(
     assert len(endpoint.received) <= 5
 
 
+def test_a_server_that_is_still_at_work_on_a_request_is_waited_for(
+    endpoint: HttpEndpoint, made: Make
+) -> None:
+    endpoint.script.extend([Reply(how="close", taken=True), Reply(409), Reply(409)])
+    output = made(endpoint)
+    output.write(numbers(1))
+    settle(output, 1)
+    assert len(endpoint.received) == 4
+    endpoint.script.append(Reply(409))
+    output.write(numbers(2))
+    assert "409 Conflict" in failure(output)
+
+
 def test_tries_come_to_an_end_if_the_job_says_so(endpoint: HttpEndpoint, made: Make) -> None:
     endpoint.rule = lambda request: Reply(503, body=b"down")
     output = made(endpoint, retriesMax=2)
@@ -630,9 +643,9 @@ def test_a_server_is_trusted_by_a_file_and_gets_the_certificate_of_the_task(
     endpoint = served(authority, clients=authority)
     files = {"caFile": "tls/ca.crt", "certificateFile": "tls/tls.crt", "keyFile": "tls/tls.key"}
     output = made(endpoint, data_dir=str(tmp_path), **files)
-    output.write(numbers(1))
-    settle(output, 1)
-    # All three are replaced: new connections use them, those that are open go on.
+    output.write(numbers(*range(20)))
+    settle(output, 20)
+    assert endpoint.connections <= 8, "they are kept"
     other = trustme.CA()
     endpoint.stop()
     Secret(tmp_path / "tls", other)
@@ -686,3 +699,18 @@ def test_a_wrong_file_is_named(
     Secret(tmp_path / "tls", authority)
     with pytest.raises(UserError, match=f"option '{option}'"):
         made("https://localhost/", **{option: str(tmp_path / "tls" / file)})
+
+
+def test_what_was_answered_behind_a_request_that_waits_is_limited(
+    endpoint: HttpEndpoint, made: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "UNSETTLED_MAX", 5)
+    endpoint.rule = lambda request: Reply(503) if request.rows() == numbers(0) else None
+    output = made(endpoint, retrySecondsMax=0.05)
+    output.write(numbers(*range(9)))
+    until(output, lambda: endpoint.numbers() == Counter(range(1, 9)))
+    assert output.durable() == 0
+    with pytest.raises(Unavailable, match="waits for answers"):
+        output.write(numbers(9))
+    endpoint.rule = lambda request: None
+    until(output, lambda: output.durable() == 9)

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from onyx.plugins.http.address import address_of
 from onyx.plugins.http.answers import (
+    CONFLICTS_MAX,
     FIRST_PAUSE_S,
     RETRY_AFTER_S_MAX,
     Answer,
+    Tries,
     asked_pause_s,
     pause_s,
     verdict_of,
@@ -32,6 +34,30 @@ def test_only_2xx_is_delivered_and_every_answer_has_a_verdict(status: int | None
         assert verdict == "refused"
     if status in (301, 302, 304, 401, 407):
         assert verdict == "wrong"
+
+
+@given(st.lists(st.integers(200, 599), min_size=1, max_size=30), st.booleans())
+def test_409_is_tried_again_a_few_times_while_the_request_is_in_doubt(
+    statuses: list[int], in_doubt: bool
+) -> None:
+    tries = Tries(None, in_doubt)
+    conflicts = 0
+    for status in statuses:
+        verdict = tries.judged(Answer(status, ""))
+        if status == 409 and in_doubt:
+            conflicts += 1
+            assert verdict == ("again" if conflicts <= CONFLICTS_MAX else "refused")
+        else:
+            assert verdict == verdict_of(Answer(status, ""))
+        in_doubt = in_doubt or status >= 500
+
+
+@given(st.integers(0, 20))
+def test_tries_come_to_an_end_if_the_job_says_so(retries_max: int) -> None:
+    tries = Tries(retries_max)
+    found = [tries.judged(Answer(503, "")) for _ in range(retries_max + 1)]
+    assert found == ["again"] * retries_max + ["exhausted"]
+    assert Tries(0).judged(Answer(400, "")) == "refused"
 
 
 def test_what_would_fail_again_is_not_tried_again() -> None:

@@ -17,9 +17,12 @@ SHOWN_CHARACTERS_MAX = 300
 _AGAIN = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
 _OF_THE_JOB = (HTTPStatus.UNAUTHORIZED, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED)
 
-Verdict = Literal["delivered", "again", "refused", "wrong"]
-"""`again`: it may be taken later. `refused`: this request never is. `wrong`: none is, because the
-job is wrong."""
+CONFLICTS_MAX = 10
+"""Answers with 409 to a request in doubt, after which one more is a refusal."""
+
+Verdict = Literal["delivered", "again", "refused", "exhausted", "wrong"]
+"""`again`: it may be taken later. `refused`: this request never is. `exhausted`: it was tried as
+often as the job says. `wrong`: none is ever taken, because the job is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,36 @@ def verdict_of(answer: Answer) -> Verdict:
     if status < 300:
         return "delivered"
     return "wrong" if status < 400 or status in _OF_THE_JOB else "refused"
+
+
+class Tries:
+    """The tries of one request."""
+
+    def __init__(self, retries_max: int | None, in_doubt: bool = False) -> None:
+        """`in_doubt`: the server may have the request already, or be at work on it."""
+        self._retries_max = retries_max
+        self._in_doubt = in_doubt
+        self._conflicts = 0
+        self.count = 0
+
+    def judged(self, answer: Answer) -> Verdict:
+        """What becomes of the request after one more try, with this answer."""
+        self.count += 1
+        verdict = verdict_of(answer)
+        if verdict == "refused" and self._is_at_work(answer):
+            verdict = "again"
+        if answer.status is None or answer.status >= 500:
+            self._in_doubt = True
+        is_last = self._retries_max is not None and self.count > self._retries_max
+        return "exhausted" if verdict == "again" and is_last else verdict
+
+    def _is_at_work(self, answer: Answer) -> bool:
+        """Whether the server may still be at work on an earlier try: 409 says that a request with
+        the same key is processed, or something else."""
+        if answer.status != HTTPStatus.CONFLICT or not self._in_doubt:
+            return False
+        self._conflicts += 1
+        return self._conflicts <= CONFLICTS_MAX
 
 
 def pause_s(tries: int, longest_s: float, drawn: float) -> float:

@@ -149,21 +149,25 @@ class CommittingWriter(RollingWriter):
 
         def is_over() -> bool:
             self._dispatch.flush()
-            return self._is_settled(name, requests)
+            return self._is_settled(name, requests, in_doubt=True)
 
         self._dispatch.await_answers(is_over, wait_s_max)
-        if not self._is_settled(name, requests):
+        if not is_over():
             raise self._dispatch.unavailable()
 
-    def _is_settled(self, name: str, requests: Sequence[Request]) -> bool:
-        """Send the requests of a unit, once; whether all are settled."""
+    def _is_settled(self, name: str, requests: Sequence[Request], in_doubt: bool = False) -> bool:
+        """Send the requests of a unit, once; whether all are settled.
+
+        Args:
+            in_doubt: another writer may have sent them.
+        """
         if name in self._settled:
             return True
         deliveries = self._sent.get(name)
         if deliveries is None:
             deliveries = self._sent[name] = self._dispatch.deliveries()
             for each in requests:
-                deliveries.add(each)
+                deliveries.add(each, in_doubt)
         deliveries.settle()
         if deliveries:
             return False

@@ -32,9 +32,6 @@ KEPT_BYTES = 8 * SHOWN_CHARACTERS_MAX
 REDIRECTS_MAX = 5
 _REDIRECTS = (307, 308)
 """Redirects that keep method and body."""
-_TROUBLE = (HTTPError, HTTPException, OSError, ValueError)
-"""What urllib3, http.client, sockets and TLS raise. ValueError is for what no server should send,
-and for a socket that was broken off."""
 
 
 class Connection:
@@ -62,7 +59,7 @@ class Connection:
         self.deadline_s = time.monotonic() + self._timeout_s
         try:
             answer = self._followed(body, headers)
-        except _TROUBLE as error:
+        except Exception as error:  # what a server can make these libraries raise has no end
             self.close()
             answer = Answer(None, _reason(error), hopeless=_is_about_trust(error))
         # What was broken off may look whole: to http.client an answer may end within its headers.
@@ -86,7 +83,7 @@ class Connection:
         """Give up the connection; the next request opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None:
-            with contextlib.suppress(*_TROUBLE):
+            with contextlib.suppress(HTTPException, OSError, ValueError):
                 connection.close()
 
     def _followed(self, body: bytes, headers: Mapping[str, str]) -> Answer:

@@ -32,9 +32,11 @@ class Deliveries:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, request: Request) -> None:
-        """Send a request."""
-        self._waiting.append(self._sender.submit(request, self._refused))
+    def add(self, request: Request, in_doubt: bool = False) -> None:
+        """Send a request, which somebody else may have sent if it is in doubt."""
+        sending = Sending(request, self._refused, in_doubt)
+        self._waiting.append(sending)
+        self._sender.submit(sending)
 
     def settle(self) -> int:
         """Segments of the requests that are settled since the last call.
@@ -73,7 +75,7 @@ class Deliveries:
     def _refusal(self, request: Request, refusal: Refusal) -> str:
         """What happened, and what to do about it."""
         answer = refusal.answer
-        if refusal.verdict == "again":
+        if refusal.verdict == "exhausted":
             hint = f"it was tried {refusal.tries:,} times; raise retriesMax"
         elif answer.hopeless:
             hint = "caFile names whom to trust"

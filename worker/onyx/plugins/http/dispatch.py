@@ -19,6 +19,8 @@ from onyx.telemetry.catalog import HTTP_REFUSALS, HTTP_REQUESTS, HTTP_RETRIES
 
 WAIT_S_MAX = 1.0
 """Longest wait of one call for answers: a task that waits longer could not be allocated anew."""
+UNSETTLED_MAX = 100_000
+"""Requests, of which all may be answered but the first."""
 _POLL_S = 0.05
 _METRICS = {"delivered": HTTP_REQUESTS, "again": HTTP_RETRIES, "refused": HTTP_REFUSALS}
 _numbers = itertools.count()
@@ -55,9 +57,9 @@ class Dispatch:
         """New ones, without requests."""
         return Deliveries(self.context, self._sender, self.letters, self._endpoint.doing)
 
-    def require_room(self) -> None:
-        """Raises Unavailable while too much is on its way."""
-        if not self._sender.has_room:
+    def require_room(self, unsettled: int) -> None:
+        """Raises Unavailable while too much is on its way, or so many requests are not settled."""
+        if unsettled >= UNSETTLED_MAX or not self._sender.has_room:
             raise self.unavailable()
 
     def unavailable(self) -> Unavailable:

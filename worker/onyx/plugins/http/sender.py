@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from onyx.errors import contained, describe
-from onyx.plugins.http.answers import Answer, Verdict, asked_pause_s, pause_s, verdict_of
+from onyx.plugins.http.answers import Answer, Tries, Verdict, asked_pause_s, pause_s
 from onyx.plugins.http.connection import Connection
 from onyx.plugins.protocol import PluginContext
 
@@ -24,6 +24,7 @@ QUEUE_BYTES_MAX = 16_777_216
 """The size of requests that are not answered."""
 QUEUE_REQUESTS_MAX = 10_000
 PERMIT_POLL_S = 0.05
+IDLE_POLL_S = 0.005
 WATCH_INTERVAL_S = 0.25
 """How late a request that takes too long may be broken off."""
 CLOSE_PATIENCE_S = 1.0
@@ -48,16 +49,17 @@ class Refusal:
     answer: Answer
     tries: int
     verdict: Verdict
-    """`again`, if it has been tried often enough."""
 
 
 class Sending:
     """A request on its way. A thread of the sender sets `refusal` and then `done`, once."""
 
-    __slots__ = ("done", "letters", "refusal", "refused", "request")
+    __slots__ = ("done", "in_doubt", "letters", "refusal", "refused", "request")
 
-    def __init__(self, request: Request, refused: deque[Sending]) -> None:
+    def __init__(self, request: Request, refused: deque[Sending], in_doubt: bool) -> None:
         self.request = request
+        self.in_doubt = in_doubt
+        """Whether somebody else may have sent it."""
         self.done = False
         self.refusal: Refusal | None = None
         self.refused = refused
@@ -117,17 +119,15 @@ class Sender:
         """Whether more may be submitted."""
         return self._open < QUEUE_REQUESTS_MAX and self._open_bytes < QUEUE_BYTES_MAX
 
-    def submit(self, request: Request, refused: deque[Sending]) -> Sending:
+    def submit(self, sending: Sending) -> None:
         """Send a request when its turn comes. Those who submit ask for room before."""
-        sending = Sending(request, refused)
         with self._lock:
             self._open += 1
-            self._open_bytes += len(request.body)
+            self._open_bytes += len(sending.request.body)
             self._queue.append(sending)
             if self._idle < len(self._queue) and len(self._threads) < self._concurrency:
                 self._start()
             self._submitted.notify()
-        return sending
 
     def take_counts(self) -> Counter[str]:
         """`delivered`, `again`, `refused` since the last call."""
@@ -138,10 +138,9 @@ class Sender:
         return counts
 
     def await_change(self, seconds: float) -> None:
-        """Return when something is done, at the latest after this time."""
+        """Return when a request is done, at the latest after this time."""
         with self._lock:
-            if self._open:
-                self._done.wait(seconds)
+            self._done.wait(seconds if self._open else IDLE_POLL_S)
 
     def close(self) -> None:
         """Send nothing any more. What is on its way may still arrive."""
@@ -182,7 +181,7 @@ class Sender:
     def _run(self, connection: Connection) -> None:
         try:
             while (sending := self._next()) is not None:
-                refusal = self._delivered(connection, sending.request)
+                refusal = self._delivered(connection, sending)
                 if self._stopped.is_set():
                     break
                 self._finish(sending, refusal)
@@ -200,21 +199,17 @@ class Sender:
             self._idle -= 1
             return None if self._stopped.is_set() else self._queue.popleft()
 
-    def _delivered(self, connection: Connection, request: Request) -> Refusal | None:
+    def _delivered(self, connection: Connection, sending: Sending) -> Refusal | None:
         """Send a request until it is answered for good, or the sender is stopped."""
-        tries = 0
+        tries = Tries(self._retries_max, sending.in_doubt)
         while self._await_turn():
-            answer = self._exchange(connection, request)
-            tries += 1
-            verdict = verdict_of(answer)
+            answer = self._exchange(connection, sending.request)
+            verdict = tries.judged(answer)
             if verdict == "delivered":
                 return None
-            if self._stopped.is_set():
-                break
-            exhausted = self._retries_max is not None and tries > self._retries_max
-            if verdict != "again" or exhausted:
-                return Refusal(answer, tries, verdict)
-            self._put_off(answer, tries)
+            if verdict != "again":
+                return Refusal(answer, tries.count, verdict)
+            self._put_off(answer, tries.count)
         return None
 
     def _await_turn(self) -> bool:
@@ -251,7 +246,9 @@ class Sender:
             self._open_bytes -= len(sending.request.body)
             self._counts["delivered" if refusal is None else "refused"] += 1
             self.trouble, self._answered_s = "", None
-            if refusal is not None:
+            if refusal is None:  # its segments may wait for those before them, its body need not
+                sending.request = sending.request._replace(body=b"")
+            else:
                 sending.refusal = refusal
                 sending.refused.append(sending)
             sending.done = True

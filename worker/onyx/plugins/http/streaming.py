@@ -24,7 +24,7 @@ class StreamingWriter(RollingWriter):
         """Add segments. Raises like `Output.write`."""
         with self._guarded():
             self._settle()
-            self._dispatch.require_room()
+            self._dispatch.require_room(len(self._deliveries))
             was_empty = not self._bodies.waiting
             full = self._bodies.add(segments)
             if was_empty or full:
