@@ -41,9 +41,15 @@ class Body(NamedTuple):
 class Bodies(Protocol):
     """Makes bodies of a format."""
 
-    waiting: int
-    """Segments that were added and are in no body yet."""
-    waiting_bytes: int
+    @property
+    def waiting(self) -> int:
+        """Segments that were added and are in no body yet."""
+        ...
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Their size, about."""
+        ...
 
     def add(self, segments: Segments) -> list[Body]:
         """Add segments; the bodies that are full now. Raises UserError: a value has no form in this

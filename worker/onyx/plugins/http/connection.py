@@ -27,7 +27,7 @@ from onyx.plugins.http.answers import SHOWN_CHARACTERS_MAX, Answer
 from onyx.plugins.http.certificates import Certificates
 
 ANSWER_BYTES_MAX = 1_048_576
-"""Of a longer answer the rest is not read: the connection is given up."""
+"""The rest of a longer answer is not read: the connection is given up."""
 KEPT_BYTES = 8 * SHOWN_CHARACTERS_MAX
 REDIRECTS_MAX = 5
 _REDIRECTS = (307, 308)
@@ -88,15 +88,16 @@ class Connection:
 
     def _followed(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Secrets go to no other server than the job names, so neither do redirects."""
-        address = self._address
+        address: Address | None = self._address
+        answer, location = Answer(None, ""), ""
         for _ in range(REDIRECTS_MAX):
+            if address is None:
+                break
             answer, location = self._exchanged(address.target, body, headers)
             if answer.status is None or not 300 <= answer.status < 400:
                 return answer
-            there = address.followed(location) if location else None
-            if there is None or answer.status not in _REDIRECTS:
-                break
-            address = there
+            keeps = answer.status in _REDIRECTS and location
+            address = address.followed(location) if keeps else None
         leads = f"leads to {location[:SHOWN_CHARACTERS_MAX]!r}" if location else "leads nowhere"
         what = f"{leads}, which is not followed; name the URL where segments are to go"
         return Answer(answer.status, what)
