@@ -42,6 +42,7 @@ URL = {"url": "https://example.com/orders"}
         ({**URL, "format": "arrow", "nan": "null"}, "nan", "is for JSON"),
         ({**URL, "keyFile": "k"}, "certificateFile", "is missing"),
         ({"url": "http://a/", "caFile": "k"}, "caFile", "is for https"),
+        ({"url": "https://a/?v=1&access_token=x"}, "url", "'access_token', which is a secret"),
         ({**URL, "deadLetterPath": "ftp://x"}, "deadLetterPath", ""),
         ({**URL, "method": "GET"}, "method", "is 'GET', which is not offered"),
         ({**URL, "concurrency": 0}, "concurrency", ""),
@@ -73,6 +74,7 @@ def test_what_is_right_has_no_problems(given: dict[str, Any]) -> None:
     [
         ({"urlEnv": "URL"}, "option 'urlEnv' names variable 'URL', which is not set"),
         ({"urlEnv": "ODD"}, "option 'urlEnv' names variable 'ODD', which is no URL"),
+        ({"urlEnv": "PLAIN", "caFile": "x"}, "option 'caFile' is for https"),
         ({**URL, "headersEnv": {"A": "NONE"}}, "variable 'NONE' for A, which is not set"),
         ({**URL, "headersEnv": {"A": "LINES"}}, "more than printable ASCII"),
         ({**URL, "headersFile": {"A": "none"}}, "for A, which cannot be read"),
@@ -83,6 +85,7 @@ def test_a_secret_that_is_not_there_is_named_and_never_shown(
     given: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ODD", "s3cr3t")
+    monkeypatch.setenv("PLAIN", "http://s3cr3t/")
     monkeypatch.setenv("LINES", "s3cr3t\nB: x")
     (tmp_path / "binary").write_bytes(b"s3cr3t\xff")
     with pytest.raises(UserError, match=words) as raised:

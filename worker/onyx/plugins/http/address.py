@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import parse_qsl, urljoin, urlsplit
 
 _UNWANTED = re.compile(r"[^!-~]")
 """A request line takes printable ASCII without blanks."""
@@ -29,6 +29,16 @@ class Address:
         port = "" if self.port == _PORTS[self.scheme] else f":{self.port}"
         path, mark, _ = self.target.partition("?")
         return f"{self.scheme}://{host}{port}{path}{mark and '?...'}"
+
+    @property
+    def query_names(self) -> list[str]:
+        """The names in the query."""
+        return [name for name, _ in self.query]
+
+    @property
+    def query(self) -> list[tuple[str, str]]:
+        """Names and values."""
+        return parse_qsl(self.target.partition("?")[2], keep_blank_values=True)
 
     def followed(self, location: str) -> Address | None:
         """Where a redirect leads; None if that is another server, or none at all."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from urllib.parse import parse_qsl
 
 from onyx.plugins.http.address import Address, address_of
 from onyx.plugins.http.answers import Answer, verdict_of
@@ -63,8 +62,8 @@ class Endpoint:
     def _without_secrets(self, text: str) -> str:
         secrets = self._headers.secrets()
         if self._options.url_env is not None:
-            _, _, query = self._address.target.partition("?")
-            secrets += [query, *(value for _, value in parse_qsl(query))]
+            secrets.append(self._address.target.partition("?")[2])
+            secrets += [value for _, value in self._address.query]
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= SECRET_CHARACTERS_MIN:
                 text = text.replace(secret, HIDDEN)
@@ -74,10 +73,14 @@ class Endpoint:
 def _address(context: PluginContext, options: HttpOptions) -> Address:
     url, option = url_of(context, options)
     try:
-        return address_of(url)
+        address = address_of(url)
     except ValueError as error:
         if option == "urlEnv":
             what = f"names variable {options.url_env!r}, which {error}"
         else:
             what = str(error)
         raise option_error(context, option, what) from None  # the cause may show the URL
+    if address.scheme == "http":
+        for problem in options.wrong_without_tls():
+            raise option_error(context, problem.path, problem.message)
+    return address

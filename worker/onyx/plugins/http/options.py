@@ -17,6 +17,16 @@ _OURS = ("content-length", "transfer-encoding", "connection", "host", "expect", 
 """Headers that the connection sets."""
 _SECRETS = ("authorization", "cookie", "token", "secret", "password", "signature", "key")
 """Ends of the names of headers that nobody may see."""
+_SECRETS_OF_URLS = (
+    "token",
+    "secret",
+    "password",
+    "signature",
+    "sig",
+    "apikey",
+    "api_key",
+    "api-key",
+)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[ -~\t]*")
 _Positive = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
@@ -96,13 +106,6 @@ class HttpOptions(Options, frozen=True):
             yield from wrong_location("deadLetterPath", self.dead_letter_path)
         if self.key_file is not None and self.certificate_file is None:
             yield Problem("certificateFile", "is missing: keyFile is the key of a certificate")
-        if (self.url or "").startswith("http:"):
-            for option, file in (
-                ("caFile", self.ca_file),
-                ("certificateFile", self.certificate_file),
-            ):
-                if file is not None:
-                    yield Problem(option, "is for https", "url begins with http:")
 
     def _wrong_url(self) -> Iterator[Problem]:
         if self.url is None and self.url_env is None:
@@ -111,9 +114,23 @@ class HttpOptions(Options, frozen=True):
             yield Problem("urlEnv", "cannot be there together with url", "take one of them")
         if self.url is not None:
             try:
-                address_of(self.url)
+                address = address_of(self.url)
             except ValueError as error:
                 yield Problem("url", str(error))
+                return
+            for name in address.query_names:
+                if name.lower().endswith(_SECRETS_OF_URLS):
+                    hint = "name a variable of the workers that holds the URL with urlEnv"
+                    yield Problem("url", f"has {name!r}, which is a secret", hint)
+            if address.scheme == "http":
+                yield from self.wrong_without_tls()
+
+    def wrong_without_tls(self) -> Iterator[Problem]:
+        """Options that have no effect for a URL without TLS."""
+        given = {"caFile": self.ca_file, "certificateFile": self.certificate_file}
+        for option, file in given.items():
+            if file is not None:
+                yield Problem(option, "is for https, and the URL begins with http:")
 
     def _wrong_headers(self) -> Iterator[Problem]:
         seen: set[str] = set()
