@@ -3,13 +3,13 @@ routing dicts; applying loses nothing."""
 
 from collections import Counter
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import onyx
 from onyx.flow import evaluation
 from onyx.flow.apply import apply_function
 from onyx.flow.batch import as_dicts
@@ -20,6 +20,7 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routing import route_batch
 from onyx.flow.segment_failure import RetriesExhausted
 from onyx.model.job import CatalogEntry, FlowCondition, Job
+from onyx.retry import failed
 
 CHILDREN = ("b", "c", "d")
 WORKFLOW = (("in", "a"), *(("a", child) for child in CHILDREN))
@@ -91,7 +92,9 @@ conditions = st.builds(
     post_transform=st.sampled_from([None, "m:post"]),
     action=st.sampled_from([None, None, "retry"]),
 )
-results = st.lists(st.one_of(st.integers(0, 3), st.just("raise")), max_size=8)
+ASKS = {"fail": lambda: onyx.FAIL, "retry": lambda: onyx.Retry("planned", max_retries=2)}
+"""What a function asks a retry with, by what is planned."""
+results = st.lists(st.one_of(st.integers(0, 3), st.sampled_from(["raise", *ASKS])), max_size=8)
 
 
 def leaf(n, k):
@@ -103,6 +106,10 @@ def function_for(plan):
         made = plan[segment["i"]]
         if made == "raise":
             raise RuntimeError("planned")
+        if made == "retry":
+            raise ASKS[made]()
+        if made == "fail":
+            return ASKS[made]()
         leaves = [leaf(segment["n"], k) for k in range(made)]
         return leaves[0] if made == 1 else leaves
 
@@ -147,8 +154,7 @@ def check_routing(entries, plan, exhausted, dead, refusing):
     batch = [{"n": n, "i": n} for n in range(len(plan))]
     leaves = apply_function(function_for(plan), (), batch)
     refused = refuses_2(refusing) if refusing else Handling().refused
-    mask = np.array([n in exhausted for n in range(len(plan))], dtype=np.bool_)
-    handling = Handling(dead, letter, mask, refused)
+    handling = Handling(dead, letter, exhausted.__contains__, refused)
     routed = route_batch(compiled, CHILDREN, {}, batch, leaves, handling)
     sent = {child: [] for child in CHILDREN}
     retries, failures, withdrawn = [], [], []
@@ -192,8 +198,8 @@ def test_columns_are_routed_as_the_same_segments_as_dicts(
     compiled = compile_conditions(job, "a", FUNCTIONS.__getitem__)
     batch = [{"n": n, "i": n} for n in range(len(plan))]
     leaves = apply_function(function_for(plan), (), batch)
-    mask = np.array([n in exhausted for n in range(len(plan))], dtype=np.bool_)
-    handling = Handling(dead, letter, mask, refuses_2(refusing) if refusing else lambda to: [])
+    refused = refuses_2(refusing) if refusing else lambda to: []
+    handling = Handling(dead, letter, exhausted.__contains__, refused)
     as_rows = Leaves(columns(leaves.segments), leaves.parents, leaves.child_index, leaves.failures)
     rows = columns(batch) if batch_of_columns else batch
     wanted = route_batch(compiled, CHILDREN, {}, batch, leaves, handling)
@@ -203,7 +209,12 @@ def test_columns_are_routed_as_the_same_segments_as_dicts(
     assert (routed.withdrawn, routed.letters) == (wanted.withdrawn, wanted.letters)
     for child in CHILDREN:
         assert _arriving(routed, child) == _arriving(wanted, child)
-        if plan and "raise" not in plan and not wanted.failures and not wanted.withdrawn:
+        if (
+            plan
+            and {"raise", *ASKS}.isdisjoint(plan)
+            and not wanted.failures
+            and not wanted.withdrawn
+        ):
             assert isinstance(routed.to[child].segments, Columns) or not len(routed.to[child])
 
 
@@ -244,7 +255,13 @@ def one_by_one(compiled, old, plan, exhausted, dead, refusing):
     errors, unhandled = [], []
     try:
         made = function_for(plan)(old)
+        if made is onyx.FAIL:
+            raise failed()
         news = made if isinstance(made, list) else [made]
+    except onyx.Retry as error:
+        news = []
+        errors.append(error)
+        verdict.retry = not exhausted
     except RuntimeError as error:
         news = []
         errors.append(error)
@@ -311,7 +328,8 @@ def test_applying_keeps_every_leaf_with_its_parent_and_index(plan):
     assert got == [
         (parent, k, leaf(parent, k))
         for parent, made in enumerate(plan)
-        if made != "raise"
+        if isinstance(made, int)
         for k in range(made)
     ]
-    assert [i for i, _ in leaves.failures] == [i for i, m in enumerate(plan) if m == "raise"]
+    failed_at = [i for i, made in enumerate(plan) if not isinstance(made, int)]
+    assert [i for i, _ in leaves.failures] == failed_at

@@ -4,6 +4,8 @@ A job is plain data. Virtual peers coordinate only through a totally ordered log
 fold it into the same replica, and exchange segments directly. Start with `docs/architecture.md`.
 """
 
-__all__ = ["__version__"]
+from onyx.retry import FAIL, Retry
+
+__all__ = ["FAIL", "Retry", "__version__"]
 
 __version__ = "0.1.0"

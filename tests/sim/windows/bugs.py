@@ -5,7 +5,8 @@ watermark of a task is the maximum of its channels; B14 sessions that meet keep 
 ids are forgotten as soon as their trees are complete, though whoever takes over begins further
 back; B20 emissions are sent before they are durable; B21 acks count in every allocation version;
 B22 what failed or is retried counts as applied; B23 what rests before a retry is forgotten when the
-job is re-allocated.
+job is re-allocated; B24 what a task has read again is acked all the same; B25 an output counts what
+it has read again as written.
 """
 
 from __future__ import annotations
@@ -20,11 +21,17 @@ import numpy as np
 from tests.sim.windows.process import Process
 
 from onyx.flow.batch import Batch
+from onyx.flow.leaves import Leaves
+from onyx.flow.routed import Routed
 from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.ledger.hop import Hop
 from onyx.ledger.pending import PendingWindow, Range
-from onyx.runs import Numbers
+from onyx.runs import Numbers, taken
 from onyx.state.names import Listed, LogKey
 from onyx.state.reading import Reader
+from onyx.task.parts.allocation import Allocation
+from onyx.task.phases import send, write
+from onyx.task.phases.retries import ask_for_retries
 from onyx.task.source.source import Source
 from onyx.task.window_state.chunks import Columns
 from onyx.task.window_state.windowing import Windowing
@@ -113,6 +120,21 @@ def _forget_resting(window: PendingWindow) -> list[Range]:
     return window.due()
 
 
+def _ack_all(
+    allocation: Allocation, roots: Numbers, made: Hop, routed: Routed
+) -> tuple[Numbers, Numbers]:
+    """B24."""
+    if routed.retries:
+        ask_for_retries(allocation, roots, routed)
+    rows = np.arange(len(roots)) if made.reported is None else made.reported
+    return taken(roots, rows), taken(made.values, np.arange(len(rows)))
+
+
+def _count_as_written(batch: Batch, leaves: Leaves, retries: Sequence[int]) -> tuple[Batch, Leaves]:
+    """B25."""
+    return batch, leaves
+
+
 _PLANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "B7": (Windowing, "take_durable", _ack_early),
     "B9": (Reader, "fence", _no_fence),
@@ -123,6 +145,8 @@ _PLANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "B21": (Process, "on_acks", _any_version),
     "B22": (Windowing, "fresh", _count_as_applied),
     "B23": (PendingWindow, "replay_all", _forget_resting),
+    "B24": (send, "acked", _ack_all),
+    "B25": (write, "without_retries", _count_as_written),
 }
 NAMES = tuple(_PLANTS)
 

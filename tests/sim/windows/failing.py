@@ -2,7 +2,8 @@
 
 A *bad* segment fails for good, in one of several places: it must come out once as a dead letter,
 and count nowhere. A *flaky* one fails a few times and is retried: it must count once, like any
-other.
+other. In some jobs functions ask for their retries themselves (`onyx.FAIL`, `onyx.Retry`), in
+others flow conditions do.
 How often it has been tried is kept by the world, so that no death of a process makes it forget.
 """
 
@@ -13,6 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
+
+import onyx
 
 Segment = dict[str, Any]
 
@@ -29,6 +33,12 @@ class Flaky(Exception):
     """May work the next time."""
 
 
+class BrokenAsking(onyx.Retry):
+    """Fails whenever it is tried, and asks to be tried again."""
+
+    max_retries = RETRIES_OF_BAD
+
+
 @dataclass
 class Failing:
     """What fails in one story."""
@@ -37,31 +47,42 @@ class Failing:
     """Where a bad segment fails, by its number."""
     flaky: Mapping[int, int] = field(default_factory=dict)
     """How often a leaf fails before it works."""
-    tried: Counter[int] = field(default_factory=Counter)
+    tried: Counter[Any] = field(default_factory=Counter)
+    asks: bool = False
+    """Functions ask for retries, and no condition does."""
 
     def functions(self, fall_apart: Callable[..., Any]) -> dict[str, Callable[..., Any]]:
-        """Those of the job that may fail: of `pass` and `gather`."""
+        """Those of the job that may fail: of `pass`, `gather` and `write`."""
+        broken = BrokenAsking if self.asks else Broken
 
         def passing(segment: Segment) -> Any:
             number = segment.get("bad")
             if number is None:
                 return fall_apart(segment)
             if self.bad[number] == "pass":
-                raise Broken(number)
+                raise broken(str(number))
             return _bad_leaf(number, self.bad[number])
 
-        def gathering(segment: Segment) -> Segment:
+        def gathering(segment: Segment) -> Any:
             if self.bad.get(segment.get("bad", -1)) == "gather":
-                raise Broken(segment["bad"])
+                raise broken(str(segment["bad"]))
             leaf = segment["bits"].bit_length() - 1
             if self.tried[leaf] < self.flaky.get(leaf, 0):
                 self.tried[leaf] += 1
+                if self.asks:
+                    return onyx.FAIL
                 raise Flaky(leaf)
             return segment
+
+        def writing(segment: Segment) -> Any:
+            text = repr(sorted(segment.items()))
+            self.tried[text] += 1
+            return onyx.FAIL if self.tried[text] == 1 and not crc32(text.encode()) % 3 else segment
 
         return {
             "m:fall_apart": passing,
             "m:gather": gathering,
+            "m:write": writing,
             "m:is_flaky": is_flaky,
             "m:any": any_,
         }
@@ -120,6 +141,8 @@ def add_to(spec: dict[str, Any], failing: Failing, choice: random.Random) -> Non
     catalog = {entry["name"]: entry for entry in spec["catalog"]}
     catalog["pass"]["deadLetter"] = catalog["gather"]["deadLetter"] = "dead"
     catalog["gather"]["fn"] = "m:gather"
+    if failing.asks:
+        catalog["write"]["fn"] = "m:write"
     size = choice.choice((1, 2, 5, 20))
     catalog["dead"] = {
         "name": "dead", "type": "output", "plugin": "m:simulated", "batchSize": size,
@@ -129,10 +152,14 @@ def add_to(spec: dict[str, Any], failing: Failing, choice: random.Random) -> Non
         "from": ["pass", "gather"], "to": "none", "thrownException": True, "shortCircuit": True,
         "action": "retry",
     }  # fmt: skip
-    spec["flowConditions"] = [
-        {**retry, "predicate": "m:is_flaky", "maxRetries": 10_000},
-        {**retry, "predicate": "m:any", "maxRetries": RETRIES_OF_BAD},
-    ]
+    spec["flowConditions"] = (
+        []
+        if failing.asks
+        else [
+            {**retry, "predicate": "m:is_flaky", "maxRetries": 10_000},
+            {**retry, "predicate": "m:any", "maxRetries": RETRIES_OF_BAD},
+        ]
+    )
 
 
 def add_bad(partitions: list[list[Segment]], failing: Failing, choice: random.Random) -> None:

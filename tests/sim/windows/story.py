@@ -188,8 +188,14 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 # --- drawing a job ------------------------------------------------------------------------------
 
 
-def draw_story(choice: random.Random, failures: random.Random, formats: random.Random) -> Story:
-    """`failures`: for what fails, so that all else is as without; so is `formats`, for columns."""
+def draw_story(
+    choice: random.Random,
+    failures: random.Random,
+    formats: random.Random,
+    retries: random.Random,
+) -> Story:
+    """`failures`: for what fails, so that all else is as without; so is `formats`, for columns, and
+    `retries`, for who asks for them."""
     honest = choice.random() < 0.75
     real_ms = choice.choice((0, 500, 3_000, 8_000))
     disorder_ms = real_ms if honest else 0
@@ -209,6 +215,7 @@ def draw_story(choice: random.Random, failures: random.Random, formats: random.R
     }
     failing = draw_failing(failures, spec, len(leaves))
     if failing is not None:
+        failing.asks = retries.random() < 0.5
         add_to(spec, failing, failures)
         parts = list(map(list, partitions))
         add_bad(parts, failing, failures)

@@ -107,6 +107,7 @@ class World:
             random.Random(f"{seed}/story"),
             random.Random(f"{seed}/failures"),
             random.Random(f"{seed}/formats"),
+            random.Random(f"{seed}/retries"),
         )
         self.functions = self.story.functions()
         self.options = options = draw_options(

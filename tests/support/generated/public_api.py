@@ -24,6 +24,7 @@ MODULES = (
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "public-api.md"
 _VALUES = {
     "Commit": "What `TransactionalOutput.begin` is given: `commit(token, segments)`.",
+    "FAIL": "What a function returns for a segment that is to be read again.",
     "GroupId": "Id of an incarnation of a worker (str).",
     "JobId": "Id of a job (str).",
     "NO_POSITION": "Position in the log before its first entry.",

@@ -4,10 +4,12 @@ import math
 import numpy as np
 import pytest
 
+import onyx
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow import leaves as leaves_module
 from onyx.flow.apply import apply_function, resolve_params
 from onyx.model.job import CatalogEntry
+from onyx.retry import retries_of
 
 BATCH = [{"n": n} for n in range(4)]
 
@@ -235,3 +237,47 @@ def test_params_are_the_peers_then_the_catalogs_in_the_order_of_the_list():
 def test_a_param_without_a_value_names_task_and_key():
     with pytest.raises(UserError, match=r"task 'parse'.*'minDelay'.*options"):
         resolve_params({}, entry("minDelay"))
+
+
+# --- retries -------------------------------------------------------------------------------------
+
+
+class Busy(onyx.Retry):
+    max_retries = 3
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        lambda s: onyx.FAIL,
+        lambda s: [s, onyx.FAIL],
+        lambda s: (each for each in (s, onyx.FAIL)),
+        lambda s: onyx.Retry("busy"),
+    ],
+)
+def test_a_result_that_asks_for_a_retry_leaves_nothing_else_of_its_segment(asks):
+    leaves = apply_function(lambda s: asks(s) if s["n"] == 2 else s, (), BATCH)
+    assert columns(leaves)[:2] == ([0, 1, 3], [0, 1, 3])
+    assert [(index, type(error)) for index, error in leaves.failures] == [(2, onyx.Retry)]
+
+
+def test_a_batch_function_asks_for_some_of_its_segments():
+    def fn(batch):
+        return [onyx.FAIL, batch[1], Busy("third"), None]
+
+    leaves = apply_function(fn, (), BATCH, batch_fn=True)
+    assert columns(leaves) == ([1], [1], [0])
+    [(_, first), (at, second)] = leaves.failures
+    assert (str(first), retries_of(first)) == ("the function returned onyx.FAIL", 10)
+    assert (at, str(second), retries_of(second)) == (2, "third", 3)
+
+
+@pytest.mark.parametrize("most", [0, -1, 10_001, True, 2.0])
+def test_a_retry_says_how_often_it_may_be_asked_for(most):
+    with pytest.raises(ValueError, match="give 1 to 10,000"):
+        onyx.Retry("busy", max_retries=most)
+
+
+@pytest.mark.parametrize(("most", "used"), [(5, 5), (0, 0), (-1, 0), (1 << 40, 10_000), ("x", 0)])
+def test_a_number_of_retries_that_a_class_has_is_kept_within_limits(most, used):
+    assert retries_of(type("Mine", (onyx.Retry,), {"max_retries": most})()) == used

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from onyx.flow.columnar import ROW, apply_to_columns
+import onyx
+from onyx.flow.columnar import ERROR, RETRY, ROW, apply_to_columns
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.leaves import Leaves
 
@@ -103,3 +104,62 @@ def test_a_large_batch_has_its_row_numbers():
     leaves = apply_to_columns(lambda batch: batch.slice(39_999), (), columns)
     assert leaves.parents is not None
     assert leaves.parents.tolist() == [39_999]
+
+
+# --- retries -------------------------------------------------------------------------------------
+
+
+def asked(leaves: Leaves) -> list[tuple[int, str, str]]:
+    return [(index, type(error).__name__, str(error)) for index, error in leaves.failures]
+
+
+def with_column(name: str, values: pa.Array) -> Any:
+    return lambda batch: batch.select(["n"]).append_column(name, values)
+
+
+def test_a_mask_says_which_rows_are_to_be_read_again():
+    mask = pa.array([True, False, None, True])
+    leaves = apply_to_columns(with_column(RETRY, mask), (), BATCH)
+    assert lineage(leaves)[:2] == ([0, 2], [1, 2])
+    said = "the function returned onyx.FAIL"
+    assert asked(leaves) == [(0, "Retry", said), (3, "Retry", said)]
+
+
+def test_text_says_why_a_row_is_to_be_read_again():
+    leaves = apply_to_columns(with_column(RETRY, pa.array([None, "busy", None, ""])), (), BATCH)
+    assert lineage(leaves)[:2] == ([3, 2], [0, 2])
+    assert asked(leaves) == [(1, "Retry", "busy"), (3, "Retry", f"{RETRY} is empty text")]
+
+
+def test_nothing_in_the_column_changes_nothing():
+    for none in (pa.nulls(4), pa.array([False] * 4), pa.array([None] * 4, pa.string())):
+        leaves = apply_to_columns(with_column(RETRY, none), (), BATCH)
+        assert lineage(leaves) == ([3, 0, 2, 1], None, None)
+        assert not leaves.segments.has(RETRY)
+
+
+def test_a_row_that_has_failed_and_is_to_be_read_again_is_read_again():
+    def fn(batch):
+        made = batch.select(["n"]).append_column(ERROR, pa.array(["bad", "bad", None, None]))
+        return made.append_column(RETRY, pa.array([False, True, True, False]))
+
+    leaves = apply_to_columns(fn, (), BATCH)
+    assert [each[:2] for each in asked(leaves)] == [
+        (0, "UserFunctionError"),
+        (1, "Retry"),
+        (2, "Retry"),
+    ]
+    assert lineage(leaves)[:2] == ([1], [3])
+
+
+def test_a_retry_that_is_raised_is_for_all_rows():
+    def fn(batch):
+        raise onyx.Retry("down", max_retries=2)
+
+    assert asked(apply_to_columns(fn, (), BATCH)) == [(n, "Retry", "down") for n in range(4)]
+
+
+def test_a_column_of_retries_holds_text_or_a_mask():
+    leaves = apply_to_columns(with_column(RETRY, pa.array([1, 0, 0, 1])), (), BATCH)
+    [said] = messages(leaves)
+    assert "values of type int64 in __retry__" in said

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onyx.ledger.lineage import final_attempts, pack_roots, positions_of, tries_of, unpack
+from onyx.ledger.lineage import is_final, pack_roots, positions_of, tries_of, unpack
 from onyx.ledger.pending import PendingWindow, Range, rotations_until_expiry
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.runs import Numbers, array_of
@@ -186,11 +186,11 @@ def test_the_last_retry_that_a_condition_may_ask_for_is_marked_and_stays_so():
         window.retry_roots(roots[:1], 2, 0.0)
         window.rested(99.0)
         roots = window.retry(0, 1, 0.0)
-        seen.append((tries_of(int(roots[0])), final_attempts(roots).tolist()))
+        seen.append((tries_of(int(roots[0])), [*map(is_final, roots.tolist())]))
     assert seen == [(2, [False]), (3, [True]), (4, [True])]
     window.replay_all()
     both = window.retry(0, 2, 0.0)
-    assert final_attempts(both).tolist() == [True, False]
+    assert [*map(is_final, both.tolist())] == [True, False]
     assert window.complete(both) == 2
 
 
@@ -203,7 +203,7 @@ def test_time_outs_and_re_allocations_are_no_retries():
     window.retry_roots(roots, 2, 30.0)
     assert window.rested_s == 30.0 + RetryDelay().first_s
     window.rested(99.0)
-    assert final_attempts(window.retry(0, 1, 99.0)).tolist() == [False]
+    assert [*map(is_final, window.retry(0, 1, 99.0).tolist())] == [False]
 
 
 def test_what_rests_does_not_time_out_and_a_re_allocation_wakes_it():

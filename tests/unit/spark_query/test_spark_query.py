@@ -23,6 +23,7 @@ from onyx.spark_query.run import answer
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Segments = list[dict[str, Any]]
 MODULE = """
+import onyx
 import pyarrow as pa
 
 tried = []
@@ -39,8 +40,18 @@ def fails_twice(segment):
         raise OSError("busy")
     return {"n": segment["n"], "tries": tried.count(segment["n"])}
 
+def asks_twice(segment):
+    seen = dict(segment)
+    tried.append(("asks", segment["n"]))
+    segment["touched"] = True
+    count = tried.count(("asks", segment["n"]))
+    return {**seen, "tries": count} if count == 3 else onyx.FAIL
+
 def is_busy(event, old, error, all_new):
     return isinstance(error, OSError)
+
+def same(segment):
+    return segment
 
 def noted(segment):
     tried.append(segment["n"])
@@ -322,6 +333,26 @@ def test_a_retry_begins_with_the_segment_as_it_was(folder: Path) -> None:
         ("small_shop",),
     )
     reply = run_query(request)
+    publish_all(request, reply)
+    assert in_order(lines(folder / "out")) == [{"n": 0, "tries": 3}, {"n": 1, "tries": 3}]
+
+
+@pytest.mark.parametrize("before", ["small_shop:same", ""])
+def test_a_function_has_a_segment_tried_again_as_it_was(folder: Path, before: str) -> None:
+    first = f"fn: {json.dumps(before)}, " if before else ""
+    request = request_of(
+        job(f"""
+  workflow: [[read, ask], [ask, write]]
+  catalog:
+    - {{name: read, type: input, plugin: generator, {first}options: {{segments: 2}}}}
+    - {{name: ask, type: function, fn: "small_shop:asks_twice"}}
+    - {{name: write, type: output, plugin: files, options: {{path: out}}}}
+"""),
+        folder,
+        ("small_shop",),
+    )
+    reply = run_query(request)
+    assert reply.failure is None, reply.failure
     publish_all(request, reply)
     assert in_order(lines(folder / "out")) == [{"n": 0, "tries": 3}, {"n": 1, "tries": 3}]
 

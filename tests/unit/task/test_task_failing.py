@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.support.jobs.bench import Bench
+
+import onyx
 
 GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 TRACKED = GUARANTEES[1:]
@@ -345,6 +348,108 @@ def test_time_outs_do_not_use_up_retries() -> None:
     assert letters(bench) == []
 
 
+# --- retries that functions ask for --------------------------------------------------------------
+
+
+class Asking(Healing):
+    """Asks for a retry for odd numbers until they have come so often."""
+
+    def __init__(self, tries: int, ask: Callable[[], Any]) -> None:
+        super().__init__(tries)
+        self.ask = ask
+
+    def __call__(self, segment: Segment) -> Any:
+        try:
+            return super().__call__(segment)
+        except ValueError:
+            return self.ask()
+
+
+def raises(**more: Any) -> Any:
+    raise onyx.Retry("not yet", **more)
+
+
+ASKS: list[Callable[[], Any]] = [lambda: onyx.FAIL, raises, lambda: onyx.Retry("not yet")]
+
+
+@pytest.mark.parametrize("guarantee", TRACKED)
+@pytest.mark.parametrize("ask", ASKS)
+def test_a_function_has_a_segment_retried_until_it_works(
+    guarantee: str, ask: Callable[[], Any]
+) -> None:
+    asks = Asking(4, ask)
+    bench = run(job(NUMBERS, DEAD, guarantee), {"m:work": asks})
+    assert bench.completed
+    assert numbers(bench) == list(range(8))
+    assert [asks.seen[n] for n in range(8)] == [1, 4] * 4
+    assert letters(bench) == []
+
+
+@pytest.mark.parametrize("guarantee", TRACKED)
+@pytest.mark.parametrize("task", ["read", "write"])
+def test_functions_of_inputs_and_outputs_may_ask_too(guarantee: str, task: str) -> None:
+    asks = Asking(3, lambda: onyx.FAIL)
+    spec = job(NUMBERS, guarantee=guarantee, edges=[["work", "bad"]])
+    entries = {entry["name"]: entry for entry in spec["catalog"]}
+    entries[task]["fn"], entries["work"]["fn"] = "m:work", "m:same"
+    bench = run(spec, {"m:work": asks})
+    assert bench.completed
+    assert numbers(bench) == list(range(8))
+
+
+def test_a_segment_that_its_function_fails_too_often_is_a_dead_letter() -> None:
+    asks = Asking(100, lambda: raises(max_retries=3))
+    bench = run(job(NUMBERS, DEAD), {"m:work": asks})
+    assert bench.completed
+    assert asks.seen[1] == 4
+    assert letters(bench) == [("Retry", "work", n) for n in (1, 3, 5, 7)]
+    assert [each["error"]["message"] for each in bench.written("bad")] == ["not yet"] * 4
+    assert [each["tries"] for each in bench.written("bad")] == [4] * 4
+
+
+def test_a_condition_gets_the_retry_only_when_none_is_left() -> None:
+    takes = {
+        "from": ["work"], "to": ["write"], "predicate": "m:always", "thrownException": True,
+        "shortCircuit": True, "postTransform": "m:mend",
+    }  # fmt: skip
+    functions = {
+        "m:work": Asking(100, lambda: raises(max_retries=2)),
+        "m:mend": lambda event, old, error: {"n": 10 * old["n"], "why": str(error)},
+    }
+    bench = run(job(NUMBERS, DEAD, flowConditions=[takes, REST]), functions)
+    assert numbers(bench) == [0, 2, 4, 6, 10, 30, 50, 70]
+    assert functions["m:work"].seen[1] == 3
+
+
+def test_the_report_says_that_no_retry_is_left() -> None:
+    asks = Asking(100, lambda: raises(max_retries=2))
+    bench = run(job(NUMBERS, edges=[["work", "bad"]]), {"m:work": asks})
+    [reported] = bench.exceptions
+    assert (reported["type"], reported["phase"]) == ("Retry", "apply-fn")
+    assert "not yet" in reported["detail"]
+    assert "read again as often as it may" in reported["detail"]
+
+
+def test_what_nobody_reads_again_has_failed_at_once() -> None:
+    asks = Asking(2, lambda: onyx.FAIL)
+    bench = run(job(NUMBERS, DEAD, "at-most-once"), {"m:work": asks})
+    assert bench.completed
+    assert numbers(bench) == [0, 2, 4, 6]
+    assert letters(bench) == [("Retry", "work", n) for n in (1, 3, 5, 7)]
+
+
+def test_a_retry_of_a_function_rests_like_that_of_a_condition() -> None:
+    asks = Asking(4, lambda: onyx.FAIL)
+    bench = Bench(job(NUMBERS[:2], DEAD), FUNCTIONS | {"m:work": asks})
+    asks.bench = bench
+    for _ in range(400):
+        bench.round()
+        bench.clock.advance(0.005)
+    rests = [later - before for before, later in zip(asks.at_s, asks.at_s[1:], strict=False)]
+    for rest, least in zip(rests, [0.1, 0.2, 0.4], strict=True):
+        assert least <= rest < least + 0.2
+
+
 # --- windows -------------------------------------------------------------------------------------
 
 COUNT = {"id": "w", "task": "count", "type": "fixed", "windowKey": "t"} | {
@@ -454,6 +559,15 @@ def test_what_is_retried_is_counted_once_and_not_forgotten(kind: str, guarantee:
     conditions = [{**retrying(5), "from": "count"}, {**REST, "from": "count"}]
     spec = windowed(kind, TIMES, guarantee, flowConditions=conditions)
     bench = run(spec, WINDOWED | {"m:work": heals})
+    assert bench.completed
+    assert states(bench) == [8]
+
+
+@pytest.mark.parametrize("kind", ["reduce", "function"])
+@pytest.mark.parametrize("guarantee", TRACKED)
+def test_what_a_function_fails_is_counted_once(kind: str, guarantee: str) -> None:
+    asks = Asking(3, lambda: onyx.FAIL)
+    bench = run(windowed(kind, TIMES, guarantee), WINDOWED | {"m:work": asks})
     assert bench.completed
     assert states(bench) == [8]
 

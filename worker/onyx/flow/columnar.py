@@ -9,7 +9,8 @@ these, or None. Lineage needs the parent of each row. THE RULE says which one th
     rows as the batch, and row i belongs to row i.
 
 A row of the result may say that its row of the batch has failed: in its column `__error__`, text
-that says why, or null.
+that says why, or null; or that it is to be read again: in its column `__retry__`, the same, or a
+mask.
 
 So a filter, an explosion, a sort and a join need no code for it: they carry the column. Rejected: a
 second result with the parents, which each function would have to work out; and guessing.
@@ -18,6 +19,7 @@ second result with the parents, which each function would have to work out; and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -28,11 +30,14 @@ from onyx.errors import UserError, UserFunctionError, contained, describe_type
 from onyx.flow.arrays import Indices
 from onyx.flow.columns.record_batch import Columns, join, of_table, shown_dicts
 from onyx.flow.leaves import Leaves
+from onyx.retry import Retry, failed
 
 ROW = "__row__"
 """Name of the column of row numbers."""
 ERROR = "__error__"
 """Name of the column that says why a row has failed."""
+RETRY = "__retry__"
+"""Name of the column that says which rows are to be read again, and perhaps why."""
 RULE = (
     f"a row belongs to the row of the batch whose number is in its column {ROW}, which the batch "
     f"has; without {ROW} a result must have as many rows as the batch, row i for row i"
@@ -41,6 +46,10 @@ _RETURNS = (
     "it must return a pyarrow.RecordBatch, something with the Arrow C stream interface (a table, "
     "a Polars frame), a list of these, or None"
 )
+_SAYS = {
+    ERROR: "it must be text that says why the row has failed, or null",
+    RETRY: "it must be text that says why the row is to be read again, or null; or true and false",
+}
 ROWS_KEPT = 16_384
 _rows = pa.Array.from_buffers(  # pa.array would import pandas, for half a second of CPU
     pa.int64(), ROWS_KEPT, [None, pa.py_buffer(np.arange(ROWS_KEPT, dtype=np.int64))]
@@ -134,32 +143,45 @@ def _parted(result: Columns | None, count: int) -> _Parted:
 def _without_failed(
     result: Columns, parents: Indices | None, child_index: Indices | None
 ) -> Leaves:
-    """The leaves without the column of errors, and without all that was made of rows for which it
-    has one."""
-    if not result.has(ERROR):
+    """The leaves without the columns about failures, and without all that was made of rows that
+    have something in one of them."""
+    columns = [name for name in (RETRY, ERROR) if result.has(name)]
+    if not columns:
         return Leaves(result, parents, child_index)
-    column = result.column(ERROR)
-    if not kinds.is_string(column.type) and not kinds.is_null(column.type):
-        raise UserFunctionError(
-            f"the function's result has values of type {column.type} in {ERROR}: it must be text "
-            "that says why the row has failed, or null"
-        )
-    result = result.without((ERROR,))
-    if column.null_count == len(column):
-        return Leaves(result, parents, child_index)
-    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
-    parents = np.arange(len(result)) if parents is None else parents
     errors: dict[int, Exception] = {}
-    said = shown_dicts(Columns(pa.record_batch([column.take(pa.array(rows))], [ERROR])))
-    for parent, each in zip(parents[rows].tolist(), said, strict=True):
-        errors.setdefault(parent, UserFunctionError(each[ERROR] or f"{ERROR} is empty text"))
+    for name in columns:
+        rows, said = _said(result.column(name), name)
+        of_rows = rows if parents is None else parents[rows]
+        for parent, each in zip(of_rows.tolist(), said, strict=True):
+            errors.setdefault(parent, each)
+    result = result.without(columns)
+    if not errors:
+        return Leaves(result, parents, child_index)
+    parents = np.arange(len(result)) if parents is None else parents
     kept = np.isin(parents, list(errors), invert=True)
     return Leaves(
         result.filter(kept),
         parents[kept],
         None if child_index is None else child_index[kept],
-        sorted(errors.items()),
+        sorted(errors.items(), key=itemgetter(0)),
     )
+
+
+def _said(column: pa.Array, name: str) -> tuple[Indices, list[Exception]]:
+    """The rows that have something in a column about failures, and what that says."""
+    if name == RETRY and kinds.is_boolean(column.type):
+        rows = np.flatnonzero(column.fill_null(False).to_numpy(zero_copy_only=False))
+        return rows, [failed() for _ in range(len(rows))]
+    if not kinds.is_string(column.type) and not kinds.is_null(column.type):
+        raise UserFunctionError(
+            f"the function's result has values of type {column.type} in {name}: {_SAYS[name]}"
+        )
+    if column.null_count == len(column):
+        return np.empty(0, dtype=np.intp), []
+    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))
+    made: type[Exception] = Retry if name == RETRY else UserFunctionError
+    said = shown_dicts(Columns(pa.record_batch([column.take(pa.array(rows))], [name])))
+    return rows, [made(each[name] or f"{name} is empty text") for each in said]
 
 
 def _parents(column: pa.Array, count: int) -> Indices:

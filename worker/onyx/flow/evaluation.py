@@ -7,6 +7,7 @@ format is converted once a batch, however many conditions need it, and only the 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,6 @@ class Evaluation:
         if self._everything is None:
             news, starts = self.news.at(None), np.flatnonzero(child_index == 0).tolist()
             self._everything = []
-            for start, end in zip(starts, [*starts[1:], len(parents)], strict=True):
+            for start, end in pairwise([*starts, len(parents)]):
                 self._everything += [tuple(news[start:end])] * (end - start)
         return self._everything

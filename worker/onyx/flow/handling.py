@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from onyx.flow.batch import Mask, Segment
+from onyx.flow.batch import Segment
 from onyx.flow.routed import Outgoing
 from onyx.flow.segment_failure import SegmentFailure
 
@@ -22,6 +22,10 @@ def _nothing_refused(to: Mapping[str, Outgoing]) -> list[SegmentFailure]:
     return []
 
 
+def _never(parent: int) -> bool:
+    return False
+
+
 def _travels(segment: Segment) -> Exception | None:
     return None
 
@@ -33,8 +37,9 @@ class Handling:
     dead_letter: str | None = None
     """The child that gets dead letters; None: what no condition takes care of ends the job."""
     letter: Letter | None = None
-    exhausted: Mask | None = None
-    """Segments of the batch that may not be retried again; None: all may."""
+    is_exhausted: Callable[[int], bool] = _never
+    """Whether a segment of the batch has no retry left: it has had them, or nobody reads it
+    again."""
     refused: Refused = _nothing_refused
     travels: Travels = _travels
 
@@ -48,7 +53,3 @@ class Handling:
         if error is not None:
             raise error
         return segment
-
-    def is_exhausted(self, parent: int) -> bool:
-        """Whether a segment of the batch has no retry left."""
-        return self.exhausted is not None and bool(self.exhausted[parent])

@@ -18,6 +18,7 @@ import numpy as np
 from onyx.errors import UserFunctionError, contained, describe_type
 from onyx.flow.batch import Indices, Segment, Segments
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.retry import asked_by
 
 LEAVES_MAX = 1_000_000
 """Most segments that a generator may make of one: an endless one would take all memory."""
@@ -139,12 +140,12 @@ def _as_list(result: Any) -> Sequence[Segment]:
     if isinstance(result, list | tuple):
         for each in result:
             if not isinstance(each, dict):
-                raise UserFunctionError(
+                raise asked_by(each) or UserFunctionError(
                     f"the function returned a {type(result).__name__} that holds "
                     f"{describe_type(each)}: every segment must be a dict"
                 )
         return list(map(_plain, result))
-    raise UserFunctionError(
+    raise asked_by(result) or UserFunctionError(
         f"the function returned {describe_type(result)}: it must return a dict (one segment), "
         f"None or [] (none), or a list of dicts (several)"
     )

@@ -7,10 +7,11 @@ more than calling its predicate, and over columns nothing is done per segment; f
 
 This is the one module that decides what becomes of a segment that fails, whoever refuses it: the
 function, a condition, a window, or the child that cannot be sent what was made of it. In this
-order: a condition for exceptions takes it (it sends something else on, or asks for a retry, if one
-is left); a dead letter about it is sent; it is a failure of the task. Nothing else that was made of
-such a segment goes anywhere, so that a segment is either processed or failed. A segment that is to
-be retried has not failed, whatever else was wrong with it.
+order: the function itself asks for a retry (`onyx.retry`), if one is left; a condition for
+exceptions takes it (it sends something else on, or asks for a retry, if one is left); a dead letter
+about it is sent; it is a failure of the task. Nothing else that was made of such a segment goes
+anywhere, so that a segment is either processed or failed. A segment that is to be retried has not
+failed, whatever else was wrong with it.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.leaving import leaving
 from onyx.flow.routed import NOTHING, Outgoing, Routed
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.retry import Retry, retries_of
 
 NOTHING_ELSE = Handling()
 
@@ -186,6 +188,14 @@ class _Run:
             most = self.retries.get(parent, condition.retries_max)
             self.retries[parent] = min(most, condition.retries_max)
 
+    def _function_asks(self) -> None:
+        """The function has raised or returned that segments are to be read again; without a retry
+        left they fail with that, like with any exception."""
+        for parent, error in self.leaves.failures:
+            most = retries_of(error) if isinstance(error, Retry) else 0
+            if most and not self.handling.is_exhausted(parent):
+                self.retries[parent] = most
+
     def _predicates_failed(self, condition: Compiled, errors: list[SegmentFailure]) -> None:
         if not errors:
             return
@@ -223,6 +233,7 @@ class _Run:
         failed, unhandled = self.exhausted.errors(), self.unsendable.errors()
         for parent, error in (*self.leaves.failures, *self.leaves.refusals):
             failed.setdefault(parent, error)
+        self._function_asks()
         self.evaluation.olds.at(np.array(list(failed), dtype=np.intp))
         for parent, error in unhandled.items():
             if parent not in self.retries:

@@ -116,10 +116,9 @@ def next_attempt(attempts: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return (attempts & np.uint8(FINAL)) | ((attempts + np.uint8(1)) & np.uint8(_COUNT_MASK))
 
 
-def final_attempts(roots: U64) -> NDArray[np.bool_]:
-    """Which of the roots no flow condition may have read again."""
-    final: NDArray[np.bool_] = (roots & _FINAL_BIT) != 0
-    return final
+def is_final(root: int) -> bool:
+    """Whether nobody may have this root read again."""
+    return bool(root >> 40 & FINAL)
 
 
 def tries_of(root: int) -> int:

@@ -7,12 +7,11 @@ from onyx.errors import OnyxError, describe
 from onyx.flow.batch import Batch, Segment, segment_at
 from onyx.flow.dead_letters import dead_letter
 from onyx.flow.handling import Handling, Refused
-from onyx.ledger.lineage import final_attempts, tries_of
+from onyx.ledger.lineage import is_final, tries_of
 from onyx.model.locations import HIDDEN
 from onyx.program.exceptions import shown
 from onyx.program.failure import code_line
 from onyx.program.program import Program
-from onyx.runs import array_of
 from onyx.telemetry.catalog import DEAD_LETTERS
 
 FIRST_CHARACTERS_MAX = 300
@@ -25,9 +24,10 @@ def handling_of(program: Program, refused: Refused, batch: Batch) -> Handling:
     Args:
         refused: finds what children cannot be sent.
     """
-    roots, exhausted = batch.roots, None
-    if program.retries and roots is not None:
-        exhausted = final_attempts(array_of(roots))
+    roots = batch.roots
+
+    def exhausted(index: int) -> bool:
+        return roots is None or is_final(int(roots[index]))
 
     def letter(index: int, error: Exception) -> Segment:
         program.metrics.note(DEAD_LETTERS, lambda: _shown(program, error))

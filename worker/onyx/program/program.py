@@ -61,8 +61,8 @@ class Program:
 
     @property
     def retries(self) -> bool:
-        """Whether a flow condition asks for retries."""
-        return self.conditions is not None and self.conditions.retries
+        """Whether something may ask for retries: a flow condition, or the function."""
+        return self.fn is not None or (self.conditions is not None and self.conditions.retries)
 
     @property
     def observed(self) -> bool:

@@ -20,6 +20,7 @@ from onyx.program.failure import Failure, blamed
 from onyx.program.handling import handling_of
 from onyx.program.phases import Phase
 from onyx.program.program import Program
+from onyx.retry import Retry
 from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED
 
 MEND = "; mend it"
@@ -28,6 +29,8 @@ MEND_OR_ROUTE = (
     "thrownException: true"
 )
 """What an output raises is no failure of one segment: nothing else can take it."""
+NO_RETRY_LEFT = ", and the segment has been read again as often as it may"
+NOT_READ_AGAIN = ", but its segments are not accounted for, so that nobody reads them again"
 
 
 def route(program: Program, refused: Refused, work: BatchWork) -> None:
@@ -112,6 +115,8 @@ def _failure(
         maker = program.entry.fn or f"plugin {program.entry.plugin}"
         poison = isinstance(error, PoisonSegment)
         phase, detail = Phase.APPLY_FN, str(error) if poison else blamed(maker, error)
+        if isinstance(error, Retry):
+            detail += NO_RETRY_LEFT if batch.roots is not None else NOT_READ_AGAIN
     elif any(error is refused for _, refused in leaves.refusals):
         phase, detail = Phase.ASSIGN_WINDOWS, f"windows of {program.task}: {error}"
     elif isinstance(error, Refusal | RetriesExhausted | SegmentError):

@@ -1,4 +1,4 @@
-"""Segments that a condition asks to be tried again, within the query.
+"""Segments that a function or a condition asks to be tried again, within the query.
 
 They are tried in the process that has them, because nothing of them has gone anywhere. Attempts are
 counted in roots, as on peers, though nothing here is acked.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import Batch, as_shown
+from onyx.flow.batch import Batch, as_shown, copies_of
 from onyx.flow.routed import Routed
 from onyx.ledger.lineage import FINAL, tries_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
@@ -34,8 +34,16 @@ class Retrying:
         """A batch is tried for the first time."""
         batch.roots = np.zeros(len(batch), np.uint64)
 
-    def unchanged(self, batch: Batch) -> Callable[[], Batch]:
-        """What gives the batch as it is now, whatever functions do with its segments."""
+    def unchanged(self, batch: Batch, deeply: bool) -> Callable[[], Batch]:
+        """What gives the batch as it is now, whatever functions do with its segments.
+
+        Args:
+            deeply: also with what is in lists and dicts of a segment. Any function may ask for
+                retries, and hardly one does: it pays for copies of dicts, and for no more.
+        """
+        if not deeply or not isinstance(batch.segments, list):
+            segments = copies_of(batch.segments)
+            return lambda: Batch(segments, batch.roots, bad=batch.bad)
         data = encode(as_shown(batch.segments))
         return lambda: Batch(decode(data), batch.roots, bad=batch.bad)
 

@@ -2,12 +2,13 @@
 
 Each task does with a batch what it does on a peer, by the same code: its function, its conditions,
 dead letters, windows. Instead of being sent, what comes out is pushed into the next task, or put
-into the outlet where that one is behind a shuffle. A retry that a condition asks for is done here,
-for the segments that failed, because nothing of them has gone anywhere.
+into the outlet where that one is behind a shuffle. A retry that a function or a condition asks for
+is done here, for the segments that failed, because nothing of them has gone anywhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from onyx.flow.batch import Batch, Segments, as_given, as_shown, copies_of
@@ -112,7 +113,7 @@ class Tree:
     def _try(self, program: Program, batch: Batch, folding: Folding | None) -> Batch:
         """Work on a batch; what is to be tried again, with its attempts as roots."""
         # Before the function has them: it may change segments, and a retry begins from what came.
-        unchanged = self._retrying.unchanged(batch) if program.retries else None
+        unchanged = self._unchanged(program, batch) if program.retries else None
         phase = Phase.APPLY_FN
         try:
             work = self._applied(program, batch)
@@ -138,6 +139,11 @@ class Tree:
         if unchanged is None or not routed.retries:
             return Batch([])
         return self._retrying.again(unchanged(), routed)
+
+    def _unchanged(self, program: Program, batch: Batch) -> Callable[[], Batch]:
+        conditions = program.conditions
+        deeply = conditions is not None and conditions.retries
+        return self._retrying.unchanged(batch, deeply)
 
     def _applied(self, program: Program, batch: Batch) -> BatchWork:
         if program.observed:

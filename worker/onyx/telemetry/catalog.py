@@ -142,7 +142,7 @@ RETRIES = Metric(
     "counter",
     TASK,
     "Segments read again from the source, because they were not acknowledged in time or a "
-    "flow condition asked for a retry.",
+    "function or flow condition asked for a retry.",
 )
 ERRORS = Metric(
     "onyx_task_errors_total",

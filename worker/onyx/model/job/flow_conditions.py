@@ -11,8 +11,7 @@ from onyx.model.keys.compound import OneOrMore
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Count, Function, Name
 from onyx.model.keys.predicate import Predicate as PredicateKind
-
-RETRIES_MAX = 10_000
+from onyx.retry import RETRIES_DEFAULT, RETRIES_MAX
 
 Predicate = str | tuple[Any, ...]
 """A name, `(name, param-key...)`, a comparison as `(">", key, value)`, `("in", key, values)` or
@@ -102,9 +101,10 @@ class FlowCondition:
     with each retry."""
     max_retries: Annotated[
         int, Count(1, RETRIES_MAX, "retries"), Key(restriction="Needs action: retry.")
-    ] = 10
-    """Most retries of a segment of the input, over all conditions. After that the segment fails: a
-    later condition for exceptions may take it, or deadLetter; otherwise the job is killed."""
+    ] = RETRIES_DEFAULT
+    """Most retries of a segment of the input, over all conditions and functions. After that the
+    segment fails: a later condition for exceptions may take it, or deadLetter; otherwise the job is
+    killed."""
     doc: Annotated[str, Key(origin="flow/doc")] = ""
     """Free text."""
 

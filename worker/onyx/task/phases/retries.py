@@ -1,4 +1,5 @@
-"""Retries that flow conditions ask for: whoever owns a root is asked to read it again."""
+"""Retries that functions and flow conditions ask for: whoever owns a root is asked to read it
+again."""
 
 from __future__ import annotations
 
@@ -6,9 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from onyx.flow.batch import Batch
+from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.ledger.hop import Hop
-from onyx.runs import U64, Numbers, taken
+from onyx.runs import Numbers, taken
 from onyx.task.parts.allocation import Allocation
 from onyx.transport.interface import Transport
 
@@ -20,20 +23,29 @@ def acked(
     tree stays open."""
     values, retries = made.values, routed.retries
     if retries:
-        _ask_for_retries(allocation, taken(roots, retries), routed.retries_max)
+        ask_for_retries(allocation, roots, routed)
         rows = np.arange(len(roots)) if made.reported is None else made.reported
         wanted = np.isin(rows, retries, invert=True)
         return taken(roots, rows[wanted]), taken(values, wanted)
     return (roots if made.reported is None else taken(roots, made.reported)), values
 
 
-def _ask_for_retries(allocation: Allocation, roots: U64, retries_max: Sequence[int]) -> None:
-    """Have the owners of these roots read them again, each at most so many times."""
+def without_retries(batch: Batch, leaves: Leaves, retries: Sequence[int]) -> tuple[Batch, Leaves]:
+    """The batch of an output without the segments that are to be read again. Those have no
+    leaves."""
+    kept = np.delete(np.arange(len(batch)), retries)
+    parents = np.arange(len(leaves)) if leaves.parents is None else leaves.parents
+    left = Leaves(leaves.segments, np.searchsorted(kept, parents), leaves.child_index)
+    return batch.take(kept), left
+
+
+def ask_for_retries(allocation: Allocation, roots: Numbers, routed: Routed) -> None:
+    """Have the owners of some roots of a batch read them again, each at most so many times."""
     owners = allocation.owners
     assert owners is not None, "no batch is read before the job is ready"
-    limits = np.array(retries_max)
-    for limit in sorted(set(retries_max)):
-        parcels = owners.split(np.unique(roots[limits == limit]))
+    wanted, limits = taken(roots, routed.retries), np.array(routed.retries_max)
+    for limit in sorted(set(routed.retries_max)):
+        parcels = owners.split(np.unique(wanted[limits == limit]))
         allocation.retries.extend((site, part, limit) for site, part in parcels)
 
 

@@ -29,7 +29,7 @@ def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
         assert work.routed is not None, "the phase before"
         if runtime.sink is not None and not work.own:
             runtime.sink.choose(work.upstream)
-            write(runtime.sink, allocation, work.batch, work.leaves)
+            write(runtime.sink, allocation, work.batch, work.leaves, work.routed)
         else:
             _send(runtime, allocation, work.batch, work.routed)
     if allocation.windowing is not None:

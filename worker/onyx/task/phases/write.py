@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
+from onyx.flow.routed import Routed
 from onyx.ledger.hop import split_values
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
-from onyx.task.phases.retries import send_retries
+from onyx.task.phases.retries import ask_for_retries, send_retries, without_retries
 from onyx.task.sink.sink import Sink
 from onyx.task.table import ADVANCED, WAITING, Answer
 
@@ -37,8 +38,18 @@ def _more_follows(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     return bool(work.pieces.waiting) or allocation.inbox.waiting_segments() >= whole
 
 
-def write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves) -> None:
-    """Hand a batch to the plugin of an output. Raises like `Sink.write`."""
+def write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves, routed: Routed) -> None:
+    """Hand a batch to the plugin of an output, but for what is to be read again. Raises like
+    `Sink.write`, and then the batch is to be written again."""
+    if not routed.retries:
+        _write(sink, allocation, batch, leaves)
+        return
+    _write(sink, allocation, *without_retries(batch, leaves, routed.retries))
+    assert batch.roots is not None, "what is not accounted for is not retried"
+    ask_for_retries(allocation, batch.roots, routed)
+
+
+def _write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves) -> None:
     if allocation.committing is not None:
         allocation.committing.write(batch, leaves)
         return
