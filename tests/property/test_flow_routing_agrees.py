@@ -2,6 +2,7 @@
 routing dicts; applying loses nothing."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -218,6 +219,46 @@ def test_columns_are_routed_as_the_same_segments_as_dicts(
             assert isinstance(routed.to[child].segments, Columns) or not len(routed.to[child])
 
 
+@given(
+    st.lists(st.tuples(conditions, st.booleans()), max_size=4),
+    results,
+    st.sets(st.integers(0, 7)),
+    st.sampled_from([None, "d"]),
+    st.sampled_from([None, "b"]),
+    st.booleans(),
+)
+def test_what_is_not_accounted_for_goes_where_it_would_otherwise(
+    entries, plan, exhausted, dead, refusing, as_columns
+):
+    """And it is all that no other condition sends to the same child."""
+    entries = [(each, True if each.thrown_exception else flag) for each, flag in entries]
+
+    def run(*chosen):
+        catalog = (CatalogEntry("a", "function", 1, dead_letter=dead),)
+        job = Job("j", WORKFLOW, catalog, flow_conditions=chosen)
+        compiled = compile_conditions(job, "a", FUNCTIONS.__getitem__)
+        leaves = apply_function(function_for(plan), (), batch)
+        if as_columns:
+            leaves.segments = columns(leaves.segments)
+        refused = refuses_2(refusing) if refusing else lambda to: []
+        handling = Handling(dead, letter, exhausted.__contains__, refused)
+        return route_batch(compiled, CHILDREN, {}, batch, leaves, handling)
+
+    batch = [{"n": n, "i": n} for n in range(len(plan))]
+    wanted = run(*(each for each, _ in entries))
+    routed = run(*(replace(each, anchored=flag) for each, flag in entries))
+    assert [*map(str, routed.failures)] == [*map(str, wanted.failures)]
+    assert (routed.retries, routed.withdrawn) == (wanted.retries, wanted.withdrawn)
+    for child in CHILDREN:
+        loose = _arriving_of(routed.loose_of(child))
+        assert _arriving(routed, child) + loose == _arriving(wanted, child)
+    if not wanted.withdrawn:
+        anchored = run(*(each if flag else replace(each, to="none") for each, flag in entries))
+        for child in CHILDREN:
+            if not any(each.exclude_keys for each, _ in entries):
+                assert _arriving(routed, child) == _arriving(anchored, child)
+
+
 def columns(segments):
     """Of these keys even where there is no segment, as a task has them that has a schema."""
     if segments:
@@ -228,8 +269,12 @@ def columns(segments):
 
 def _arriving(routed, child):
     """Segments with their lineage; a null is a key that is not there."""
+    return _arriving_of(routed.shares_of(child))
+
+
+def _arriving_of(shares):
     arriving = Counter()
-    for share in routed.shares_of(child):
+    for share in shares:
         count = len(share)
         parents = range(count) if share.parents is None else share.parents.tolist()
         assert list(parents) == sorted(parents)

@@ -186,3 +186,23 @@ class FakeConnection:
 
     def submit(self, job: Job) -> None:
         pass
+
+
+def test_spark_accounts_for_everything_or_nothing() -> None:
+    spec = job()
+    read, write = spec["spec"]["catalog"]
+    spec["spec"] |= {
+        "engine": "spark",
+        "workflow": [["read", "work"], ["work", "write"]],
+        "catalog": [
+            {**read, "guarantee": "at-most-once"},
+            {"name": "work", "type": "function", "fn": "m:f", "anchored": False},
+            write,
+        ],
+        "flowConditions": [
+            {"from": "work", "to": ["write"], "predicate": [">", "n", 1], "anchored": False}
+        ],
+    }
+    (found,) = (each for each in notices(parse_mapping(spec)) if each.path == "spec.engine")
+    for named in ("guarantee (read)", "anchored (work)", "anchored (flowConditions)"):
+        assert named in found.message

@@ -16,6 +16,7 @@ from onyx.client.statuses import JobStatus
 from onyx.errors import OnyxError
 from onyx.ids import JobId
 from onyx.model.job import Job
+from onyx.model.tracking import loses_track
 from onyx.model.workflow import topological_order
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
@@ -46,7 +47,8 @@ def follow(
         client.kill(submission.job)
         raise
     status = client.status(submission.job)
-    if status.state == "completed" and job.guarantee != "at-most-once" and job.engine != "spark":
+    tracked = job.guarantee != "at-most-once" and not loses_track(job)
+    if status.state == "completed" and tracked and job.engine != "spark":
         progress.complete(client.completed_positions(running, submission.job))
     print_end(job, status, progress, console, as_json)
     return status, progress

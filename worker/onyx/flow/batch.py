@@ -41,7 +41,8 @@ class FoundKeys(Protocol):
 
 @dataclass(slots=True)
 class Batch:
-    """`roots[i]` and `ids[i]` belong to segment i. Both are None under at-most-once."""
+    """`roots[i]` and `ids[i]` belong to segment i. Both are None where nobody accounts for the
+    segments."""
 
     segments: Segments
     roots: Numbers | None = None
@@ -143,12 +144,13 @@ def joined(parts: Sequence[Segments]) -> Segments:
 def by_format(batches: Sequence[Batch]) -> list[Batch]:
     """Batches joined into as few batches as possible of several: small ones waiting in a queue are
     joined before bookkeeping. Columns stay columns: those of types that nothing holds both of stay
-    apart, and so do dicts, which a few bad rows would otherwise make of all."""
+    apart, and so do dicts, which a few bad rows would otherwise make of all. What is accounted for
+    stays apart from what is not."""
     if len(batches) <= 1:
         return list(batches)
-    found: dict[Format[Segments], list[Batch]] = {}
+    found: dict[tuple[Format[Segments], bool], list[Batch]] = {}
     for each in batches:
-        found.setdefault(format_of(each.segments), []).append(each)
+        found.setdefault((format_of(each.segments), each.roots is None), []).append(each)
     return list(chain.from_iterable(map(_joined_by_types, found.values())))
 
 

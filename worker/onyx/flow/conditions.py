@@ -56,6 +56,8 @@ class Compiled:
     retry: bool
     retries_max: int
     """Retries that it asks for at most."""
+    anchored: bool
+    """Whether what it sends is accounted for."""
     where: str
     """Job, key path and task, for messages."""
 
@@ -177,8 +179,8 @@ def no_retry_left(condition: Compiled) -> RetriesExhausted:
     """Why a segment has failed that a condition would have retried."""
     times = "once" if condition.retries_max == 1 else f"{condition.retries_max} times"
     return RetriesExhausted(
-        f"{condition.where} asks for a retry, but the segment has been retried {times}, "
-        "which is its maxRetries"
+        f"{condition.where} asks for a retry, but none is left: the segment has been retried "
+        f"{times}, which is its maxRetries, or nobody accounts for it, nor reads it again"
     )
 
 
@@ -310,6 +312,7 @@ def _compile(
         post_transform=None if transform is None else resolve(transform),
         retry=condition.action == "retry",
         retries_max=condition.max_retries,
+        anchored=condition.anchored,
         where=where,
     )
 

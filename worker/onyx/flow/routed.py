@@ -40,6 +40,8 @@ class Routed:
     """For every child, in the order of the workflow, what it gets (perhaps nothing)."""
     beside: dict[str, Outgoing] = field(default_factory=dict)
     """What children that get columns get besides: segments made of exceptions, as dicts."""
+    loose: list[dict[str, Outgoing]] = field(default_factory=list)
+    """What children get that is not accounted for, as `to` and `beside`."""
     retries: list[int] = field(default_factory=list)
     """Parents whose roots are to be read again: do not ack them. Increasing, each once."""
     retries_max: list[int] = field(default_factory=list)
@@ -56,8 +58,14 @@ class Routed:
     """Leaves that go nowhere because no condition holds for them."""
 
     def shares_of(self, child: str) -> list[Outgoing]:
-        """All that a child gets, in parts that are not empty. A leaf is in one of them only."""
+        """All that a child gets and is accounted for, in parts that are not empty. A leaf is in one
+        of them only."""
         parts = [self.to.get(child), self.beside.get(child)]
+        return [part for part in parts if part is not None and len(part)]
+
+    def loose_of(self, child: str) -> list[Outgoing]:
+        """All that a child gets and is not accounted for, likewise."""
+        parts = [each.get(child) for each in self.loose]
         return [part for part in parts if part is not None and len(part)]
 
 

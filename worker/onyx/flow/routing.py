@@ -137,6 +137,9 @@ class _Run:
         self.evaluation = Evaluation(event, batch, leaves)
         self.leaving = leaving(leaves)
         self.flow: dict[str, Mask] = {}
+        """Which leaves go to each child, and are accounted for."""
+        self.loose: dict[str, Mask] = {}
+        """Which leaves go to each child by conditions that do not account for them."""
         self.retries: dict[int, int] = {}
         """How often the condition asks for that at most, by parent."""
         self.exhausted = _First()
@@ -176,9 +179,10 @@ class _Run:
             for leaf, parent in zip(found.tolist(), self._parents(found), strict=True):
                 self._retry(parent, leaf, condition)
             return
+        flow = self.flow if condition.anchored else self.loose
         for child in condition.to:
-            mine = self.flow.get(child)
-            self.flow[child] = holds if mine is None else mine | holds
+            mine = flow.get(child)
+            flow[child] = holds if mine is None else mine | holds
         self.leaving.exclude(condition.exclude_keys, condition.to, holds)
 
     def _retry(self, parent: int, leaf: int, condition: Compiled) -> None:
@@ -243,8 +247,8 @@ class _Run:
                 self._ask_conditions(parent, error)
         while True:
             withdrawn = sorted({*self.retries, *self.failures, *self.handled})
-            to, beside = self._send_to(children, withdrawn)
-            refused = self.handling.refused(to) or (beside and self.handling.refused(beside))
+            to, beside, *loose = parts = self._send_to(children, withdrawn)
+            refused = self._refused(parts)
             if not refused:
                 break
             for parent, error in refused:
@@ -252,6 +256,7 @@ class _Run:
         return Routed(
             to,
             beside,
+            loose,
             sorted(self.retries),
             [self.retries[parent] for parent in sorted(self.retries)],
             sorted(self.failures.items()),
@@ -260,6 +265,12 @@ class _Run:
             sum(each.letter for each in self.handled.values()),
             self._unmatched(withdrawn),
         )
+
+    def _refused(self, parts: Iterable[dict[str, Outgoing]]) -> list[SegmentFailure]:
+        """The parents of what a child cannot be sent, as `Handling.refused`: of the first part that
+        has any."""
+        found = (self.handling.refused(part) for part in parts if part)
+        return next(filter(None, found), [])
 
     def _unmatched(self, withdrawn: list[int]) -> Indices:
         if self.unmatched is None or not self.unmatched.any():
@@ -306,12 +317,12 @@ class _Run:
     def _shared(self) -> bool:
         if any(len(each.route.flow) > 1 for each in self.handled.values()):
             return True
-        masks = list(self.flow.values())
+        masks = [*self.flow.values(), *self.loose.values()]
         return len(masks) > 1 and bool((np.sum(masks, axis=0) > 1).any())
 
-    def _send_to(
-        self, children: Iterable[str], withdrawn: list[int]
-    ) -> tuple[dict[str, Outgoing], dict[str, Outgoing]]:
+    def _send_to(self, children: Iterable[str], withdrawn: list[int]) -> list[dict[str, Outgoing]]:
+        """What each child gets, and besides; then the same of what is not accounted for, if there
+        may be any."""
         kept: Mask | None = None
         if withdrawn:
             kept = np.isin(self._parents_of_leaves(), withdrawn, invert=True)
@@ -324,7 +335,21 @@ class _Run:
             to[child], apart = self.leaving.outgoing(child, mask, self._in_place(child))
             if apart is not None:
                 beside[child] = apart
-        return to, beside
+        return [to, beside, *self._loose_parts(kept)] if self.loose else [to, beside]
+
+    def _loose_parts(self, kept: Mask | None) -> tuple[dict[str, Outgoing], dict[str, Outgoing]]:
+        """What children get that is not accounted for, and besides. What another condition sends
+        to the same child is."""
+        loose: dict[str, Outgoing] = {}
+        beside: dict[str, Outgoing] = {}
+        for child, mask in self.loose.items():
+            anchored = self.flow.get(child)
+            for other in (None if anchored is None else ~anchored, kept):
+                mask = mask if other is None else mask & other
+            loose[child], apart = self.leaving.outgoing(child, mask, [])
+            if apart is not None:
+                beside[child] = apart
+        return loose, beside
 
     def _in_place(self, child: str) -> list[tuple[int, Segment]]:
         """What a child is sent in place of segments that failed, each with its parent."""

@@ -23,7 +23,7 @@ from onyx.model.spark_settings import spark_notices
 TASKS_NAMED_MAX = 8
 _OF_PEERS = (
     "min_peers", "max_peers", "n_peers", "max_pending", "pending_timeout", "input_retry_timeout",
-    "batch_size", "batch_timeout", "percentage", "cooperative",
+    "batch_size", "batch_timeout", "percentage", "cooperative", "guarantee", "anchored",
 )  # fmt: skip
 _OF_PEERS_OF_A_JOB = (
     "task_scheduler", "acker_percentage", "acker_exempt_input_tasks",
@@ -121,6 +121,8 @@ def _of_the_engine(job: Job) -> Iterator[Problem]:
             more = ", ..." if len(tasks) > TASKS_NAMED_MAX else ""
             named = ", ".join(tasks[:TASKS_NAMED_MAX])
             found.append(f"{names.yaml_key(field)} ({named}{more})")
+    if not all(each.anchored for each in job.flow_conditions):
+        found.append("anchored (flowConditions)")
     if found:
         what = f"is spark, on which keys for peers have no effect: {', '.join(found)}"
         yield Problem("spec.engine", what, "Spark splits the work itself; spark.sparkConf tunes it")

@@ -158,7 +158,7 @@ class Tree:
     def _pass_on(self, program: Program, routed: Routed) -> None:
         shares: list[tuple[str, Outgoing]] = []
         for child in program.children:
-            for share in routed.shares_of(child):
+            for share in [*routed.shares_of(child), *routed.loose_of(child)]:
                 if routed.shared and shares:
                     share.segments = copies_of(share.segments)
                 shares.append((child, share))

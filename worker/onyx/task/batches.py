@@ -58,6 +58,8 @@ def _receive(task: BatchTask, message: Message) -> None:
 def _complete(task: BatchTask, message: Completions) -> None:
     """Trees that this task began are complete, or are to be replayed."""
     runtime, allocation = task.runtime, task.allocation
+    if not message.retries_max and allocation.ends.take_completion(message.roots):
+        return
     if allocation.windowing is not None:
         upkeep.complete(allocation.windowing, message)
         return
@@ -65,7 +67,7 @@ def _complete(task: BatchTask, message: Completions) -> None:
     assert source is not None, f"completions for {task.name}, which is no source"
     if message.retries_max:
         source.force_retry(message.roots, message.retries_max)
-    elif not allocation.ends.take_completion(message.roots):
+    else:
         segment_hooks.complete(source, runtime.program, message.roots)
 
 

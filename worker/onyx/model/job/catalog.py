@@ -191,6 +191,28 @@ class CatalogEntry:
         ),
     ] = None
     """Share of the job's peers, under the percentage task scheduler."""
+    guarantee: Annotated[
+        Literal["at-most-once", "at-least-once"] | None,
+        Key(
+            allowed_for=("input",),
+            restriction="Only in a job with guarantee: at-least-once, and not beside a Spark stage "
+            "or a window with engine: spark.",
+        ),
+    ] = None
+    """How often the effect of each segment of this input counts when something fails. With
+    `at-most-once` nobody accounts for its segments: they cost no acks, are never read again, and
+    what a failure takes is lost. By default as the job."""
+    anchored: Annotated[
+        bool,
+        Key(
+            allowed_for=("function",),
+            restriction="false only in a job with guarantee: at-least-once, and not beside a Spark "
+            "stage or a window with engine: spark.",
+        ),
+    ] = True
+    """false: what the task sends on is not accounted for. The input counts a segment as processed
+    when this task is done with it, and what becomes of the rest is at most once. A single segment
+    is sent so by a flow condition with `anchored: false`."""
     max_pending: Annotated[
         int | None,
         Count(1, 10_000_000, "segments"),

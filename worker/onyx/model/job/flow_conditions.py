@@ -90,6 +90,15 @@ class FlowCondition:
         Key(origin="flow/post-transform", restriction="Needs thrownException."),
     ] = None
     """Function of (event, segment, exception) that returns the segment to send."""
+    anchored: Annotated[
+        bool,
+        Key(
+            restriction="false only in a job with guarantee: at-least-once, without "
+            "thrownException and with something in to."
+        ),
+    ] = True
+    """false: what this condition sends is not accounted for, and travels at most once. A segment
+    that another condition sends to the same child is accounted for there."""
     action: Annotated[
         Literal["retry"] | None,
         Key(

@@ -121,12 +121,13 @@ def check_shares(spec: Draft, path: str, report: Report) -> None:
 
 def check_tracking(spec: Draft, path: str, report: Report) -> None:
     """At most once, nothing is accounted for and nothing replayed."""
-    if good(spec, "guarantee") != "at-most-once":
-        return
-    for field in _OF_ACKERS:
+    nothing = good(spec, "guarantee") == "at-most-once"
+    for field in _OF_ACKERS if nothing else ():
         if good(spec, field) is not None:
             _refuse(report, path, field, _NOT_TRACKED, "remove it")
     for draft, where in entries(spec, "catalog", path, "catalog"):
+        if not nothing and good(draft, "guarantee") != "at-most-once":
+            continue
         for field in _OF_TRACKING:
             if good(draft, field) is not None:
                 _refuse(report, where, field, _NOT_TRACKED, "remove it")

@@ -18,6 +18,7 @@ from onyx.runs import Numbers, Run, joined
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
+from onyx.task.delivery.end_of_input import END_ROOT
 from onyx.task.table import ADVANCED, DONE, WAITING, Progress
 from onyx.transport.interface import Transport
 
@@ -125,7 +126,8 @@ class AckerTask:
         now_s = self._clock.monotonic_s()
         if now_s >= self._next_expiry_s:
             self._next_expiry_s = now_s + EXPIRE_INTERVAL_S
-            for roots in self.holds.take():
+            # Some inputs may end days after others, and nobody sends their END items again.
+            for roots in (*self.holds.take(), END_ROOT):
                 self._ledger.held(roots)
             timeout_s = self._idle_timeout_s()
             self._ledger.expire(now_s, math.inf if timeout_s is None else timeout_s)

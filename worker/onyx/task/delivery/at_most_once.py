@@ -57,15 +57,19 @@ class AtMostOnce(Delivery):
         outbox: Outbox,
         inbox: Inbox,
     ) -> None:
-        """All that this peer has. In a phase after SEND the batch is in the outbox."""
-        self._unsent.extend(outbox.take_unsent())
-        if batch is not None and leaves is not None and phase in (*_READ, *_APPLIED):
+        """All that this peer has and nobody accounts for. In a phase after SEND the batch is in the
+        outbox."""
+        unsent = outbox.take_unsent()
+        self._unsent.extend((child, each) for child, each in unsent if each.roots is None)
+        if batch is None or batch.roots is not None:
+            pass  # there is none, or it is replayed
+        elif leaves is not None and phase in (*_READ, *_APPLIED):
             self._applied = (batch, leaves)
-        elif batch is not None and phase in _READ:
+        elif phase in _READ:
             self._received.appendleft(batch)
-        self._received.extend(waiting)
-        items = [delivery.item for delivery in inbox.drain()]
-        self._received.extend(item for item in items if isinstance(item, Batch))
+        items = [*waiting, *(delivery.item for delivery in inbox.drain())]
+        batches = [item for item in items if isinstance(item, Batch)]
+        self._received.extend(each for each in batches if each.roots is None)
 
     def take_kept(self, put: Put) -> tuple[Batch | None, Leaves | None] | None:
         """First what was furthest."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 from onyx.flow.batch import Batch, copies_of
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop
+from onyx.program.program import Program
 from onyx.program.route import route_emitted
 from onyx.runs import taken
-from onyx.task.channels.dealing import Groupings, put_to_child
+from onyx.task.channels.dealing import put_to_child
 from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
@@ -21,6 +22,8 @@ from onyx.task.phases.retries import acked
 from onyx.task.phases.write import write
 from onyx.task.table import ADVANCED, Answer
 from onyx.task.window_state.windowing import Windowing
+
+_Share = tuple[ChildTask, Outgoing]
 
 
 def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
@@ -40,9 +43,9 @@ def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
 
 def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed) -> None:
     """Send what was made of a batch on, and ack the batch."""
-    windowing, groupings = allocation.windowing, runtime.program.groupings
+    windowing = allocation.windowing
     begins = runtime.source is not None
-    made = _put_all(allocation, groupings, batch, routed, begins, windowing is not None)
+    made = _put_all(runtime.program, allocation, batch, routed, begins, windowing is not None)
     if made is None or batch.roots is None:
         return
     roots, values = acked(allocation, batch.roots, made, routed)
@@ -56,16 +59,17 @@ def _send_emissions(runtime: Runtime, allocation: Allocation, windowing: Windowi
     """Send what triggers have emitted and the state log has: as the source of new trees."""
     if not windowing.emissions.waiting:
         return
+    program = runtime.program
     for child, batch in windowing.emissions.read(runtime.sizing.segments_max):
-        routed = route_emitted(runtime.program, allocation.group_checks, batch, child)
-        made = _put_all(allocation, runtime.program.groupings, batch, routed, begins=True)
+        routed = route_emitted(program, allocation.group_checks, batch, child)
+        made = _put_all(program, allocation, batch, routed, begins=True)
         if made is not None and batch.roots is not None:
             allocation.acks.add(*acked(allocation, batch.roots, made, routed))
 
 
 def _put_all(
+    program: Program,
     allocation: Allocation,
-    groupings: Groupings,
     batch: Batch,
     routed: Routed,
     begins: bool,
@@ -80,17 +84,12 @@ def _put_all(
     Returns:
         Ids of what was sent and values to ack; None for segments without lineage.
     """
-    outbox = allocation.outbox
-    shares: list[tuple[ChildTask, Outgoing]] = []
-    for child in allocation.wiring.children:
-        for outgoing in routed.shares_of(child.task):
-            if routed.shared and shares:
-                outgoing.segments = copies_of(outgoing.segments)
-            shares.append((child, outgoing))
+    outbox, groupings = allocation.outbox, program.groupings
+    shares, loose = _shares(allocation, batch, routed, program.entry.anchored)
+    for child, share in loose:
+        sent = Batch(share.segments, keys=share.keys)
+        put_to_child(outbox, groupings, child, sent, share.hashes)
     if batch.roots is None or batch.ids is None:
-        for child, share in shares:
-            sent = Batch(share.segments, keys=share.keys)
-            put_to_child(outbox, groupings, child, sent, share.hashes)
         return None
     lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
     made = hop(batch.ids, lineage, begins, withheld)
@@ -99,3 +98,20 @@ def _put_all(
         sent = Batch(share.segments, roots, ids, share.keys)
         put_to_child(outbox, groupings, child, sent, share.hashes)
     return made
+
+
+def _shares(
+    allocation: Allocation, batch: Batch, routed: Routed, anchored: bool
+) -> tuple[list[_Share], list[_Share]]:
+    """What each child gets of the trees of the batch, and what it gets that is accounted for by
+    nobody. Segments that several get are copies of their own."""
+    shares: list[_Share] = []
+    loose: list[_Share] = []
+    for child in allocation.wiring.children:
+        mine = shares if anchored and batch.roots is not None else loose
+        mine += [(child, outgoing) for outgoing in routed.shares_of(child.task)]
+        loose += [(child, outgoing) for outgoing in routed.loose_of(child.task)]
+    if routed.shared:
+        for _, outgoing in [*shares, *loose][1:]:
+            outgoing.segments = copies_of(outgoing.segments)
+    return shares, loose

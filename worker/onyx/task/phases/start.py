@@ -11,8 +11,7 @@ from onyx.program.program import Program, event_of
 from onyx.task.batch_task import BatchTask
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.building import build_plugin
-from onyx.task.delivery.at_most_once import AtMostOnce
-from onyx.task.delivery.policy import Delivery
+from onyx.task.delivery.mixed import delivery_of
 from onyx.task.loading import load
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Status
@@ -36,8 +35,7 @@ def load_job(task: BatchTask) -> Answer:
         metrics=services.metrics(job_id, job, assignment.task),
         report_values=services.settings.task.report_values,
     )
-    delivery = AtMostOnce() if job.guarantee == "at-most-once" else Delivery()
-    runtime = Runtime(assignment, program, delivery, BatchSizing(entry))
+    runtime = Runtime(assignment, program, delivery_of(job, entry), BatchSizing(entry))
     # Before lifecycles are compiled, which may fail: then the failure is one of a loaded job.
     task.load(runtime)
     lifecycles = compile_lifecycles(job, assignment.task, services.resolve)

@@ -1,0 +1,127 @@
+"""Rules about segments that are not accounted for, in a job that accounts for others.
+
+Where every segment has to be known by its id, some without are refused, with the key that lets them
+in: what an exactly-once window or output has applied, and what waits in files of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onyx.model import workflow
+from onyx.model.keys.section import Draft
+from onyx.model.report import Report, at
+from onyx.model.rules.looking import entries, good
+
+_EXACTLY = (
+    "in a job with guarantee exactly-once, whose windows and outputs know segments by the ids that "
+    "these do not have"
+)
+
+
+def check_untracked(spec: Draft, path: str, report: Report) -> None:
+    """What is not accounted for goes only where nobody has to know it again."""
+    for where, what in _untracked(spec, path):
+        if good(spec, "engine") == "spark":
+            continue  # a notice says that it has no effect
+        if good(spec, "guarantee") == "at-most-once":
+            hint = "remove it, or give the job guarantee: at-least-once"
+            report.add(where, "has no effect under guarantee at-most-once of the job", hint)
+        elif good(spec, "guarantee") == "exactly-once":
+            hint = "remove it, or give the job guarantee: at-least-once"
+            report.add(where, f"is {what} {_EXACTLY}", hint)
+        elif (spark := _by_spark(spec, path)) is not None:
+            hint = "do that in a job of its own"
+            report.add(where, f"is {what}, but {spark} needs every segment to be known", hint)
+
+
+def check_guarantees(spec: Draft, path: str, report: Report) -> None:
+    """An input has the guarantee of its job or a weaker one, and no keys that need a stronger."""
+    job = good(spec, "guarantee")
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        own = good(draft, "guarantee")
+        if own == "at-least-once" and job == "at-most-once":
+            what = (
+                "is at-least-once in a job with guarantee at-most-once, which accounts for nothing"
+            )
+            hint = "give the job guarantee: at-least-once, and its other inputs at-most-once"
+            report.add(at(where, "guarantee"), what, hint)
+        elif own == "at-least-once" and job == "exactly-once":
+            what = (
+                "is at-least-once in a job with guarantee exactly-once, which all its inputs have"
+            )
+            report.add(at(where, "guarantee"), what, "remove it")
+
+
+def check_conditions(spec: Draft, path: str, report: Report) -> None:
+    """What is sent unanchored is sent to somebody, and is no exception."""
+    for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
+        if good(draft, "anchored") is not False:
+            continue
+        where = at(where, "anchored")
+        if good(draft, "thrown_exception"):
+            what = "is false with thrownException, but what has failed is accounted for"
+            report.add(where, what, "remove it")
+        elif good(draft, "to") == "none":
+            report.add(where, "has no effect with to: none, which sends nothing", "remove it")
+
+
+def check_retries(spec: Draft, path: str, report: Report) -> None:
+    """A condition asks for retries only where an input may read the segment again."""
+    below = workflow.children(edge for edge in good(spec, "workflow") or ())
+    reached = _reached_tracked(spec, path)
+    if reached is None:
+        return
+    for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
+        if good(draft, "action") != "retry":
+            continue
+        sources = good(draft, "from_task") or ()
+        names = (sources,) if isinstance(sources, str) else sources
+        lost = [name for name in names if name in below and name not in reached]
+        if lost:
+            what = f"is retry, but nobody reads a segment of {lost[0]} again: none is accounted for"
+            hint = "try again in the task's function, or give an input above it at-least-once"
+            report.add(at(where, "action"), what, hint)
+
+
+def _untracked(spec: Draft, path: str) -> Iterator[tuple[str, str]]:
+    """Where a job says that something is not accounted for, each with what it says."""
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        if good(draft, "guarantee") == "at-most-once" and good(spec, "guarantee") != "at-most-once":
+            yield at(where, "guarantee"), "at-most-once"
+        if good(draft, "anchored") is False:
+            yield at(where, "anchored"), "false"
+    for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
+        if good(draft, "anchored") is False:
+            yield at(where, "anchored"), "false"
+
+
+def _by_spark(spec: Draft, path: str) -> str | None:
+    """A part of the job that Spark runs."""
+    for draft, _ in entries(spec, "catalog", path, "catalog"):
+        if good(draft, "spark_stage") is not None:
+            return f"the Spark stage {good(draft, 'name')}"
+    for draft, _ in entries(spec, "windows", path, "windows"):
+        if good(draft, "engine") == "spark":
+            return f"window {good(draft, 'id')} with engine spark"
+    return None
+
+
+def _reached_tracked(spec: Draft, path: str) -> set[str] | None:
+    """Tasks that some segment reaches that is accounted for; None: a part of the job is wrong."""
+    edges = good(spec, "workflow")
+    if edges is None or workflow.find_cycle(edges) or good(spec, "guarantee") == "at-most-once":
+        return None
+    drafts = {good(draft, "name"): draft for draft, _ in entries(spec, "catalog", path, "catalog")}
+    windowed = {good(draft, "task") for draft, _ in entries(spec, "windows", path, "windows")}
+    below, reached = workflow.children(edges), set[str]()
+    for task in workflow.topological_order(edges):
+        draft = drafts.get(task)
+        if draft is None:
+            return None
+        reads = good(draft, "type") == "input" and good(draft, "guarantee") != "at-most-once"
+        if reads or task in windowed:
+            reached.add(task)
+        if task in reached and good(draft, "anchored") is not False:
+            reached.update(below[task])
+    return reached
