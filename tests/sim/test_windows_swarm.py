@@ -25,6 +25,9 @@ FOUND_BY = {
     "B23": {"V3"},
     "B24": {"C5"},
     "B25": {"W2"},
+    "B26": {"O1"},
+    "B27": {"O1"},
+    "B28": {"O1"},
 }
 """The invariants by which each may be found: another one would mean that it is not understood."""
 FIRST_SEEDS = {"B9": 12, "B14": 2, "B19": 110, "B21": 37, "B23": 44}

@@ -6,12 +6,14 @@ ids are forgotten as soon as their trees are complete, though whoever takes over
 back; B20 emissions are sent before they are durable; B21 acks count in every allocation version;
 B22 what failed or is retried counts as applied; B23 what rests before a retry is forgotten when the
 job is re-allocated; B24 what a task has read again is acked all the same; B25 an output counts what
-it has read again as written.
+it has read again as written. Of a source that reads all again after a failure, in order: B26 it
+reads only what has failed again; B27 it goes on while that rests; B28 completions of older attempts
+count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any
@@ -26,6 +28,7 @@ from onyx.flow.routed import Routed
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.hop import Hop
 from onyx.ledger.pending import PendingWindow, Range
+from onyx.ledger.retry_modes import OrderedWindow
 from onyx.runs import Numbers, taken
 from onyx.state.names import Listed, LogKey
 from onyx.state.reading import Reader
@@ -135,7 +138,14 @@ def _count_as_written(batch: Batch, leaves: Leaves, retries: Sequence[int]) -> t
     return batch, leaves
 
 
-_PLANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+def _only_what_failed(window: OrderedWindow, first: int, state: np.uint8) -> list[Range]:
+    """B26."""
+    window._any_retried = True
+    window._state[first & window._mask] = state
+    return [Range(first, first + 1)]
+
+
+_PLANTS: dict[str, tuple[Any, str, Any]] = {
     "B7": (Windowing, "take_durable", _ack_early),
     "B9": (Reader, "fence", _no_fence),
     "B13": (watermarks, "least", _greatest),
@@ -147,6 +157,9 @@ _PLANTS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
     "B23": (PendingWindow, "replay_all", _forget_resting),
     "B24": (send, "acked", _ack_all),
     "B25": (write, "without_retries", _count_as_written),
+    "B26": (OrderedWindow, "_from", _only_what_failed),
+    "B27": (OrderedWindow, "waits", False),
+    "B28": (OrderedWindow, "complete", PendingWindow.complete),
 }
 NAMES = tuple(_PLANTS)
 

@@ -5,7 +5,8 @@ watermarks never fall or run ahead of the source, and what is late was so; W4 se
 keep the gap;
 W5 what the log says is what its owner has; W6 refinements add up; W7 a committed part is not lost;
 F2 nothing of an older version is stored when a newer one has begun; C5 what counts as processed is
-durable, and what may come again is known; D1 what fails for good is a dead letter once, and nothing
+durable, and what may come again is known; O1 a source that keeps the order on retry sends what
+comes next, or goes back; D1 what fails for good is a dead letter once, and nothing
 else is; U no task fails; V3 the job ends.
 """
 
@@ -24,7 +25,7 @@ from tests.sim.windows.violation import fatal
 
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import SHARDS, shard_of
-from onyx.ids import GroupId
+from onyx.ids import AllocationVersion, GroupId, PeerId
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, first_attempts, unpack
 from onyx.log import job_documents
 from onyx.runs import Numbers, array_of
@@ -37,6 +38,7 @@ from onyx.task.table import Kind
 from onyx.task.task import Task
 from onyx.task.window_state.runs import Run
 from onyx.task.window_state.windowing import Windowing
+from onyx.transport.interface import Channel
 from onyx.windows.records import Fired, FiredGroups, FiringProgress, SetStates, TimerDue
 from onyx.windows.task_windows import TaskWindows
 
@@ -51,6 +53,8 @@ class Checks:
     def __init__(self, world: World) -> None:
         self._world = world
         self._read: Counter[int] = Counter()
+        self._sent: dict[tuple[PeerId, AllocationVersion, int], int] = {}
+        """The newest position that a source has sent of each partition."""
         self._marks: dict[tuple[GroupId, str, int], int] = {}
 
     # --- what happens ---------------------------------------------------------------------------
@@ -83,6 +87,25 @@ class Checks:
                 assert (index, position) in self._world.storage.of(task).emitted, (
                     f"C5: {task} sends emission {index}/{position}, which is in no log"
                 )
+
+    @fatal
+    def taken(self, channel: Channel, batch: Batch) -> None:
+        """An inbox has taken a batch."""
+        world = self._world
+        if not world.story.all_after or batch.roots is None:
+            return
+        processes = [*world.members.values(), *(each for each, _ in world.zombies)]
+        tasks = [each.tasks.get(channel.source) for each in processes]
+        if not any(task is not None and task.name == "read" for task in tasks):
+            return
+        partitions, _, positions = unpack(array_of(batch.roots))
+        for number, position in zip(partitions.tolist(), positions.tolist(), strict=True):
+            key = (channel.source, channel.version, number)
+            before = self._sent.get(key, position)
+            assert position <= before or position == before + 1, (
+                f"O1: partition {number} goes from {before} to {position}"
+            )
+            self._sent[key] = position
 
     @fatal
     def completed(self, roots: Numbers) -> None:

@@ -35,12 +35,15 @@ class Network:
         refusals: float,
         losses: float,
         sent: Callable[[Batch], None],
+        taken: Callable[[Channel, Batch], None],
         about_held: random.Random,
     ) -> None:
-        """`sent` hears of every batch that is on its way. `about_held`: for what is said of trees
-        that somebody works on, so that all else is as without."""
+        """`sent` hears of every batch that is on its way, `taken` of those that an inbox has taken.
+        `about_held`: for what is said of trees that somebody works on, so that all else is as
+        without."""
         self._choice = choice
         self.sent = sent
+        self.taken = taken
         self.refusals = refusals
         self.losses = losses
         self.processes: dict[GroupId, Process] = {}
@@ -119,8 +122,11 @@ class Link:
             if not item.segments:
                 return True
             self._network.sent(item)
-            if group != self._group:
-                item = through_bytes(item)
+            sent = item if group == self._group else through_bytes(item)
+            taken = inbox.offer(channel, sent)
+            if taken:
+                self._network.taken(channel, item)
+            return taken
         return inbox.offer(channel, item)
 
     def send_acks(

@@ -10,12 +10,17 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 from tests.sim.windows.columns import draw_formats, over_columns
 from tests.sim.windows.failing import Failing, add_bad, add_to, draw_failing
+
+from onyx.ledger.retry_modes import OrderedWindow
+from onyx.task.source import opening
 
 Segment = dict[str, Any]
 
@@ -47,6 +52,16 @@ class Story:
     reduces: Mapping[str, bool] = field(default_factory=dict)
     """Whether `gather` and `again` pass on only what their triggers emit."""
     failing: Failing = field(default_factory=Failing)
+    all_after: bool = False
+    """The source reads all again after what has failed, in order."""
+
+    @contextmanager
+    def retry_mode(self) -> Iterator[None]:
+        """Under exactly-once windows keep no order, and `retryMode: all-after` is refused; but
+        nothing may be lost or counted twice either way, and the source has to keep it."""
+        windows = {"individual": OrderedWindow} if self.all_after else {}
+        with mock.patch.dict(opening.WINDOWS, windows):
+            yield
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         """What the names in the job stand for."""
@@ -222,7 +237,9 @@ def draw_story(
         partitions = tuple(map(tuple, parts))
     else:  # a function over columns fails for all rows of a batch
         draw_formats(formats, spec)
-    return Story(spec, partitions, leaves, disorder_ms, honest, reduces, failing or Failing())
+    all_after = retries.random() < 0.4
+    failing = failing or Failing()
+    return Story(spec, partitions, leaves, disorder_ms, honest, reduces, failing, all_after)
 
 
 def _draw_segments(

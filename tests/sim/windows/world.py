@@ -138,6 +138,7 @@ class World:
             0.3 if "refuse" in options.on else 0.0,
             0.1 if "lose" in options.on else 0.0,
             self.checks.sent,
+            self.checks.taken,
             random.Random(f"{seed}/held"),
         )
         self._slow = random.Random(f"{seed}/slow functions")
@@ -168,7 +169,7 @@ class World:
         Raises:
             Violation, AssertionError: an invariant is broken.
         """
-        with one_thread():
+        with one_thread(), self.story.retry_mode():
             self._run()
 
     def _run(self) -> None:

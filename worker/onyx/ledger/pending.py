@@ -14,12 +14,14 @@ the younger attempt still does is a repeat, and its completion is ignored.
 Whoever works on segments says so (`held`) a few times in each timeout, so a function that takes an
 hour is waited for.
 
-Only retries that conditions ask for are counted, and what has had as many as it may is marked as
-final in its roots. Whoever takes over a partition counts anew.
+Only retries that conditions and functions ask for are counted, and what has had as many as it may
+is marked as final in its roots. Whoever takes over a partition counts anew.
 
 Time-outs rotate like the original's buckets: time is cut in intervals (`inputRetryTimeout`), and a
 position expires at the `n`-th rotation after it was sent, n = pendingTimeout / inputRetryTimeout,
 or one later after it was held. Scanning for old ones costs less than keeping buckets.
+
+This is the window of an input with `retryMode: individual`; the others are in `retry_modes`.
 
 Not thread-safe; at-most-once has no window.
 """
@@ -51,7 +53,7 @@ from onyx.runs import Numbers, Run, array_of, as_run, is_increasing
 
 N = TypeVar("N", bound="np.integer[Any]")
 # Counting needs DONE to be 0.
-_DONE, _IN_FLIGHT, _DUE, _RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
+DONE, IN_FLIGHT, DUE, RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
 _TRIES_MAX = np.iinfo(np.uint16).max
 
 SLOTS_FIRST = 1024
@@ -170,7 +172,7 @@ class PendingWindow:
         sent = self._rotation_at(now_s)
         first, self._next = self._next, self._next + n
         for _, part in self._parts(first, self._next):
-            self._state[part] = _IN_FLIGHT
+            self._state[part] = IN_FLIGHT
             self._sent[part] = sent
             if self._any_retried:
                 self._attempt[part] = 0
@@ -187,7 +189,7 @@ class PendingWindow:
         count = 0
         for where in self._slots_of_any_attempt(roots):
             count += int(np.count_nonzero(self._state[where]))
-            self._state[where] = _DONE
+            self._state[where] = DONE
         self._incomplete -= count
         self._advance()
         return count
@@ -197,7 +199,7 @@ class PendingWindow:
         roots = array_of(roots)
         positions, index = np.unique(positions_of(roots), return_index=True)
         signed = positions.view(np.int64)
-        meant = self._mine(roots[index], signed) & (self._state[signed & self._mask] != _DONE)
+        meant = self._mine(roots[index], signed) & (self._state[signed & self._mask] != DONE)
         found: U64 = roots[index][meant]
         return found
 
@@ -212,7 +214,7 @@ class PendingWindow:
         if not self._incomplete or len(sent) != len(state):  # the ring grows on another thread
             return 0
         late = sent + self._lifetime <= self._rotation_at(now_s)
-        return int(np.count_nonzero(late & (state != _DONE)))
+        return int(np.count_nonzero(late & (state != DONE)))
 
     def expired(self, now_s: float) -> list[Range]:
         """What has become due because its pending timeout has passed, each time-out once."""
@@ -221,31 +223,30 @@ class PendingWindow:
             self._rotation = rotation
             return []
         self._rotation = rotation
-        positions = self._positions(_IN_FLIGHT)
+        positions = self._positions(IN_FLIGHT)
         slots = positions & self._mask
         heard = np.maximum(self._sent[slots], self._held[slots])
-        return self._make_due(positions[heard + self._lifetime <= rotation])
+        lost = positions[heard + self._lifetime <= rotation]
+        return self._lost(lost, now_s) if len(lost) else []
 
     def retry_roots(self, roots: Numbers, retries_max: int, now_s: float) -> None:
         """A flow condition asks for these to be read again, `retries_max` times each at most; older
         attempts, and what is to be read again already, are ignored."""
-        slots = self._slots_of(_increasing(array_of(roots)))
+        slots = self._slots_of(increasing(array_of(roots)))
         self._any_retried = True
-        wanted = slots[self._state[slots] == _IN_FLIGHT]
+        wanted = slots[self._state[slots] == IN_FLIGHT]
         before = self._retries[wanted]
         self._retries[wanted] = np.minimum(before, _TRIES_MAX - 1) + np.uint16(1)
         self._attempt[wanted[before.astype(np.int64) + 1 >= retries_max]] |= np.uint8(FINAL)
-        self._state[wanted] = _RESTING
         positions = ((wanted - self._frontier) & self._mask) + self._frontier
         for retries in np.unique(before).tolist():
             until_s = now_s + self._retry_delay.delay_s(retries)
-            for first, end in _ranges(np.sort(positions[before == retries]), gap=1):
-                heapq.heappush(self._resting, (until_s, first, end))
+            self._rest(np.sort(positions[before == retries]), until_s)
 
     @property
     def resting(self) -> int:
         """Positions that rest before they are read again; from any thread, about."""
-        return int(np.count_nonzero(self._state == _RESTING)) if self._resting else 0
+        return int(np.count_nonzero(self._state == RESTING)) if self._resting else 0
 
     @property
     def rested_s(self) -> float:
@@ -258,8 +259,17 @@ class PendingWindow:
         while self._resting and self._resting[0][0] <= now_s:
             _, first, end = heapq.heappop(self._resting)
             positions = np.arange(max(first, self._frontier), end)  # some have completed since
-            found.append(positions[self._state[positions & self._mask] == _RESTING])
+            found.append(positions[self._state[positions & self._mask] == RESTING])
         return self._make_due(np.unique(np.concatenate(found))) if found else []
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing new may be emitted before something has rested."""
+        return False
+
+    def take_given_up(self) -> int:
+        """Positions that have failed and count as complete, since the last time."""
+        return 0
 
     def replay_all(self) -> list[Range]:
         """Make all that is not complete due: the job was re-allocated, and trees may be lost.
@@ -268,18 +278,18 @@ class PendingWindow:
             Everything due, what was due before included.
         """
         self._resting.clear()
-        self._make_due(self._positions(_IN_FLIGHT))
-        self._make_due(self._positions(_RESTING))
+        self._make_due(self._positions(IN_FLIGHT))
+        self._make_due(self._positions(RESTING))
         return self.due()
 
     def due(self) -> list[Range]:
         """Everything that waits to be read again."""
-        return _ranges(self._positions(_DUE))
+        return _ranges(self._positions(DUE))
 
     def any_due(self, first: int, end: int) -> bool:
         """Whether `retry` would find something in `[first, end)`."""
         first, end = max(first, self._frontier), min(end, self._next)
-        return any(bool((self._state[part] == _DUE).any()) for _, part in self._parts(first, end))
+        return any(bool((self._state[part] == DUE).any()) for _, part in self._parts(first, end))
 
     def retry(self, first: int, end: int, now_s: float) -> U64:
         """New roots (attempt + 1) for what is due in `[first, end)`, in order; in flight from now.
@@ -289,10 +299,10 @@ class PendingWindow:
         if first >= end:
             return np.empty(0, dtype=np.uint64)
         positions = np.arange(first, end)
-        positions = positions[self._state[positions & self._mask] == _DUE]
+        positions = positions[self._state[positions & self._mask] == DUE]
         slots = positions & self._mask
         self._any_retried = True
-        self._state[slots] = _IN_FLIGHT
+        self._state[slots] = IN_FLIGHT
         self._sent[slots] = self._rotation_at(now_s)
         self._held[slots] = 0  # what was said of the attempt before says nothing of this one
         self._attempt[slots] = next_attempt(self._attempt[slots])
@@ -330,7 +340,7 @@ class PendingWindow:
     def _of_any_attempt(self, roots: U64) -> Indices:
         """Ring slots of those of the roots that are of this partition and window, each once."""
         positions = positions_of(roots).view(np.int64)
-        slots: Indices = _increasing(positions[self._mine(roots, positions)]) & self._mask
+        slots: Indices = increasing(positions[self._mine(roots, positions)]) & self._mask
         return slots
 
     def _mine(self, roots: U64, positions: Indices) -> NDArray[np.bool_]:
@@ -356,19 +366,29 @@ class PendingWindow:
         ]
         return np.concatenate(found) if found else np.empty(0, dtype=np.intp)
 
+    def _lost(self, positions: Indices, now_s: float) -> list[Range]:
+        """What becomes due because these positions, at least one, have timed out."""
+        return self._make_due(positions)
+
+    def _rest(self, positions: Indices, until_s: float) -> None:
+        """These positions in flight, at least one, are to be read again later."""
+        self._state[positions & self._mask] = RESTING
+        for first, end in _ranges(positions, gap=1):
+            heapq.heappush(self._resting, (until_s, first, end))
+
     def _make_due(self, positions: Indices) -> list[Range]:
-        self._state[positions & self._mask] = _DUE
+        self._state[positions & self._mask] = DUE
         return _ranges(positions)
 
     def _advance(self) -> None:
         """Move the frontier up to the first position that is not complete."""
-        if self._state[self._frontier & self._mask] != _DONE:
+        if self._state[self._frontier & self._mask] != DONE:
             return
         looked = LOOKED_AT_FIRST
         while self._frontier < self._next:
             end = min(self._frontier + looked, self._next)
             for first, part in self._parts(self._frontier, end):
-                incomplete = self._state[part] != _DONE
+                incomplete = self._state[part] != DONE
                 offset = int(incomplete.argmax())
                 if incomplete[offset]:
                     self._frontier = first + offset
@@ -384,7 +404,7 @@ class PendingWindow:
             first += count
 
 
-def _increasing(numbers: NDArray[N]) -> NDArray[N]:
+def increasing(numbers: NDArray[N]) -> NDArray[N]:
     """The numbers in order, each once: as they mostly come."""
     return numbers if is_increasing(numbers) else np.unique(numbers)
 

@@ -24,6 +24,7 @@ TASKS_NAMED_MAX = 8
 _OF_PEERS = (
     "min_peers", "max_peers", "n_peers", "max_pending", "pending_timeout", "input_retry_timeout",
     "batch_size", "batch_timeout", "percentage", "cooperative", "guarantee", "anchored",
+    "retry_mode",
 )  # fmt: skip
 _OF_PEERS_OF_A_JOB = (
     "task_scheduler", "acker_percentage", "acker_exempt_input_tasks",

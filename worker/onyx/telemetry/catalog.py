@@ -144,6 +144,12 @@ RETRIES = Metric(
     "Segments read again from the source, because they were not acknowledged in time or a "
     "function or flow condition asked for a retry.",
 )
+GIVEN_UP = Metric(
+    "onyx_task_given_up_segments_total",
+    "counter",
+    TASK,
+    "Segments of an input with retryMode none that failed or were lost and count as processed.",
+)
 ERRORS = Metric(
     "onyx_task_errors_total",
     "counter",

@@ -213,6 +213,17 @@ class CatalogEntry:
     """false: what the task sends on is not accounted for. The input counts a segment as processed
     when this task is done with it, and what becomes of the rest is at most once. A single segment
     is sent so by a flow condition with `anchored: false`."""
+    retry_mode: Annotated[
+        Literal["individual", "all-after", "none"],
+        Key(
+            allowed_for=("input",),
+            restriction="all-after and none not under guarantee: exactly-once. " + TRACKED_ONLY,
+        ),
+    ] = "individual"
+    """What the input does about a segment that is to be read again, because it is lost or a
+    function or flow condition asks for it. `individual`: it reads that segment again. `all-after`:
+    it reads that segment and all after it in its partition again, in order. `none`: the segment
+    counts as processed, and is counted in a metric."""
     max_pending: Annotated[
         int | None,
         Count(1, 10_000_000, "segments"),

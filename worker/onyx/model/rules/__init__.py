@@ -66,6 +66,7 @@ JOB: tuple[JobRule, ...] = (
     unused_keys.check_tracking,
     tracking.check_untracked,
     tracking.check_guarantees,
+    tracking.check_retry_modes,
     tracking.check_conditions,
     tracking.check_retries,
     upgrade.check_upgrade,

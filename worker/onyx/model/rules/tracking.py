@@ -53,6 +53,25 @@ def check_guarantees(spec: Draft, path: str, report: Report) -> None:
             report.add(at(where, "guarantee"), what, "remove it")
 
 
+def check_retry_modes(spec: Draft, path: str, report: Report) -> None:
+    """Exactly-once reads again, and knows what it has seen."""
+    if good(spec, "guarantee") != "exactly-once":
+        return
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        where, mode = at(where, "retryMode"), good(draft, "retry_mode")
+        if mode == "none":
+            what = (
+                "is none in a job with guarantee exactly-once, in which no segment may be given up"
+            )
+            report.add(where, what, "remove it, or give the job guarantee: at-least-once")
+        elif mode == "all-after":
+            what = (
+                "is all-after in a job with guarantee exactly-once, whose windows and outputs take "
+                "nothing twice, so that what failed would come behind what had come after it"
+            )
+            report.add(where, what, "remove it, or give the job guarantee: at-least-once")
+
+
 def check_conditions(spec: Draft, path: str, report: Report) -> None:
     """What is sent unanchored is sent to somebody, and is no exception."""
     for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):

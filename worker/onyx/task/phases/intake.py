@@ -11,7 +11,7 @@ from onyx.task.parts.work import Work
 from onyx.task.phases.deliveries import read_either, take_deliveries
 from onyx.task.source import segment_hooks
 from onyx.task.source.source import Source
-from onyx.telemetry.catalog import RETRIES, SOURCE_OFFSET, SOURCE_PENDING
+from onyx.telemetry.catalog import GIVEN_UP, RETRIES, SOURCE_OFFSET, SOURCE_PENDING
 from onyx.transport.interface import Delivery
 
 
@@ -52,6 +52,8 @@ def _read_source(runtime: Runtime, source: Source) -> list[Batch]:
         runtime.metrics.set(SOURCE_PENDING, source.in_flight)
         runtime.metrics.set(SOURCE_OFFSET, source.completed)
     batches = source.read()
+    if given_up := source.take_given_up():
+        runtime.metrics.add(GIVEN_UP, given_up)
     runtime.sizing.taken(sum(map(len, batches)))
     if batches and (retried := source.take_retried()):
         runtime.metrics.add(RETRIES, retried)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onyx.ledger.lineage import source_number
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import RetryDelay
+from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import AckedReader, Input
 from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
@@ -16,6 +18,13 @@ from onyx.task.source.batch_timeout import FilledReader
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.partition import WINDOW_FACTOR, Partition
 from onyx.task.source.rereading import open_at
+
+WINDOWS: Mapping[str, type[PendingWindow]] = {
+    "individual": PendingWindow,
+    "all-after": OrderedWindow,
+    "none": GivingUpWindow,
+}
+"""By the `retryMode` of the input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +56,7 @@ class Opener:
             sizing=self.sizing,
             store=store,
             reader=self._filled(reader),
-            window=PendingWindow(
+            window=WINDOWS[entry.retry_mode](
                 partition=number,
                 frontier=at.position,
                 capacity=WINDOW_FACTOR * self.sizing.pending_max,

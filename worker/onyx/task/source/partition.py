@@ -18,7 +18,8 @@ import numpy as np
 from onyx.flow.batch import Batch
 from onyx.flow.mixed import Mixed, Read, pieces_of, take_of_read
 from onyx.ledger.lineage import ids_of, positions_of, run_of_ids
-from onyx.ledger.pending import PendingWindow
+from onyx.ledger.pending import PendingWindow, Range
+from onyx.ledger.retry_modes import OrderedWindow
 from onyx.plugins.protocol import AckedReader, DrainingReader, Input
 from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
 from onyx.runs import Numbers, taken
@@ -118,6 +119,8 @@ class Partition:
         """
         most, pending_max = self.sizing.segments_max, self.sizing.pending_max
         self.window.widen(WINDOW_FACTOR * pending_max)
+        if self.window.waits:
+            return 0
         free = pending_max - in_flight
         if free < min(most, pending_max // 4):
             # Many small batches would cost more than waiting for room for a larger one.
@@ -151,6 +154,13 @@ class Partition:
         self.to_retry.clear()
         self.to_retry.extend(self.window.replay_all())
         self.replays = len(self.to_retry)
+
+    def read_again(self, due: list[Range]) -> None:
+        """Read again what has become due. In an ordered window that is all there is, up to the
+        newest, and what was left of earlier ranges is among it."""
+        if due and isinstance(self.window, OrderedWindow):
+            self.to_retry.clear()
+        self.to_retry.extend(due)
 
     def retry(self, plugin: Input, clock: Clock) -> list[Batch]:
         """Read from the first range again what is still incomplete, a batch of each form; none if

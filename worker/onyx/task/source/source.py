@@ -157,9 +157,16 @@ class Source:
         retried, self._retried = self._retried, 0
         return retried
 
+    def take_given_up(self) -> int:
+        """Segments that have failed and count as processed (`retryMode: none`), since the last time
+        this was asked."""
+        if self._entry.retry_mode != "none":
+            return 0
+        return sum(each.window.take_given_up() for each in self.partitions.values())
+
     def force_retry(self, roots: Numbers, retries_max: int) -> None:
-        """Read these again after a rest (flow conditions with `action: retry`), each at most so
-        many times."""
+        """Read these again after a rest (functions and flow conditions ask for it), each at most so
+        many times; or what the retry mode of the input says instead."""
         now_s = self._clock.monotonic_s()
         for number, mine in self._by_partition(roots):
             window = self.partitions[number].window
@@ -296,7 +303,7 @@ class Source:
                 self.partitions[number].window.held(mine, now_s)
         for partition in self.partitions.values():
             lost = partition.window.expired(now_s)
-            partition.to_retry.extend(lost)
+            partition.read_again(lost)
             if lost:
                 self._log_lost(sum(end - first for first, end in lost), now_s)
 
@@ -313,7 +320,7 @@ class Source:
 
     def _take_rested(self, now_s: float) -> None:
         for partition in self.partitions.values():
-            partition.to_retry.extend(partition.window.rested(now_s))
+            partition.read_again(partition.window.rested(now_s))
         rested_s = (each.window.rested_s for each in self.partitions.values())
         self.rested_s = min(rested_s, default=math.inf)
 
