@@ -172,8 +172,41 @@ _SOURCES = Row(
             [
                 Query(_rate("onyx_task_retries_total"), "retries, {{task}}"),
                 Query(_rate("onyx_task_errors_total"), "exceptions, {{task}}"),
+                Query(_rate("onyx_task_given_up_segments_total"), "given up, {{task}}"),
             ],
             "Retries without a failure: segments get lost between workers.",
+            unit="cps",
+            width=8,
+        ),
+    ],
+)
+
+_ACKERS = Row(
+    "Ackers",
+    [
+        lines(
+            "Open trees",
+            [Query(f"sum by (pod) (onyx_acker_open_trees{{{JOB}}})", "{{pod}}")],
+            "Segments that are not wholly processed, at the ackers that account for them. One "
+            "acker with all of them may be too few: raise ackers.",
+            width=8,
+        ),
+        lines(
+            "Acks per second",
+            [Query(f"sum by (pod) (rate(onyx_acker_acks_total{{{JOB}}}{_RATE}))", "{{pod}}")],
+            "Absorbed; those of one tree are folded before they are sent.",
+            unit="cps",
+            width=8,
+        ),
+        lines(
+            "Replays for want of memory",
+            [
+                Query(
+                    f"sum by (pod) (rate(onyx_acker_forgotten_trees_total{{{JOB}}}{_RATE}))",
+                    "{{pod}}",
+                )
+            ],
+            "Trees per second for which an acker had no room: lower maxPending, or raise ackers.",
             unit="cps",
             width=8,
         ),
@@ -269,5 +302,5 @@ DASHBOARD = Dashboard(
     title="Onyx / Job",
     description="One job: throughput, back-pressure, batches, sources and faults by task.",
     variables=[NAMESPACE, CLUSTER, JOBS, TASKS],
-    rows=[_OVERVIEW, _TASKS, _PRESSURE, _BATCHES, _SOURCES, _WINDOWS, _SPARK],
+    rows=[_OVERVIEW, _TASKS, _PRESSURE, _BATCHES, _SOURCES, _ACKERS, _WINDOWS, _SPARK],
 )

@@ -61,6 +61,7 @@ ARGUMENTS = {
             flux_policies=st.dictionaries(tasks, st.sampled_from(["kill", "continue", "recover"])),
             required_tags=st.dictionaries(tasks, tags, max_size=1),
             acker_percentage=st.sampled_from([1, 50, 100]),
+            ackers=st.sampled_from([None, None, 1, 2, 100]),
         )
         | st.just(to_builtins(DRIVER)),
     },

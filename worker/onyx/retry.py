@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, final
 
 RETRIES_DEFAULT = 10
-"""As often as a flow condition asks that does not say how often."""
+"""Retries where nothing is said, for functions and flow conditions."""
 RETRIES_MAX = 10_000
 
 

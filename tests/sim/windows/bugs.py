@@ -27,7 +27,8 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.hop import Hop
-from onyx.ledger.pending import PendingWindow, Range
+from onyx.ledger.pending import PendingWindow
+from onyx.ledger.ranges import Range
 from onyx.ledger.retry_modes import OrderedWindow
 from onyx.runs import Numbers, taken
 from onyx.state.names import Listed, LogKey

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from onyx.ledger.lineage import is_final, pack_roots, positions_of, tries_of, unpack
-from onyx.ledger.pending import PendingWindow, Range, rotations_until_expiry
+from onyx.ledger.pending import PendingWindow, rotations_until_expiry
+from onyx.ledger.ranges import Range
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.runs import Numbers, array_of
 

@@ -180,3 +180,9 @@ def test_a_spark_stage_is_output_and_input_at_once_and_knows_the_sources_above_i
     assert (task.input, task.output, task.fed_by) == (True, True, ("read", "sum"))
     assert task.required_tags == ("disk", "spark")
     assert found.by_name["write"].fed_by == ()
+
+
+def test_a_number_of_ackers_takes_the_place_of_a_percentage():
+    assert (spec().ackers, spec().acker_percentage) == (None, 1)
+    many = spec(replace(JOB, ackers=3))
+    assert (many.ackers, many.acker_percentage) == (3, None)

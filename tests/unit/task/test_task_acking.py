@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,8 @@ from onyx.task.acking.idle_timeout import EXPIRE_MARGIN_S, idle_timeout_s
 from onyx.task.channels.wiring import Site
 from onyx.task.messages import Stop
 from onyx.task.table import Kind
+from onyx.telemetry.catalog import ACKS, FORGOTTEN_TREES, OPEN_TREES, Metric
+from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import FLUSH, Channel
 
 SAME = {"m:same": lambda segment: segment}
@@ -349,3 +352,49 @@ def test_trees_for_which_the_acker_has_no_room_are_replayed_at_once(
     transport.room = True
     task.advance()
     assert sent == [(ranges[:2].tolist(), REPLAYS_MAX)]
+
+
+def test_an_acker_counts_acks_open_trees_and_those_that_it_has_no_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acker_module, "Acker", partial(Acker, ranges_max=1, trees_max=1))
+    counted: Counter[str] = Counter()
+    gauges: dict[str, float] = {}
+    closed: list[bool] = []
+
+    class Counting(TaskMetrics):
+        def add(self, metric: Metric, amount: float = 1) -> None:
+            counted[metric.name] += int(amount)
+
+        def set(self, metric: Metric, value: float) -> None:
+            gauges[metric.name] = value
+
+        def close(self) -> None:
+            closed.append(True)
+
+    class Takes:
+        def send_completions(self, *args: Any) -> bool:
+            return True
+
+    class One:
+        def split(self, roots: U64) -> list[tuple[Site, U64]]:
+            return [(Site(PeerId("p"), GroupId("g")), roots)] if len(roots) else []
+
+    clock, loaded = ManualClock(), [NULL_TASK]
+    task = AckerTask(
+        Takes(), clock, JobId("j"), AllocationVersion(1), lambda: None, lambda: None,  # type: ignore[arg-type]
+        lambda: loaded[-1],
+    )  # fmt: skip
+    task.ready(One())  # type: ignore[arg-type]
+    task.advance()
+    loaded.append(Counting())
+    ranges = np.arange(4, dtype=np.uint64) * np.uint64(RANGE_POSITIONS)
+    task.post(ranges, np.full(4, 7, np.uint64))
+    task.advance()
+    clock.advance(10.0)
+    task.advance()
+    assert counted == {ACKS.name: 4, FORGOTTEN_TREES.name: 2}
+    assert gauges == {OPEN_TREES.name: 2}
+    task.stopped = True
+    task.advance()
+    assert closed == [True]

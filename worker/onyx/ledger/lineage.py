@@ -85,6 +85,10 @@ def pack_roots(partition: int, attempt: int | U64, positions: U64) -> U64:
     return positions | base
 
 
+END_ROOT = pack_roots(END_PARTITION, 0, np.zeros(1, dtype=np.uint64))
+"""The root of the tree that says that input has ended, alone in a column."""
+
+
 def run_of_roots(partition: int, first: int, end: int) -> Run:
     """Roots of the positions `[first, end)` of a partition, first attempt."""
     return Run((partition << PARTITION_SHIFT) + first, end - first)

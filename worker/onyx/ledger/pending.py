@@ -31,7 +31,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,10 +47,10 @@ from onyx.ledger.lineage import (
     positions_of,
     run_of_roots,
 )
+from onyx.ledger.ranges import Range, increasing, ranges_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
-from onyx.runs import Numbers, Run, array_of, as_run, is_increasing
+from onyx.runs import Numbers, Run, array_of, as_run
 
-N = TypeVar("N", bound="np.integer[Any]")
 # Counting needs DONE to be 0.
 DONE, IN_FLIGHT, DUE, RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
 _TRIES_MAX = np.iinfo(np.uint16).max
@@ -60,15 +59,6 @@ SLOTS_FIRST = 1024
 """Length of a ring before it grows."""
 LOOKED_AT_FIRST = 4096
 """Positions that are looked at for the new frontier, then twice as many: mostly it is near."""
-GAP_POSITIONS_MAX = 1024
-"""Due positions nearer than this are read again in one range: seeking costs more than skipping."""
-
-
-class Range(NamedTuple):
-    """Positions `first` to before `end`."""
-
-    first: int
-    end: int
 
 
 def rotations_until_expiry(pending_timeout_s: float, retry_interval_s: float) -> int:
@@ -284,7 +274,7 @@ class PendingWindow:
 
     def due(self) -> list[Range]:
         """Everything that waits to be read again."""
-        return _ranges(self._positions(DUE))
+        return ranges_of(self._positions(DUE))
 
     def any_due(self, first: int, end: int) -> bool:
         """Whether `retry` would find something in `[first, end)`."""
@@ -373,12 +363,12 @@ class PendingWindow:
     def _rest(self, positions: Indices, until_s: float) -> None:
         """These positions in flight, at least one, are to be read again later."""
         self._state[positions & self._mask] = RESTING
-        for first, end in _ranges(positions, gap=1):
+        for first, end in ranges_of(positions, gap=1):
             heapq.heappush(self._resting, (until_s, first, end))
 
     def _make_due(self, positions: Indices) -> list[Range]:
         self._state[positions & self._mask] = DUE
-        return _ranges(positions)
+        return ranges_of(positions)
 
     def _advance(self) -> None:
         """Move the frontier up to the first position that is not complete."""
@@ -402,18 +392,3 @@ class PendingWindow:
             count = min(end - first, self._slots - start)
             yield first, slice(start, start + count)
             first += count
-
-
-def increasing(numbers: NDArray[N]) -> NDArray[N]:
-    """The numbers in order, each once: as they mostly come."""
-    return numbers if is_increasing(numbers) else np.unique(numbers)
-
-
-def _ranges(positions: Indices, gap: int = GAP_POSITIONS_MAX) -> list[Range]:
-    """Increasing positions as ranges, near ones together."""
-    if len(positions) == 0:
-        return []
-    breaks = np.flatnonzero(np.diff(positions) > gap) + 1
-    firsts = positions[np.concatenate(([0], breaks))].tolist()
-    lasts = positions[np.concatenate((breaks - 1, [len(positions) - 1]))].tolist()
-    return [Range(first, last + 1) for first, last in zip(firsts, lasts, strict=True)]

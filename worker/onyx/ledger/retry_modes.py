@@ -16,7 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from onyx.ledger.lineage import U64, Indices
-from onyx.ledger.pending import DONE, DUE, IN_FLIGHT, RESTING, PendingWindow, Range, increasing
+from onyx.ledger.pending import DONE, DUE, IN_FLIGHT, RESTING, PendingWindow
+from onyx.ledger.ranges import Range, increasing
 from onyx.runs import Numbers, array_of
 
 

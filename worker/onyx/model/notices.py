@@ -27,7 +27,7 @@ _OF_PEERS = (
     "retry_mode",
 )  # fmt: skip
 _OF_PEERS_OF_A_JOB = (
-    "task_scheduler", "acker_percentage", "acker_exempt_input_tasks",
+    "task_scheduler", "acker_percentage", "ackers", "acker_exempt_input_tasks",
     "acker_exempt_output_tasks", "acker_exempt_tasks",
 )  # fmt: skip
 _OF_EVENT_TIME = ("watermark_key", "assign_watermark_fn", "allowed_disorder", "idle_timeout")

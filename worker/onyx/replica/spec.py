@@ -71,6 +71,8 @@ class JobSpec(Struct, frozen=True, rename="kebab", omit_defaults=True, dict=True
     percentage: Percent | None = None
     """Share of the cluster's peers; read by the job scheduler `percentage`."""
     acker_percentage: Percent | None = None
+    ackers: Count | None = None
+    """How many peers are ackers, instead of a percentage of them."""
     acker_exclude_inputs: bool = False
     acker_exclude_outputs: bool = False
     stateful: bool = False

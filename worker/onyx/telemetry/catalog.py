@@ -141,8 +141,25 @@ RETRIES = Metric(
     "onyx_task_retries_total",
     "counter",
     TASK,
-    "Segments read again from the source, because they were not acknowledged in time or a "
-    "function or flow condition asked for a retry.",
+    "Segments read again: not acknowledged in time, or a function or flow condition asked for it.",
+)
+OPEN_TREES = Metric(
+    "onyx_acker_open_trees",
+    "gauge",
+    TASK,
+    "Trees that are not complete, at ackers among the peers of the task, some seconds ago.",
+)
+ACKS = Metric(
+    "onyx_acker_acks_total",
+    "counter",
+    TASK,
+    "Acks that ackers among the peers of the task have absorbed.",
+)
+FORGOTTEN_TREES = Metric(
+    "onyx_acker_forgotten_trees_total",
+    "counter",
+    TASK,
+    "Open trees for which an acker had no room; inputs read them again at once.",
 )
 GIVEN_UP = Metric(
     "onyx_task_given_up_segments_total",
@@ -396,8 +413,7 @@ MEMORY_KILLS = Metric(
     "onyx_memory_kills_total",
     "counter",
     (),
-    "Processes of this container, those of Spark included, that the kernel has killed for want "
-    "of memory; absent outside of containers.",
+    "Processes of this container, also of Spark, killed for want of memory; absent without one.",
 )
 """Counted by the kernel; see `memory_kills`."""
 EXPORTED = (*METRICS, MEMORY_KILLS)

@@ -20,7 +20,7 @@ from onyx.model.job.flow_conditions import FlowCondition
 from onyx.model.job.lifecycles import Lifecycle
 from onyx.model.job.spark import Spark
 from onyx.model.job.triggers import Trigger
-from onyx.model.job.types import TRACKED_ONLY, TaskName
+from onyx.model.job.types import PEERS_MAX, TRACKED_ONLY, TaskName
 from onyx.model.job.upgrade import Upgrade
 from onyx.model.job.windows import Window
 from onyx.model.keys.compound import Edge, ListOf
@@ -112,6 +112,13 @@ class Job:
         Key(origin="acker/percentage", era="0.9", restriction=TRACKED_ONLY),
     ] = 1
     """Share of the job's peers that are ackers; at least one peer is."""
+    ackers: Annotated[
+        int | None,
+        Count(1, PEERS_MAX, "ackers"),
+        Key(restriction="Not together with ackerPercentage. " + TRACKED_ONLY),
+    ] = None
+    """How many of the job's peers are ackers; all that may be, if there are fewer. Ackers share
+    the trees of segments among them."""
     acker_exempt_input_tasks: Annotated[
         bool, Key(origin="acker/exempt-input-tasks?", era="0.9", restriction=TRACKED_ONLY)
     ] = False

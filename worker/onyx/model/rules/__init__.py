@@ -67,6 +67,7 @@ JOB: tuple[JobRule, ...] = (
     tracking.check_untracked,
     tracking.check_guarantees,
     tracking.check_retry_modes,
+    tracking.check_ackers,
     tracking.check_conditions,
     tracking.check_retries,
     upgrade.check_upgrade,

@@ -72,6 +72,13 @@ def check_retry_modes(spec: Draft, path: str, report: Report) -> None:
             report.add(where, what, "remove it, or give the job guarantee: at-least-once")
 
 
+def check_ackers(spec: Draft, path: str, report: Report) -> None:
+    """How many ackers there are is said once."""
+    if good(spec, "ackers") is not None and "acker_percentage" in spec:
+        what = "is given together with ackerPercentage"
+        report.add(at(path, "ackers"), what, "keep one of them")
+
+
 def check_conditions(spec: Draft, path: str, report: Report) -> None:
     """What is sent unanchored is sent to somebody, and is no exception."""
     for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):

@@ -21,7 +21,7 @@ _OF_TRIGGERS: Mapping[str, tuple[str, ...]] = {
 """Triggers of Onyx that read a key."""
 _OF_TRACKING = ("max_pending", "pending_timeout", "input_retry_timeout", "retry_mode")
 _OF_ACKERS = (
-    "acker_percentage", "acker_exempt_input_tasks", "acker_exempt_output_tasks",
+    "acker_percentage", "ackers", "acker_exempt_input_tasks", "acker_exempt_output_tasks",
     "acker_exempt_tasks",
 )  # fmt: skip
 

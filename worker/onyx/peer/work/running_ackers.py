@@ -17,6 +17,7 @@ from onyx.task.acking.idle_timeout import idle_timeout_s
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import sources_of
 from onyx.task.services import Services
+from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 
 ACKER_ORDER = 1_000_000
 """Behind every task: by then all acks of the round are there."""
@@ -81,9 +82,19 @@ class RunningAckers:
                 version,
                 self._threads.wake_shared,
                 partial(self._idle_timeout_s, peer, job),
+                partial(self._metrics, replica, peer, job),
             )
             self._ackers[job, version, peer] = acker
             self._threads.run_shared(acker, lambda: None, ACKER_ORDER)
+
+    def _metrics(self, replica: Replica, peer: PeerId, job: JobId) -> TaskMetrics:
+        """Metrics of the task on which the peer works, which stays the same in one version."""
+        found = self._job_of(peer, job)
+        tasks = replica.run(job).allocation.items()
+        task = next((task for task, peers in tasks if peer in peers), None)
+        if found is None or task is None:
+            return NULL_TASK
+        return self._services.metrics(job, found, task)
 
     def _idle_timeout_s(self, peer: PeerId, job: JobId) -> float | None:
         """An acker is a peer of its job, so the task that it runs as well knows the job."""

@@ -15,14 +15,13 @@ PERCENTAGE_DEFAULT = 10
 def choose_ackers(
     replica: Replica, job: JobId, allocation: Map[TaskName, tuple[PeerId, ...]]
 ) -> tuple[PeerId, ...]:
-    """A percentage of the job's peers, rounded up, in the order of their ids.
+    """Peers of the job, in the order of their ids: so many as its submission says, or a percentage
+    of all, rounded up.
 
     Peers on exempt tasks are none; those on the machine of such a peer come last.
     """
-    total = sum(len(peers) for peers in allocation.values())
     spec = replica.spec(job)
-    percentage = PERCENTAGE_DEFAULT if spec.acker_percentage is None else spec.acker_percentage
-    wanted = -(-percentage * total // 100)
+    wanted = _wanted(spec, sum(len(peers) for peers in allocation.values()))
     exempt = _exempt_tasks(spec)
     excluded = [peer for task in exempt for peer in allocation.get(task, ())]
     machines = {_machine(replica, peer) for peer in excluded} - {None}
@@ -31,6 +30,13 @@ def choose_ackers(
         key=lambda peer: (_machine(replica, peer) in machines, peer),
     )
     return tuple(candidates[:wanted])
+
+
+def _wanted(spec: JobSpec, peers: int) -> int:
+    if spec.ackers is not None:
+        return spec.ackers
+    percentage = PERCENTAGE_DEFAULT if spec.acker_percentage is None else spec.acker_percentage
+    return -(-percentage * peers // 100)
 
 
 def _exempt_tasks(spec: JobSpec) -> frozenset[TaskName]:

@@ -14,12 +14,14 @@ from collections.abc import Callable
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
 from onyx.ledger.holds import Holds
+from onyx.ledger.lineage import END_ROOT
 from onyx.runs import Numbers, Run, joined
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
-from onyx.task.delivery.end_of_input import END_ROOT
 from onyx.task.table import ADVANCED, DONE, WAITING, Progress
+from onyx.telemetry.catalog import ACKS, FORGOTTEN_TREES, OPEN_TREES
+from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger(__name__)
@@ -42,9 +44,15 @@ class AckerTask:
         version: AllocationVersion,
         wake: Callable[[], None],
         idle_timeout_s: Callable[[], float | None],
+        metrics: Callable[[], TaskMetrics] = lambda: NULL_TASK,
     ) -> None:
-        """`idle_timeout_s` gives the time without acks after which a tree has been replayed, in
-        seconds; None while the job is being loaded."""
+        """
+        Args:
+            idle_timeout_s: gives the time without acks after which a tree has been replayed, in
+                seconds; None while the job is being loaded.
+            metrics: gives those of the task whose peer is the acker; none that count while the job
+                is being loaded.
+        """
         self._transport = transport
         self._clock = clock
         self._job = job
@@ -58,6 +66,8 @@ class AckerTask:
         self.holds = Holds()
         """Trees that somebody works on."""
         self._next_expiry_s = 0.0
+        self._metrics_of = metrics
+        self._metrics = NULL_TASK
         self.stopped = False
 
     def ready(self, owners: Owners) -> None:
@@ -79,22 +89,28 @@ class AckerTask:
     def advance(self) -> Progress:
         """Absorb the acks that have arrived, and send completions to the inputs."""
         if self.stopped:
+            self._metrics.close()
             return DONE
         if self._owners is None:
             return WAITING
+        if self._metrics is NULL_TASK:
+            self._metrics = self._metrics_of()
         self._expire()
         if self._refused and not self._send(self._refused):
             return WAITING
         if not self._queue:
             return WAITING
-        complete = self._ledger.absorb(self._parcels())
+        parcels = self._parcels()
+        self._metrics.add(ACKS, sum(len(roots) for roots, _ in parcels))
+        complete = self._ledger.absorb(parcels)
         news = [(site, roots, 0) for each in complete for site, roots in self._owners.split(each)]
         if len(lost := self._ledger.forgotten()):
             lost.sort()
+            self._metrics.add(FORGOTTEN_TREES, len(lost))
             news += [(site, roots, REPLAYS_MAX) for site, roots in self._owners.split(lost)]
             logger.warning(
                 "job %s: %d trees are replayed: there is no room for all that are open; lower "
-                "maxPending of the inputs, or raise ackerPercentage",
+                "maxPending of the inputs, or give the job more ackers",
                 self._job,
                 len(lost),
             )
@@ -131,6 +147,7 @@ class AckerTask:
                 self._ledger.held(roots)
             timeout_s = self._idle_timeout_s()
             self._ledger.expire(now_s, math.inf if timeout_s is None else timeout_s)
+            self._metrics.set(OPEN_TREES, self._ledger.pending_count())
 
 
 def _is_large(roots: Numbers) -> bool:

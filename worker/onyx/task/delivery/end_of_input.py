@@ -14,14 +14,12 @@ import hashlib
 import numpy as np
 
 from onyx.ids import PeerId
-from onyx.ledger.lineage import END_PARTITION, pack_roots
+from onyx.ledger.lineage import END_ROOT
 from onyx.runs import Numbers
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Wiring
 from onyx.transport.interface import Control, ControlKind
-
-END_ROOT = pack_roots(END_PARTITION, 0, np.zeros(1, dtype=np.uint64))
 
 
 def end_id(source: PeerId, target: PeerId) -> int:

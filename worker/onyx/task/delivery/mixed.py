@@ -31,7 +31,7 @@ class Mixed(AtMostOnce):
         self.partition: type[Partition] = UntrackedPartition if untracked else Partition
 
     def leave(self, source: Source) -> None:
-        """As where everything is accounted for, or nothing is, by the input."""
+        """Save how far an input was read that is accounted for."""
         if self.partition.certain:
             source.give_away(source.known)
 

@@ -18,7 +18,8 @@ import numpy as np
 from onyx.flow.batch import Batch
 from onyx.flow.mixed import Mixed, Read, pieces_of, take_of_read
 from onyx.ledger.lineage import ids_of, positions_of, run_of_ids
-from onyx.ledger.pending import PendingWindow, Range
+from onyx.ledger.pending import PendingWindow
+from onyx.ledger.ranges import Range
 from onyx.ledger.retry_modes import OrderedWindow
 from onyx.plugins.protocol import AckedReader, DrainingReader, Input
 from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
