@@ -30,7 +30,7 @@ def context_in_process(
         permitted=services.permitted,
         data_dir=services.settings.data_dir,
         spark_master=services.settings.spark_master,
-        tracked=job.guarantee != "at-most-once",
+        tracked="at-most-once" not in (job.guarantee, entry.guarantee),
         desk=services.desk,
         durable_store=partial(services.state_store, durable=True),
     )

@@ -101,10 +101,15 @@ class Partition:
         """Trees are complete, of whichever attempt. Returns how many were not before."""
         if self.waiting is None:
             return self.window.complete(roots)
-        positions = positions_of(self.window.incomplete(roots))
-        self.window.complete(roots)
+        if isinstance(self.window, OrderedWindow):
+            # What is complete may be sent again, unless the frontier has passed it.
+            first, count = self.window.frontier, self.window.complete(roots)
+            positions = np.arange(first, self.window.frontier, dtype=np.uint64)
+        else:
+            positions = positions_of(self.window.incomplete(roots))
+            count = self.window.complete(roots)
         self.waiting.acked(positions)
-        return len(positions)
+        return count
 
     def awaited(self) -> bool:
         """Whether somebody waits for the tree of what was sent, each time once."""
