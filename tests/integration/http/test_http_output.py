@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from onyx.plugins.http import answers, dispatch, sender
 from onyx.plugins.http.output import HttpOutput
 from onyx.plugins.protocol import Output, Token
 from onyx.plugins.registry import build_output
+from onyx.telemetry.catalog import Metric
+from onyx.telemetry.interface import TaskMetrics
 from onyx.testing.plugin_kit import SEGMENTS, check_output
 
 pytestmark = pytest.mark.server
@@ -464,6 +467,35 @@ def test_what_is_refused_is_written_as_dead_letters(
     assert first["error"]["message"] == "400 Bad Request: odd"
     assert first["error"]["url"] == endpoint.url
     assert (first["job"], first["task"], first["tries"]) == ("flights", "work", 1)
+
+
+class Counted(TaskMetrics):
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.notes: list[str] = []
+
+    def add(self, metric: Metric, amount: float = 1) -> None:
+        self.counts[metric.name] += int(amount)
+
+    def note(self, metric: Metric, text: Callable[[], str]) -> None:
+        self.notes.append(text())
+
+
+def test_what_happens_to_requests_is_counted(endpoint: HttpEndpoint, tmp_path: Path) -> None:
+    metrics = Counted()
+    given = {"url": endpoint.url, "deadLetterPath": str(tmp_path / "bad"), "concurrency": 1}
+    output = build_output("http", replace(plugin_context(given), metrics=metrics))
+    endpoint.script.extend([Reply(503), Reply(how="close"), Reply(), Reply(400, body=b"odd")])
+    output.write(numbers(1, 2))
+    settle(output, 2)
+    output.close()
+    assert metrics.counts == {
+        "onyx_http_requests_total": 1,
+        "onyx_http_retries_total": 2,
+        "onyx_http_refusals_total": 1,
+        "onyx_task_dead_letters_total": 1,
+    }
+    assert metrics.notes == ["400 Bad Request: odd"]
 
 
 def test_a_refusal_is_not_durable_before_its_letter_is(

@@ -35,8 +35,8 @@ OUTSIDE_A_QUIET_JOB = {
 }
 """Those that need a fault, a second process, windows or a running job; unit tests write them."""
 
-OF_SPARK = "onyx_spark_"
-"""What the names of those begin with that a stage of Spark writes."""
+OF_PLUGINS = ("onyx_spark_", "onyx_http_")
+"""What the names of those begin with that a stage of Spark or an http output writes."""
 
 
 def test_a_job_writes_every_metric_that_it_has_to_do_with() -> None:
@@ -62,7 +62,7 @@ def test_a_job_writes_every_metric_that_it_has_to_do_with() -> None:
         if sample.value and not sample.name.endswith("_bucket")
         for metric in (family.name, f"{family.name}_total", sample.name)
     }
-    expected = {each for each in metrics._families if not each.startswith(OF_SPARK)}
+    expected = {each for each in metrics._families if not each.startswith(OF_PLUGINS)}
     silent = expected - written - OUTSIDE_A_QUIET_JOB
     assert silent == {"onyx_peers"}, "the group has left: it has no peers any more"
     for task in ("read", "work", "write"):
