@@ -13,14 +13,14 @@ from tests.support.generated import promql
 from tests.support.generated.chart import ROOT, named, objects, value_set
 
 from onyx.model.crd.status import PHASES
-from onyx.telemetry import catalog
+from onyx.telemetry import catalog, labels
 from onyx_operator import metrics as operator_metrics
 
 METRICS = {each.name: each for each in (*catalog.EXPORTED, *operator_metrics.METRICS)}
 SUFFIXES = {"_bucket": {"le"}, "_sum": set(), "_count": set()}
 SCRAPED = {"namespace", "pod", "onyx_cluster"}
 """Labels that the PodMonitor brings."""
-CLOSED = {**catalog.CLOSED_LABELS, "phase": frozenset(PHASES)}
+CLOSED = {**labels.CLOSED_LABELS, "phase": frozenset(PHASES)}
 QUERIES = [
     pytest.param(name, expr, legend, id=f"{name}: {title}: {legend or number}")
     for name in promql.DASHBOARDS

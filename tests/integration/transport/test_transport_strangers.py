@@ -23,7 +23,7 @@ from tests.integration.transport.test_transport_contract import (
 )
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.telemetry.catalog import Refusal
+from onyx.telemetry.labels import Refusal
 from onyx.transport.frames import encoder
 from onyx.transport.grpc_options import METHOD, STREAMS_MAX
 from onyx.transport.grpc_state_queries import METHOD as QUERY

@@ -13,7 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from onyx.stalls import Reason
 from onyx.telemetry.batch_tallies import TALLIED
 from onyx.telemetry.catalog import (
-    CLOSED_LABELS,
     JOB_INFO,
     JOB_STALLED,
     LOG_APPLY_SECONDS,
@@ -28,6 +27,7 @@ from onyx.telemetry.catalog import (
 )
 from onyx.telemetry.generate import PAGE, page
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics, TaskMetrics
+from onyx.telemetry.labels import CLOSED_LABELS
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 from onyx.telemetry.task_series import PrometheusTaskMetrics
 

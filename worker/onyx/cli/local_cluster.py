@@ -13,6 +13,8 @@ from onyx.cli.processes.supervisor import Supervisor
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.log.server.environment import start_env
+from onyx.model.job import Job
+from onyx.model.plugins import takes_requests
 from onyx.settings import Settings
 
 INTERRUPTED_PATIENCE_S = 2.0
@@ -20,8 +22,10 @@ INTERRUPTED_PATIENCE_S = 2.0
 
 
 @contextmanager
-def local_cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, Supervisor, str]]:
-    """ZooKeeper and workers, and the address of ZooKeeper; all gone at the end."""
+def local_cluster(
+    found: Settings, peers: list[int], job: Job
+) -> Iterator[tuple[Client, Supervisor]]:
+    """ZooKeeper and workers, all gone at the end; says how segments are handed to the job."""
     folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
     env = start_env(found, folder)
     workers = Supervisor(env.settings, peers)
@@ -29,7 +33,9 @@ def local_cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, S
     try:
         workers.start()
         with connect(env.settings) as client:
-            yield client, workers, env.settings.zookeeper.address
+            zookeeper = env.settings.zookeeper.address
+            print(ways_in(job, zookeeper), end="", file=sys.stderr, flush=True)
+            yield client, workers
     except BaseException:
         patience_s = INTERRUPTED_PATIENCE_S
         raise
@@ -38,3 +44,13 @@ def local_cluster(found: Settings, peers: list[int]) -> Iterator[tuple[Client, S
         # Nothing of this cluster is read again: an orderly end of ZooKeeper would only take time.
         env.server.kill()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def ways_in(job: Job, zookeeper: str) -> str:
+    """How to hand segments to a job that runs, a line for each input that takes some."""
+    return "".join(
+        f"to hand segments to {entry.name}: onyx append {job.name} {entry.name} "
+        f"--zookeeper {zookeeper}\n"
+        for entry in job.catalog
+        if takes_requests(entry.type, entry.plugin)
+    )

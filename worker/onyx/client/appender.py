@@ -41,7 +41,7 @@ from onyx.requests.request import (
 from onyx.seams import Clock, SystemClock
 from onyx.settings import TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
-from onyx.transport.grpc_append_streams import AppendStreams
+from onyx.transport.requests.streams import AppendStreams
 
 Segments: TypeAlias = "Segment | Sequence[Segment] | pa.RecordBatch"
 NO_TLS = TlsSettings()
@@ -209,7 +209,7 @@ class AsyncAppender:
         id: str = "",
         timeout_s: float = TIMEOUT_S,
     ) -> Answer:
-        """As `Appender.append`, without a thread that waits."""
+        """Hand segments over as `Appender.append`, without a thread that waits."""
         id = id or uuid.uuid4().hex
         wait_s = AGAIN_FIRST_S
         answer = Answer(Status.TIMED_OUT, "no worker has answered")

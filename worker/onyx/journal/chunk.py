@@ -40,7 +40,7 @@ class Remembered(msgspec.Struct, array_like=True, frozen=True):
 
     id: str
     digest: bytes
-    """Of its content: a repeated id with other content is an error."""
+    """Digest of its content: a repeated id with other content is an error."""
     first: int
     """Position of its first segment in this partition."""
     count: int

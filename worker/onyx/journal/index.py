@@ -31,7 +31,7 @@ class Index:
     def __init__(self) -> None:
         self._chunks: deque[Indexed] = deque()
         self.size_bytes = 0
-        """Of all of them."""
+        """Bytes of all of them."""
 
     def __len__(self) -> int:
         return len(self._chunks)

@@ -43,7 +43,7 @@ class Found:
     end: int = 0
     """Position behind the last segment."""
     cursor: Any = None
-    """Of the source; None if it has none, or nothing was read."""
+    """Cursor of the source; None if it has none, or nothing was read."""
     requests: list[Remembered] = field(default_factory=list)
     """All that are remembered, in the order of their positions."""
     index: Index = field(default_factory=Index)

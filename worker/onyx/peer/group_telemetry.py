@@ -28,10 +28,9 @@ from onyx.telemetry.catalog import (
     STREAM_BYTES,
     STREAM_FRAMES,
     STREAM_RECONNECTS,
-    Direction,
-    PeerState,
 )
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
+from onyx.telemetry.labels import Direction, PeerState
 from onyx.transport.counters import Counters
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,7 @@ class Part:
     partition: int
     """Number within the input."""
     digest: bytes
-    """Of the whole request."""
+    """Digest of the whole request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Append:
     """The input."""
     payload: Payload
     id: str = ""
-    """Of the client's choice; empty if it does not care."""
+    """Name of the request, of the client's choice; empty if it does not care."""
     level: Level = Level.ACK
     timeout_s: float = TIMEOUT_S
     tenancy: str = ""
-    """Of the client, which may not care; then empty."""
+    """Tenancy that the client means; empty if it does not care."""
     number: int = 0
     """Comes back with the answer: answers of one stream come as they are found."""
     part: Part | None = None

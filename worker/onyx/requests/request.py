@@ -35,7 +35,7 @@ class Status(enum.StrEnum):
     PROCESSED = "processed"
     JOURNALLED = "journalled"
     ACCEPTED = "accepted"
-    """As level `none` asks for."""
+    """A worker has it: level `none` asks for no more."""
     CONFLICT = "conflict"
     """Its id was used before, for other content."""
     INVALID = "invalid"
@@ -82,9 +82,9 @@ class Request:
     """Segments for one partition of an input."""
 
     id: str
-    """Of the client's choice: the same content is taken once under one id."""
+    """Name of the client's choice: the same content is taken once under one id."""
     digest: bytes
-    """Of the content."""
+    """Digest of the content."""
     segments: Segments
     level: Level
     size_bytes: int

@@ -23,8 +23,8 @@ from onyx.telemetry.catalog import (
     SEGMENTS_IN,
     SEGMENTS_OUT,
     Metric,
-    Stage,
 )
+from onyx.telemetry.labels import Stage
 
 _ALL = (SEGMENTS_IN, SEGMENTS_OUT, BUSY_SECONDS, BATCH_SIZE, BATCH_SECONDS)
 _SECONDS = BATCH_SECONDS.buckets

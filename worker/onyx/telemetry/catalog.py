@@ -5,17 +5,15 @@ and call `add`, `set` or `observe` with it (`telemetry/interface.py`) where it i
 
 Names follow Prometheus practice: prefix `onyx_`, base units, counters end in `_total`. Labels are
 bounded by construction: the names of jobs and tasks (of which the registry retains a limited
-number), and members of the closed sets below. No label is ever a peer, a partition, a group key, a
-path or text of a user's. What differs by process (`pod`, `instance`) comes from the scrape.
+number), and members of closed sets (`telemetry/labels.py`). No label is ever a peer, a partition, a
+group key, a path or text of a user's. What differs by process (`pod`, `instance`) comes from the
+scrape.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal
-
-from onyx.stalls import Reason
 
 Kind = Literal["counter", "gauge", "histogram"]
 Merge = Literal["sum", "kept", "least"]
@@ -23,62 +21,7 @@ Merge = Literal["sum", "kept", "least"]
 when it leaves. `least`: the least of the peers that have one; without any there is no series."""
 
 
-class Stage(StrEnum):
-    """Part of the work on one batch."""
-
-    READ = "read"
-    APPLY = "apply"
-    WRITE = "write"
-
-
-class PeerState(StrEnum):
-    """What a virtual peer of this process is doing."""
-
-    IDLE = "idle"
-    """It has no task."""
-    WARMING = "warming"
-    """It has a task and cannot receive yet in the newest allocation version."""
-    ALLOCATED = "allocated"
-    """It has a task and works on it."""
-    LEAVING = "leaving"
-    """Its process has been asked to end."""
-
-
-class Direction(StrEnum):
-    """The direction of frames, as this process sees it."""
-
-    IN = "in"
-    OUT = "out"
-
-
-class Refusal(StrEnum):
-    """Why a call from another process was not let in."""
-
-    BUSY = "busy"
-    """Too many calls were in their handshake; a member dials again."""
-    CERTIFICATE = "certificate"
-    """Its certificate does not carry the name of the workers."""
-    GARBAGE = "garbage"
-    """Its first message was neither a hello nor a question about state."""
-    GROUP = "group"
-    """It asked for another group, or shares no job with this one."""
-    PROTOCOL = "protocol"
-    """It runs another version of Onyx."""
-    SILENT = "silent"
-    """Its hello did not come in time."""
-    TENANCY = "tenancy"
-    """It belongs to another cluster."""
-
-
 TASK = ("job", "task")
-CLOSED_LABELS: dict[str, frozenset[str]] = {
-    "stage": frozenset(Stage),
-    "state": frozenset(PeerState),
-    "direction": frozenset(Direction),
-    "reason": frozenset(Refusal),
-    "cause": frozenset(Reason),
-}
-"""Labels whose values are fixed here. `fn` is closed by the commands that a registry is given."""
 
 _BATCH_SECONDS = (1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 _BATCH_SEGMENTS = (1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 20_000.0)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from onyx.telemetry.catalog import CLOSED_LABELS, EXPORTED, Metric
+from onyx.telemetry.catalog import EXPORTED, Metric
+from onyx.telemetry.labels import CLOSED_LABELS
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "metrics.md"
 

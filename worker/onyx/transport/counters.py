@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, fields
 
-from onyx.telemetry.catalog import Refusal
+from onyx.telemetry.labels import Refusal
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ import grpc
 
 from onyx.ids import GroupId
 from onyx.seams import Clock
-from onyx.telemetry.catalog import Refusal
+from onyx.telemetry.labels import Refusal
 from onyx.tls.files import CertificateFiles
 from onyx.transport.grpc_tls import stranger
 from onyx.transport.hello import Refused, read_hello

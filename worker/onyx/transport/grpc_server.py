@@ -18,11 +18,11 @@ from onyx.seams import Clock
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.gate import CALLERS_MAX, FindLink, Gate
-from onyx.transport.grpc_appends import CLIENT_CALLS_MAX, AnswerAppend, RequestService
 from onyx.transport.grpc_options import CALLS_MAX, METHOD, STREAMS_MAX, server_options
 from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.grpc_stream import StreamCall
 from onyx.transport.grpc_tls import add_port
+from onyx.transport.requests.service import CLIENT_CALLS_MAX, AnswerAppend, RequestService
 from onyx.transport.state_queries import AnswerQuery
 
 STOP_TIMEOUT_S = 2.0

@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, Future
 import grpc
 
 from onyx.errors import SegmentError, Unavailable, UserError
-from onyx.telemetry.catalog import Refusal
+from onyx.telemetry.labels import Refusal
 from onyx.transport import state_queries
 from onyx.transport.gate import Gate
 from onyx.transport.hello import Refused

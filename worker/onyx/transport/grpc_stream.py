@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import grpc
 
-from onyx.telemetry.catalog import Refusal
+from onyx.telemetry.labels import Refusal
 from onyx.transport.frames.packets import FrameError
 from onyx.transport.gate import Gate
 from onyx.transport.hello import Refused

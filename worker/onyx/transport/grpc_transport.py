@@ -20,13 +20,13 @@ from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.counters import Counters
 from onyx.transport.frames.packets import Acks, Completions, Held
-from onyx.transport.grpc_append_streams import AppendStreams
 from onyx.transport.grpc_server import Server
 from onyx.transport.inbox import BoundedInbox
 from onyx.transport.interface import Channel, Control, Handlers
 from onyx.transport.links import Links
 from onyx.transport.local import LocalTransport
 from onyx.transport.pieces import acks_packets, completions_packets, held_packets
+from onyx.transport.requests.streams import AppendStreams
 from onyx.transport.stream import Surroundings
 
 

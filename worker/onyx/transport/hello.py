@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onyx.telemetry.catalog import Refusal
+from onyx.telemetry.labels import Refusal
 from onyx.transport.frames import decoder
 from onyx.transport.frames.packets import PROTOCOL, FrameError, Hello
 

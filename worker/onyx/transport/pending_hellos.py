@@ -13,7 +13,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 
-from onyx.telemetry.catalog import Refusal
+from onyx.telemetry.labels import Refusal
 
 PENDING_MAX = 32
 """Calls at once; the first message of each may take as much memory as a frame."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 import typer
@@ -20,6 +20,7 @@ from onyx.flow.segment import Segment
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level
 
 BATCH_SEGMENTS = 1_000
+_decoder = msgspec.json.Decoder(dict[str, Any])
 
 TaskArgument = Annotated[
     str, typer.Argument(help="The input; not needed if the job has one that takes requests.")
@@ -124,6 +125,6 @@ def _read(lines: BinaryIO, name: str, batch: int) -> Iterator[list[Segment]]:
 
 def _segment(text: bytes, where: str) -> Segment:
     try:
-        return msgspec.json.decode(text, type=dict)
+        return _decoder.decode(text)
     except (msgspec.MsgspecError, ValueError) as error:
         raise UserError(f"{where} is no JSON object: {error}") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +22,6 @@ from onyx.cli.local_cluster import local_cluster
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.errors import OnyxError, UserError
 from onyx.model.job import Job
-from onyx.model.plugins import takes_requests
 from onyx.settings import Settings
 from onyx.telemetry.logs import configure
 
@@ -73,9 +71,7 @@ def run(
             "--peers out"
         )
     signal.signal(signal.SIGTERM, _interrupt)
-    with local_cluster(found, deal(total, processes)) as (client, workers, zookeeper):
-        for line in ways_in(job, zookeeper):
-            print(line, file=sys.stderr, flush=True)
+    with local_cluster(found, deal(total, processes), job) as (client, workers):
         status, progress = follow(client, workers, job, as_json, timeout)
     if status.state != "completed":
         raise typer.Exit(1)
@@ -97,16 +93,6 @@ def _checked(file: Path, job: Job, modules: list[str] | None, log_level: str) ->
     found = _settings(job, modules, log_level)
     check_functions(job, file, found)
     return found
-
-
-def ways_in(job: Job, zookeeper: str) -> list[str]:
-    """How to hand segments to a job that runs."""
-    return [
-        f"to hand segments to {entry.name}: onyx append {job.name} {entry.name} "
-        f"--zookeeper {zookeeper}"
-        for entry in job.catalog
-        if takes_requests(entry.type, entry.plugin)
-    ]
 
 
 def _interrupt(*_: object) -> None:

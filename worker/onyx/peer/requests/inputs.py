@@ -60,7 +60,7 @@ class RequestInputs:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
 
     def known(self, job: str, task: str) -> RequestInput | None:
-        """As `find`, where that needs no ZooKeeper; None: it may."""
+        """The input, if nothing has to be read from ZooKeeper to find it; None: ask `find`."""
         digest = self._replica().digest_of(JobId(job))
         found = self._jobs.get(digest or "")
         if found is None or JobId(job) not in self._replica().jobs:

@@ -89,7 +89,7 @@ class Mailbox:
         self._known: dict[str, _Entry] = {}
         """Everything in the journal, in the order of positions."""
         self._open: list[_Entry] = []
-        """Of those, what is not complete, in the same order."""
+        """What is not complete of it, in the same order."""
         self._awaited: list[int] = []
         """Positions of which somebody waits for the trees, and outputs do not know it yet."""
         self._closed = ""

@@ -19,10 +19,10 @@ import grpc
 from onyx.errors import SegmentError
 from onyx.requests.append import Append
 from onyx.requests.request import Answer, Status
-from onyx.telemetry.catalog import Refusal
-from onyx.transport.append_messages import decode_append, encode_answer
+from onyx.telemetry.labels import Refusal
 from onyx.transport.gate import Gate
 from onyx.transport.hello import Refused
+from onyx.transport.requests.messages import decode_append, encode_answer
 
 logger = logging.getLogger("onyx.transport")
 

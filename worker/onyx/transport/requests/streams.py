@@ -20,10 +20,10 @@ from onyx.requests.append import Append
 from onyx.requests.request import Answer, Status, answered
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
-from onyx.transport.append_messages import decode_answer, encode_append
-from onyx.transport.grpc_appends import MANY, SERVICE
 from onyx.transport.grpc_options import channel_options
 from onyx.transport.grpc_tls import open_channel
+from onyx.transport.requests.messages import decode_answer, encode_append
+from onyx.transport.requests.service import MANY, SERVICE
 
 UNSENT_MAX = 1_024
 """Requests of one call that wait for their answers; more are refused as BUSY."""

@@ -1,0 +1,64 @@
+"""Labels of metrics whose values are a closed set."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from onyx.stalls import Reason
+
+
+class Stage(StrEnum):
+    """Part of the work on one batch."""
+
+    READ = "read"
+    APPLY = "apply"
+    WRITE = "write"
+
+
+class PeerState(StrEnum):
+    """What a virtual peer of this process is doing."""
+
+    IDLE = "idle"
+    """It has no task."""
+    WARMING = "warming"
+    """It has a task and cannot receive yet in the newest allocation version."""
+    ALLOCATED = "allocated"
+    """It has a task and works on it."""
+    LEAVING = "leaving"
+    """Its process has been asked to end."""
+
+
+class Direction(StrEnum):
+    """The direction of frames, as this process sees it."""
+
+    IN = "in"
+    OUT = "out"
+
+
+class Refusal(StrEnum):
+    """Why a call from another process was not let in."""
+
+    BUSY = "busy"
+    """Too many calls were in their handshake; a member dials again."""
+    CERTIFICATE = "certificate"
+    """Its certificate does not carry the name of the workers."""
+    GARBAGE = "garbage"
+    """Its first message was neither a hello nor a question about state."""
+    GROUP = "group"
+    """It asked for another group, or shares no job with this one."""
+    PROTOCOL = "protocol"
+    """It runs another version of Onyx."""
+    SILENT = "silent"
+    """Its hello did not come in time."""
+    TENANCY = "tenancy"
+    """It belongs to another cluster."""
+
+
+CLOSED_LABELS: dict[str, frozenset[str]] = {
+    "stage": frozenset(Stage),
+    "state": frozenset(PeerState),
+    "direction": frozenset(Direction),
+    "reason": frozenset(Refusal),
+    "cause": frozenset(Reason),
+}
+"""Labels whose values are fixed here. `fn` is closed by the commands that a registry is given."""
