@@ -33,8 +33,7 @@ def local_cluster(
     try:
         workers.start()
         with connect(env.settings) as client:
-            zookeeper = env.settings.zookeeper.address
-            print(ways_in(job, zookeeper), end="", file=sys.stderr, flush=True)
+            print(ways_in(job, env.settings), end="", file=sys.stderr, flush=True)
             yield client, workers
     except BaseException:
         patience_s = INTERRUPTED_PATIENCE_S
@@ -46,11 +45,11 @@ def local_cluster(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def ways_in(job: Job, zookeeper: str) -> str:
+def ways_in(job: Job, settings: Settings) -> str:
     """How to hand segments to a job that runs, a line for each input that takes some."""
     return "".join(
         f"to hand segments to {entry.name}: onyx append {job.name} {entry.name} "
-        f"--zookeeper {zookeeper}\n"
+        f"--zookeeper {settings.zookeeper.address} --tenancy {settings.tenancy_id}\n"
         for entry in job.catalog
         if takes_requests(entry.type, entry.plugin)
     )
