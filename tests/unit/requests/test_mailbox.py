@@ -171,6 +171,13 @@ def test_outputs_hear_once_that_somebody_waits_for_what_was_sent() -> None:
     assert mailbox.awaited(2)
 
 
+def test_outputs_hear_of_a_request_when_all_of_it_was_sent() -> None:
+    mailbox = new()
+    mailbox.offer(request("a", 1, 2, 3))
+    journalled(mailbox)
+    assert [mailbox.awaited(position) for position in (1, 2, 3)] == [False, False, True]
+
+
 def test_a_client_that_has_gone_does_not_hold_up_others() -> None:
     mailbox = new()
     gone, other = mailbox.offer(request("a", 1)), mailbox.offer(request("b", 2))

@@ -199,8 +199,8 @@ class AckedReader(Protocol):
         ...
 
     def awaited(self, position: int) -> bool:
-        """Whether somebody waits for the tree of a position before this one, each time once:
-        outputs then make durable what they hold."""
+        """Whether somebody waits for something all of which is before this position, each time
+        once: outputs then make durable what they hold."""
         ...
 
 

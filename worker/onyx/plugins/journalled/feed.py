@@ -31,7 +31,7 @@ class Feed(Protocol):
         ...
 
     def awaited(self, position: int) -> bool:
-        """Whether somebody waits for the tree of a position before this one, each time once."""
+        """Whether somebody waits for something all of which is before this position, once."""
         ...
 
     def passed(self, position: int) -> None:

@@ -113,7 +113,7 @@ class OwnerReader(JournalReader):
         self._partition.feed.acked(positions)
 
     def awaited(self, position: int) -> bool:
-        """Whether somebody waits for the tree of a position before this one, each time once."""
+        """Whether somebody waits for something all of which is before this position, once."""
         return self._partition.feed.awaited(position)
 
     def drain(self) -> int:

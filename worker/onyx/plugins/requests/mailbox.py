@@ -91,7 +91,7 @@ class Mailbox:
         self._open: list[_Entry] = []
         """What is not complete of it, in the same order."""
         self._awaited: list[int] = []
-        """Positions of which somebody waits for the trees, and outputs do not know it yet."""
+        """Ends of requests whose trees somebody waits for, and outputs do not know it yet."""
         self._closed = ""
         """Why nothing is taken any more."""
         self._held = ""
@@ -146,7 +146,7 @@ class Mailbox:
         if self._closed and entry.left:
             return answered(Answer(Status.UNAVAILABLE, self._closed, BUSY_RETRY_S))
         if request.level is Level.ACK and entry.first >= 0 and entry.left:
-            self._awaited.append(entry.first)
+            self._awaited.append(entry.end)
         return _joined(entry, request.level)
 
     # --- the writer of the journal --------------------------------------------------------------
@@ -191,7 +191,7 @@ class Mailbox:
                 if entry.count and self._tracked:
                     self._open.append(entry)
                     if entry.processed:
-                        self._awaited.append(entry.first)
+                        self._awaited.append(entry.end)
                 else:
                     entry.left = 0
                     answers += _answers(entry.processed, Status.PROCESSED, entry.count)
@@ -222,12 +222,13 @@ class Mailbox:
         _settle(answers)
 
     def awaited(self, position: int) -> bool:
-        """Whether somebody waits for the tree of a position before this one, each time once."""
+        """Whether somebody waits for a request whose last segment is before this position, each
+        time once."""
         if not self._awaited:
             return False
         with self._changed:
             count = len(self._awaited)
-            self._awaited = [each for each in self._awaited if each >= position]
+            self._awaited = [each for each in self._awaited if each > position]
             return len(self._awaited) < count
 
     def passed(self, position: int) -> None:
