@@ -267,9 +267,9 @@ def cluster(name: str = "onyx", namespace: str = "default", **spec: Any) -> dict
 
 
 def job(
-    name: str = "job", batch_size: int = 10, namespace: str = "default", **spec: Any
+    name: str = "job", version: int = 1, namespace: str = "default", **spec: Any
 ) -> dict[str, Any]:
-    """A small OnyxJob; another `batch_size` makes it another job."""
+    """A small OnyxJob; another `version` makes it another job."""
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -281,8 +281,8 @@ def job(
                     "name": "read",
                     "type": "input",
                     "plugin": "sequence",
-                    "batchSize": batch_size,
-                    "options": {"segments": [{"n": 1}]},
+                    "batchSize": 10,
+                    "options": {"segments": [{"n": version}]},
                 },
                 {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 10},
             ],

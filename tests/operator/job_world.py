@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
+from onyx.replica.commands import SetOptions
 from onyx_operator.jobs.actions import Action, Control, DeleteObject, Remember, Submit
 from onyx_operator.jobs.observed import Observed, observed
 from onyx_operator.jobs.plan import plan
@@ -75,13 +76,16 @@ class World:
                 assert self.record.job_id == job, "intent before action"
                 if job not in self.jobs:
                     self.accepted.append(job)
-                    self.jobs[job] = LogJob("live")
+                    self.jobs[job] = LogJob("live", options=self.spec.options)
                     if upgrades is not None:
                         self.resumed[job] = upgrades
                         self.control("kill-job", upgrades)
                 self.record = replace(self.record, submitted_at="2001-09-09T01:46:40Z")
             case Control(command):
                 self.control(command.NAME, command.job)
+                if isinstance(command, SetOptions) and self.jobs[command.job].stage == "live":
+                    known = self.jobs[command.job]
+                    self.jobs[command.job] = replace(known, options=command.declares)
             case DeleteObject():
                 self.gone = True
         live = [each for each in self.jobs.values() if each.stage == "live"]

@@ -187,7 +187,7 @@ def test_answers_that_would_count_again_are_warned_of(
         ),
         (
             with_spec(job(), clusterRef="onyx"),
-            with_spec(job(batch_size=5), clusterRef="other"),
+            with_spec(job(version=5), clusterRef="other"),
             "clusterRef",
         ),
     ],

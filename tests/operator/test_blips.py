@@ -41,7 +41,7 @@ def test_an_edit_of_a_job_that_has_ended_waits_for_the_log(
         api.wait_for("onyxjobs", "job", phase("Completed"))
     logs.away.set()
     with Operator(api, logs.connect, FAST):
-        api.patch("onyxjobs", "job", {"spec": {"catalog": job(batch_size=20)["spec"]["catalog"]}})
+        api.patch("onyxjobs", "job", {"spec": {"catalog": job(version=20)["spec"]["catalog"]}})
         api.wait_for("onyxjobs", "job", lambda each: each["status"]["reason"] == "LogUnreachable")
         logs.away.clear()
         api.wait_for("onyxjobs", "job", lambda each: each["status"]["jobId"] != first)
@@ -88,7 +88,7 @@ def test_an_object_that_is_edited_while_it_is_deleted_starts_nothing(
         api.create(held)
         found = api.wait_for("onyxjobs", "job", phase("Running", "Running"))
         api.delete("onyxjobs", "job")
-        catalog = [] if bad else job(batch_size=20)["spec"]["catalog"]
+        catalog = [] if bad else job(version=20)["spec"]["catalog"]
         api.patch("onyxjobs", "job", {"spec": {"catalog": catalog}})
         eventually(lambda: found["status"]["jobId"] in logs.replica().killed_jobs)
         api.wait_for("onyxjobs", "job", phase("Killed", "Deleted"))

@@ -35,7 +35,7 @@ def life(api: FakeApi, logs: Logs, policy: str) -> tuple[str, str]:
     """A job is created, edited and deleted; the ids that it had in the log."""
     api.create(job(upgradePolicy=policy))
     first: str = api.wait_for("onyxjobs", "job", running)["status"]["jobId"]
-    api.patch("onyxjobs", "job", {"spec": {"catalog": job(batch_size=20)["spec"]["catalog"]}})
+    api.patch("onyxjobs", "job", {"spec": {"catalog": job(version=20)["spec"]["catalog"]}})
     edited = api.wait_for(
         "onyxjobs", "job", lambda found: running(found) and found["status"]["jobId"] != first
     )

@@ -141,7 +141,7 @@ def test_an_edited_spec_is_another_job_after_the_former_one_was_drained(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
     first = started(api)
-    declare(api, catalog=job(batch_size=20)["spec"]["catalog"])
+    declare(api, catalog=job(version=20)["spec"]["catalog"])
     found = api.wait_for(
         "onyxjobs", "job", lambda each: phase("Running")(each) and each["status"]["jobId"] != first
     )
@@ -341,7 +341,7 @@ def test_a_status_written_by_a_user_is_put_right_and_kills_nobody(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
     job_id = started(api)
-    api.create(job("other", batch_size=30))
+    api.create(job("other", version=30))
     forged = {"status": {"jobId": job_id, "phase": "Completed", "conditions": "none"}}
     with contextlib.suppress(Exception):
         api.patch("onyxjobs", "other", forged, subresource="status")

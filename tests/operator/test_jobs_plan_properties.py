@@ -19,6 +19,7 @@ from onyx_operator.jobs.versions import ids_of_interest
 from onyx_operator.logs.state import LogJob, Trouble
 
 DIGESTS = ("digest-a", "digest-b")
+FINGERPRINTS = ("defaults", "options-a")
 
 
 def _record(
@@ -62,7 +63,13 @@ records = st.one_of(
     ),
 )
 log_jobs = st.one_of(
-    st.builds(LogJob, st.just("live"), st.booleans(), st.booleans()),
+    st.builds(
+        LogJob,
+        st.just("live"),
+        st.booleans(),
+        st.booleans(),
+        options=st.sampled_from(FINGERPRINTS),
+    ),
     st.just(LogJob("completed")),
     st.builds(LogJob, st.just("killed"), failure=st.sampled_from(("", "task read: boom"))),
 )
@@ -82,6 +89,7 @@ specs = st.builds(
     ),
     st.just(JOB),
     st.sampled_from(DIGESTS),
+    st.sampled_from(FINGERPRINTS),
     deleted_at=st.sampled_from(("", "2001-09-09T01:46:39Z")),
 )
 invalid = st.booleans()
@@ -170,3 +178,13 @@ def test_nothing_is_done_to_a_log_that_cannot_be_reached(world: World) -> None:
     world.spec = replace(world.spec, deleted_at="")
     actions = plan(world.seen()).actions
     assert not any(isinstance(each, Submit | Control | Remember) for each in actions)
+
+
+@given(worlds())
+def test_a_job_that_runs_works_with_the_values_of_its_spec(world: World) -> None:
+    world.spec = replace(world.spec, deleted_at="")
+    world.settle()
+    job = world.jobs.get(world.record.job_id or JobId(""), LogJob())
+    is_its_own = world.spec.job is not None and world.record.version == world.spec.version
+    if job.stage == "live" and is_its_own:
+        assert job.options == world.spec.options

@@ -34,11 +34,11 @@ TIMEOUT_S = 90.0
 
 
 def version(folder: Path, number: int) -> dict[str, Any]:
-    """Each has another batch size."""
+    """Each is another job."""
     found = manifest(folder, SEGMENTS)
     found["metadata"] = {"name": "job", "namespace": "default"}
     for entry in found["spec"]["catalog"]:
-        entry["batchSize"] = 300 + 50 * number
+        entry |= {"batchSize": 300, "doc": f"version {number}"}
     found["spec"]["upgradePolicy"] = "KeepState"
     return found
 

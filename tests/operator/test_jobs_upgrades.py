@@ -29,9 +29,9 @@ def eager(operator: Operator, monkeypatch: pytest.MonkeyPatch) -> Operator:
     return operator
 
 
-def catalog(batch_size: int = 10, generated: bool = False) -> list[dict[str, Any]]:
+def catalog(version: int = 1, generated: bool = False) -> list[dict[str, Any]]:
     """Of the job; `generated`: it reads what no other input has read before."""
-    found: list[dict[str, Any]] = job(batch_size=batch_size)["spec"]["catalog"]
+    found: list[dict[str, Any]] = job(version=version)["spec"]["catalog"]
     if generated:
         found[0] |= {"plugin": "generator", "options": {"segments": 10}}
     return found
@@ -229,7 +229,7 @@ def test_an_upgrade_of_a_job_file_is_one_as_well(
     api: FakeApi, logs: Logs, workers: Workers, operator: Operator
 ) -> None:
     for name, size in (("one", 10), ("two", 20)):
-        text = str(job(batch_size=size, upgradePolicy="KeepState", upgrade=ANSWER))
+        text = str(job(version=size, upgradePolicy="KeepState", upgrade=ANSWER))
         head = {"apiVersion": "v1", "kind": "ConfigMap"}
         metadata = {"name": name, "namespace": "default"}
         api.create({**head, "metadata": metadata, "data": {"job.yaml": text}})

@@ -100,6 +100,13 @@ ARGUMENTS = {
         "id": st.sampled_from(["", "0123456789abcdef"]),
         "afresh": st.booleans(),
     },
+    "set-options": {
+        "job": jobs,
+        "tasks": st.dictionaries(
+            tasks, st.dictionaries(st.sampled_from(["maxPending", "batchTimeout"]), counts)
+        ),
+        "declares": st.sampled_from(["", "a", "b"]),
+    },
     "gc": {"id": st.just("client"), "jobs": st.none() | st.lists(jobs)},
 }
 entries = st.sampled_from(sorted(ARGUMENTS)).flatmap(

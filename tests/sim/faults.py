@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tests.support.log.raw_entries import raw_entry
 
-from onyx.replica.commands import DrainJob, Gc, KillJob, ResumeJob, SuspendJob
+from onyx.replica.commands import DrainJob, Gc, KillJob, ResumeJob, SetOptions, SuspendJob
+from onyx.replica.commands.set_options import TaskOptions
 
 if TYPE_CHECKING:
     from tests.sim.cluster import Cluster
@@ -32,7 +33,13 @@ POISON: tuple[tuple[str, dict[str, object]], ...] = (
     ("kill-job", {}),
     ("suspend-job", {"job": "nobody"}),
     ("drain-job", {"job": []}),
+    ("set-options", {"job": "job-0", "tasks": {"in": {"maxPending": -1}}}),
+    ("set-options", {"job": "job-0", "tasks": {"in": {"minPeers": 1}}}),
 )
+
+
+def _set_options(job: str) -> SetOptions:
+    return SetOptions(job=job, tasks={"in": TaskOptions(max_pending=5)})
 
 
 class Faults:
@@ -162,9 +169,9 @@ class Faults:
             self.cluster.write(KillJob(job=job))
 
     def _lifecycle(self, chance: random.Random) -> None:
-        """Somebody suspends, resumes or drains a job, whatever it is doing."""
+        """Somebody suspends, resumes, drains or changes a job, whatever it is doing."""
         if self.cluster.server.up:
-            verb = chance.choice((SuspendJob, SuspendJob, ResumeJob, DrainJob))
+            verb = chance.choice((SuspendJob, SuspendJob, ResumeJob, DrainJob, _set_options))
             job = chance.choice(list(self.cluster.jobs))
             self.cluster.write(verb(job=job))
 

@@ -21,6 +21,7 @@ from onyx.client.calls import (
     gc,
     kill_job,
     resume_job,
+    set_options,
     submit_job,
     suspend_job,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "open_peer_group",
     "parse_manifest",
     "resume_job",
+    "set_options",
     "shutdown_env",
     "shutdown_peer",
     "shutdown_peer_group",

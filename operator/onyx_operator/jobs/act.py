@@ -24,6 +24,7 @@ _EVENTS = {
     "suspend-job": ("Suspending", "job {job} is suspended: it gives its peers to other jobs"),
     "resume-job": ("Resuming", "job {job} is resumed: it asks for peers again"),
     "drain-job": ("Draining", "job {job} reads nothing new and completes what is pending"),
+    "set-options": ("OptionsSet", "tasks of job {job} work with the values of the edited spec"),
     "kill-job": ("Killing", "job {job} is killed"),
 }
 """Reason and message of the event that follows a command."""

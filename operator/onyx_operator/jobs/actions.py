@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from onyx.ids import JobId
-from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SuspendJob
+from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SuspendJob
 from onyx_operator.jobs.record import Record
 
 
@@ -32,7 +32,7 @@ class Submit:
 class Control:
     """Append a command about a job to the log."""
 
-    command: KillJob | SuspendJob | ResumeJob | DrainJob
+    command: KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions
 
 
 @dataclass(frozen=True, slots=True)

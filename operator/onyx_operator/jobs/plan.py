@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from onyx.ids import JobId
-from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SuspendJob
+from onyx.ids import JobId, TaskName
+from onyx.model.changing import declared
+from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SuspendJob
+from onyx.replica.commands.set_options import TaskOptions
 from onyx_operator.jobs.actions import Action, Control, DeleteObject, Remember, Submit
 from onyx_operator.jobs.observed import Observed
 from onyx_operator.jobs.record import Record
@@ -292,10 +294,22 @@ def _keep(seen: Observed, job: LogJob) -> Plan:
         actions = (Control(ResumeJob(job=job_id)),)
     elif desired == "Stopped":
         actions = _drained(job_id, job)
+    actions += _options_set(seen, job_id, job)
     phase, reason, message = _going_on(job)
     if desired == "Running" and job.draining:
         message = _and_why("it was stopped and drains; another restartNonce runs it again", job)
     return Plan(actions, phase, reason, message)
+
+
+def _options_set(seen: Observed, job_id: JobId, job: LogJob) -> tuple[Action, ...]:
+    """An edit of nothing but keys that may change while the job runs changes them there. Who set
+    some of them by hand since the last edit is not undone before the next one."""
+    spec = seen.spec
+    if spec.job is None or spec.options == job.options:
+        return ()
+    given = declared(spec.job).items()
+    tasks = {TaskName(task): TaskOptions.of(values) for task, values in given}
+    return (Control(SetOptions(job=job_id, tasks=tasks, declares=spec.options)),)
 
 
 def _going_on(job: LogJob) -> tuple[str, str, str]:

@@ -9,8 +9,10 @@ from typing import Any
 from onyx.client.submissions import Check
 from onyx.errors import ManifestError
 from onyx.ids import JobId
+from onyx.model.changing import fingerprint, without
 from onyx.model.declaration import Declaration, JobRef
 from onyx.model.job import Job
+from onyx.model.limits import NOTHING_DECLARED
 from onyx.model.parsing.job import job_hash, parse_declared, parse_manifest
 from onyx.upgrade.plan import drop_unused_upgrade
 from onyx_operator.conditions import problem_lines
@@ -33,7 +35,9 @@ class Spec:
     """None when there is a problem."""
     digest: str = ""
     """SHA-256 of the job's canonical form. A `spec.upgrade` that names no old job is no part of
-    that, so that taking it out makes no other job."""
+    that, so that taking it out makes no other job; nor are keys that may change while it runs."""
+    options: str = NOTHING_DECLARED
+    """The fingerprint of these keys."""
     problem: str = ""
     """Why there is no job."""
     problem_reason: str = ""
@@ -91,7 +95,8 @@ def read_spec(
         return replace(spec, problem=str(error.args[0]), problem_reason=JOB_REF_NOT_FOUND)
     except ManifestError as error:
         return replace(spec, problem=problem_lines(error.problems), problem_reason="InvalidSpec")
-    return replace(spec, job=job, digest=job_hash(drop_unused_upgrade(job)))
+    digest = job_hash(without(drop_unused_upgrade(job)))
+    return replace(spec, job=job, digest=digest, options=fingerprint(job))
 
 
 def short(problem: str) -> str:

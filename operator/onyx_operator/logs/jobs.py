@@ -62,6 +62,7 @@ def log_job(
         "live",
         suspended=run.suspended,
         draining=run.draining,
+        options=run.declared or replica.spec(job).options,
         tasks=tuple((task, len(run.allocation.get(task, ()))) for task in replica.tasks_of(job)),
         required=_required(replica, job),
         starting=any(peer not in run.ready for peer in peers),
@@ -108,7 +109,7 @@ def _shown(replica: Replica, job: JobId) -> tuple[object, ...]:
     """What a status shows of a record."""
     run = replica.run(job)
     allocated = (run.allocation, run.allocation_version, is_ready(run))
-    parts = (*allocated, run.suspended, run.draining)
+    parts = (*allocated, run.suspended, run.draining, run.declared)
     return (replica.partitions(job), run.exhausted_partitions, *parts)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from onyx.ids import JobId
+from onyx.model.limits import NOTHING_DECLARED
 
 Stage = Literal["unknown", "live", "completed", "killed", "fenced"]
 """`fenced`: killed before it was submitted, so that a submission under way comes too late."""
@@ -19,6 +20,9 @@ class LogJob:
     stage: Stage = "unknown"
     suspended: bool = False
     draining: bool = False
+    options: str = NOTHING_DECLARED
+    """The fingerprint of the manifest whose values hold of the keys that may change while it
+    runs."""
     tasks: tuple[tuple[str, int], ...] = ()
     """Peers by task, parents before children."""
     required: int = 0

@@ -40,8 +40,10 @@ from onyx.replica.commands import (
     ReportLoss,
     RestartTask,
     SealOutput,
+    SetOptions,
     SignalReady,
 )
+from onyx.replica.commands.set_options import TaskOptions
 from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
@@ -315,6 +317,12 @@ class Bench:
     def drain(self) -> None:
         """The log says that the job is to read nothing new."""
         self._replica = altered(self._replica, self.id, draining=True)
+
+    def set_options(self, declares: str = "", **tasks: Mapping[str, int]) -> None:
+        """The log says that tasks work with other values."""
+        values = {TaskName(name): TaskOptions.of(each) for name, each in tasks.items()}
+        command = SetOptions(job=self.id, tasks=values, declares=declares)
+        self._replica = command.apply(self._replica, Position(0))
 
     def stop(self, task: Task, reason: str = "job-killed") -> Progress:
         task.post(Stop(reason))

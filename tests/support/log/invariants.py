@@ -31,6 +31,14 @@ def transition_violations(old: Replica, new: Replica) -> list[str]:
     return [f"{name}: {problem}" for name, check in STEPS.items() for problem in check(old, new)]
 
 
+def options_are_of_tasks_that_run(replica: Replica) -> Iterator[str]:
+    """Values were set for tasks that a job has, and an ended job has none."""
+    for job in by_job(replica, "options"):
+        for task in sorted(replica.run(job).options):
+            if task not in replica.spec(job).by_name:
+                yield f"{job} has no task {task}, for which values were set"
+
+
 def allocated_peers_are_members(replica: Replica) -> Iterator[str]:
     members = set(replica.peers)
     for job, task, peer in _places(replica):
@@ -292,6 +300,7 @@ STATES: Mapping[str, Callable[[Replica], Iterator[str]]] = {
     "R11": tags_are_kept,
     "R12": size_is_bounded,
     "R14": colocated_jobs_sit_together,
+    "R15": options_are_of_tasks_that_run,
     "F4": dead_groups_stay_away,
 }
 

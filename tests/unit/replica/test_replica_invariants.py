@@ -45,6 +45,7 @@ BROKEN = {
         respecified(r, task_scheduler="colocated"),
         peer_sites=Map({peer: Map({"address": f"{peer}:1"}) for peer in r.peers}),
     ),
+    "R15": lambda r: altered(r, "j", options=Map({"nowhere": Map({"maxPending": 5})})),
     "F4": lambda r: replace(r, left=Map({"g1": 0})),
 }
 

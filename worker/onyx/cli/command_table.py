@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "suspend": "Give the peers of a job to others until `resume`.",
     "resume": "Let a suspended job continue where its inputs were.",
     "drain": "Let a job read nothing new, finish and complete.",
+    "set": "Give keys of a task other values while its job runs.",
     "jobs": "List jobs: state, peers, why a job waits or failed.",
     "append": "Hand segments to an input of a running job.",
     "state": "Show what a window of a running job has gathered.",

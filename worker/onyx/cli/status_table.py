@@ -90,8 +90,22 @@ def _stacks(status: JobStatus) -> Iterator[str]:
 
 def remarks(status: JobStatus) -> str:
     """Why a job waits, why it does not advance, or what killed it; what is wrong with the code of
-    its peers; and what became of segments that did not go on."""
-    return "; ".join(filter(None, (why(status), status.code_warning, *status.outcomes)))
+    its peers; what became of segments that did not go on; and which values were set."""
+    parts = (why(status), status.code_warning, *status.outcomes, options(status))
+    return "; ".join(filter(None, parts))
+
+
+def options(status: JobStatus) -> str:
+    """The values that were set while the job runs: `set: read maxPending=500`."""
+    found = [
+        f"{task} {' '.join(f'{key}={_value(value)}' for key, value in values.items())}"
+        for task, values in status.options.items()
+    ]
+    return f"set: {', '.join(found)}" if found else ""
+
+
+def _value(value: int | None) -> str:
+    return "default" if value is None else str(value)
 
 
 def why(status: JobStatus) -> str:

@@ -52,6 +52,12 @@ def resume_job(settings: Settings, job: JobId) -> None:
         client.resume(job)
 
 
+def set_options(settings: Settings, job: JobId, task: str, options: Mapping[str, Any]) -> None:
+    """Give keys of a task (`{"maxPending": 500}`) other values while the job runs."""
+    with connect(settings) as client:
+        client.set_options(job, task, options)
+
+
 def drain_job(settings: Settings, job: JobId) -> None:
     """Let a job read nothing new, complete what is pending, seal its outputs and complete."""
     with connect(settings) as client:

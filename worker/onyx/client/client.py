@@ -7,19 +7,30 @@ when in doubt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from onyx.client.manifests import digest_of
+from onyx.client.manifests import check_runs, digest_of
+from onyx.client.manifests import manifest as read_manifest
 from onyx.client.reader import JobReader
 from onyx.client.submissions import Check, Submission, Submissions
-from onyx.errors import UserError
 from onyx.history.archive import Archive
 from onyx.history.collection import Collected, collect_all
 from onyx.history.replicas import Replicas
-from onyx.ids import JobId, Position
+from onyx.ids import JobId, Position, TaskName
 from onyx.log.interface import ClientLog
+from onyx.model.changing import with_options
 from onyx.model.job import Job
-from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SubmitJob, SuspendJob
+from onyx.model.parsing.options import read_options
+from onyx.replica.commands import (
+    DrainJob,
+    KillJob,
+    ResumeJob,
+    SetOptions,
+    SubmitJob,
+    SuspendJob,
+)
+from onyx.replica.commands.set_options import TaskOptions
 from onyx.upgrade.plan import Plan
 
 
@@ -132,15 +143,26 @@ class Client(JobReader):
         """
         self._change(DrainJob(job=job), "drained")
 
+    def set_options(self, job: JobId, task: str, options: Mapping[str, Any]) -> None:
+        """Give keys of a task's catalog entry other values while the job runs.
+
+        All peers of the task follow them from their next batch on; nothing is allocated anew. The
+        keys are those of `model.changing`; `default` stands for a key that is left out. A suspended
+        job takes them as well. A job that upgrades this one begins with its own manifest.
+
+        Raises:
+            UserError: no job has this id, or it has ended.
+            ManifestError: it has no such task, a key cannot change, or a value is wrong.
+        """
+        replica = self.replica()
+        check_runs(replica, job, "changed")
+        run, manifest = replica.run(job), read_manifest(self.log, replica, job)
+        now = with_options(manifest, run.options, bool(run.declared))
+        values = TaskOptions.of(read_options(now, task, options))
+        self.log.append(SetOptions(job=job, tasks={TaskName(task): values}))
+
     def _change(self, command: SuspendJob | ResumeJob | DrainJob, done: str) -> None:
-        job, replica = command.job, self.replica()
-        digest_of(replica, job)
-        for ended, jobs in (
-            ("completed", replica.completed_jobs),
-            ("killed", replica.killed_jobs),
-        ):
-            if job in jobs:
-                raise UserError(f"job {job} is {ended}: only a job that runs can be {done}")
+        check_runs(self.replica(), command.job, done)
         self.log.append(command)
 
     def gc(self) -> Collected:

@@ -33,6 +33,18 @@ def digest_of(replica: Replica, job: JobId) -> str:
     return digest
 
 
+def check_runs(replica: Replica, job: JobId, done: str) -> None:
+    """Refuse to change a job that does not run; `done` is what was to be done to it.
+
+    Raises:
+        UserError: no job has this id, or it has ended.
+    """
+    digest_of(replica, job)
+    for ended, jobs in (("completed", replica.completed_jobs), ("killed", replica.killed_jobs)):
+        if job in jobs:
+            raise UserError(f"job {job} is {ended}: only a job that runs can be {done}")
+
+
 def absent(replica: Replica, job: JobId) -> str:
     """Why nothing is known of a job but its id."""
     completed = has_completed(replica, job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from onyx.client.deaths import read_deaths, words_of
 from onyx.client.manifests import readable
@@ -17,6 +17,9 @@ from onyx.replica.jobs import has_completed
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 from onyx.stalls import Stall
+
+if TYPE_CHECKING:
+    from onyx.model.job import Job
 
 JobState = Literal["running", "waiting", "suspended", "draining", "completed", "killed", "unknown"]
 """A `suspended` job has no peers, whether it drains or not. A `draining` job may have peers or wait
@@ -53,6 +56,9 @@ class JobStatus:
     modules."""
     code_warning: str = ""
     """Its peers run different code, or other code than it began with."""
+    options: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    """Values that were set while it runs and that its manifest does not give, by task; None for a
+    key that is left out."""
 
 
 def statuses(log: ClientLog, replica: Replica) -> list[JobStatus]:
@@ -101,7 +107,17 @@ def status_at(
         () if known is None else tuple(remarks(known, totals(log, job))),
         code,
         code_warning,
+        {} if known is None else _options(replica, job, known),
     )
+
+
+def _options(replica: Replica, job: JobId, manifest: Job) -> dict[str, dict[str, int | None]]:
+    run = replica.run(job)
+    if not (run.options or run.declared):
+        return {}
+    from onyx.model.changing import differences, with_options
+
+    return differences(manifest, with_options(manifest, run.options, bool(run.declared)))
 
 
 def _engine(replica: Replica, job: JobId) -> Literal["peers", "spark"]:

@@ -120,6 +120,10 @@ class PendingWindow:
         self._resting: list[tuple[float, int, int]] = []
         """A heap of ranges that rest: until when, from where to where."""
 
+    def change_timeout(self, pending_timeout_s: float) -> None:
+        """What is lost is read again after another time, also what is in flight now."""
+        self._lifetime = rotations_until_expiry(pending_timeout_s, self._interval_s)
+
     @property
     def frontier(self) -> int:
         """Lowest position that is not complete. Everything below never has to be read again."""

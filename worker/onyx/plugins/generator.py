@@ -15,14 +15,12 @@ import pyarrow as pa
 from onyx.errors import OnyxError
 from onyx.flow.columnar import result_columns
 from onyx.flow.segment import Segment
+from onyx.ledger.token_bucket import TokenBucket
 from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader, partition_names
 from onyx.plugins.options import function_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.small_options import GeneratorOptions
 from onyx.seams import Clock
-
-BURST_S = 1.0
-"""After a stop (back-pressure), so many seconds' worth may follow at once."""
 
 
 class GeneratorInput:
@@ -116,21 +114,15 @@ class Rate:
     """How many new positions of one partition may be handed out by now."""
 
     def __init__(self, per_second: float, position: int, clock: Clock) -> None:
-        self._per_second = per_second
         self._clock = clock
+        self._bucket = TokenBucket(per_second, clock.monotonic_s())
         self._next_new = position
-        self._tokens = 0.0
-        self._counted_s = clock.monotonic_s()
 
     def allow(self, first: int, wanted: int) -> int:
         """How many of `wanted` positions from `first` on may be read now."""
-        now_s = self._clock.monotonic_s()
-        earned = (now_s - self._counted_s) * self._per_second
-        self._tokens = min(self._tokens + earned, max(1.0, BURST_S * self._per_second))
-        self._counted_s = now_s
         old = max(0, self._next_new - first)
-        allowed = min(wanted, old + int(self._tokens))
+        allowed = min(wanted, old + self._bucket.available(self._clock.monotonic_s()))
         new = max(0, allowed - old)
-        self._tokens -= new
+        self._bucket.spend(new)
         self._next_new += new
         return allowed

@@ -47,6 +47,10 @@ class JobRun:
     """The job wants no peers for now."""
     draining: bool = False
     """Its inputs read nothing new any more."""
+    options: Map[TaskName, Map[str, int]] = NOTHING
+    """Values that were set while it runs, by task and key; 0 for a key's default."""
+    declared: str = ""
+    """The fingerprint of the manifest whose values they are, instead of those of the submission."""
     allocation: Map[TaskName, tuple[PeerId, ...]] = NOTHING
     """Peers of each task; empty while the job waits for peers."""
     slots: Map[TaskName, Map[PeerId, Slot]] = NOTHING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onyx.errors import JobRefused
 from onyx.ids import JobId, TaskName
+from onyx.model.changing import fingerprint
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import keeps_journal, runs_spark
 from onyx.model.workflow import sources_above, topological_order
@@ -57,6 +58,7 @@ def submission(
             acker_exclude_outputs=job.acker_exempt_output_tasks,
             stateful=_keeps_state(job),
             digest=digest,
+            options=fingerprint(job),
             upgrades=None if old is None else JobId(old),
             owner=owner,
         ),

@@ -8,13 +8,18 @@ from typing import Annotated, Any, Literal
 
 from onyx.model import names, plugins
 from onyx.model.column_types import COLUMNS_MAX
-from onyx.model.job.types import TIMEOUT_MS_MAX, TRACKED_ONLY, Milliseconds, Peers, TaskName
+from onyx.model.job.types import TRACKED_ONLY, Milliseconds, Peers, TaskName
 from onyx.model.keys.compound import ListOf, MapOf, OneOrMore
 from onyx.model.keys.durations import Amount, Duration
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Count, Function, Text, TypeName
+from onyx.model.limits import (
+    BATCH_SEGMENTS_MAX,
+    PENDING_MAX,
+    SEGMENTS_PER_SECOND_MAX,
+    TIMEOUT_MS_MAX,
+)
 
-BATCH_SEGMENTS_MAX = 100_000
 GROUPED = ("function", "output", "reduce")
 """Types of tasks whose segments may be grouped."""
 
@@ -226,7 +231,7 @@ class CatalogEntry:
     counts as processed, and is counted in a metric."""
     max_pending: Annotated[
         int | None,
-        Count(1, 10_000_000, "segments"),
+        Count(1, PENDING_MAX, "segments"),
         Key(allowed_for=("input",), origin="onyx/max-pending", restriction=TRACKED_ONLY),
     ] = None
     """In-flight segments of one peer of the input at which it stops reading. By default 10,000, or
@@ -243,6 +248,20 @@ class CatalogEntry:
         Key(allowed_for=("input",), origin="onyx/input-retry-timeout", restriction=TRACKED_ONLY),
     ] = 1_000
     """Interval between two checks for segments to replay."""
+    checkpoint_segments: Annotated[
+        int | None,
+        Count(1, PENDING_MAX, "segments"),
+        Key(allowed_for=("input",), restriction=f"{TRACKED_ONLY} Not with engine: spark."),
+    ] = None
+    """Completed segments after which a peer of the input saves how far it is: fewer are read again
+    after a crash, for more writes to ZooKeeper. It saves every two seconds in any case."""
+    segments_per_second_max: Annotated[
+        int | None,
+        Count(1, SEGMENTS_PER_SECOND_MAX, "segments"),
+        Key(allowed_for=("input",), restriction="Not with engine: spark."),
+    ] = None
+    """Segments that all peers of the input together read in a second, at most; after a pause,
+    those of one second at once. What is read again does not count."""
     uniqueness_key: Annotated[
         str | None,
         Key(

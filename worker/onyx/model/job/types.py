@@ -8,9 +8,9 @@ from onyx.model import names
 from onyx.model.keys.compound import OneOrMore
 from onyx.model.keys.durations import Amount, Duration
 from onyx.model.keys.kinds import Count, Name
+from onyx.model.limits import TIMEOUT_MS_MAX
 
 PEERS_MAX = 10_000
-TIMEOUT_MS_MAX = 86_400_000
 TRACKED_ONLY = "Not under guarantee: at-most-once, which replays nothing."
 
 TaskName = Annotated[str, Name("task")]

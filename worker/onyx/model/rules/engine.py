@@ -6,11 +6,18 @@ either engine. What Spark cannot express is found by its compiler, which `onyx.s
 
 from __future__ import annotations
 
+from onyx.model import names
 from onyx.model.keys.section import Draft
 from onyx.model.plugins import runs_spark
 from onyx.model.report import Report, at
 from onyx.model.rules.looking import entries, good
 
+_OF_PEERS = {
+    "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
+    "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "
+    "remove it, or run the job on peers",
+}
+"""Keys whose author relies on what Spark does not do, with what to do about it."""
 _NO_STATE = "kill the old job and submit this one, which reads its inputs from the beginning"
 
 
@@ -21,6 +28,10 @@ def check_engine(spec: Draft, path: str, report: Report) -> None:
             hint = "add engine: spark to the job or to a window, or remove it"
             report.add(at(path, "spark"), "has no effect where nothing runs on Spark", hint)
         return
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        for field, hint in _OF_PEERS.items():
+            if good(draft, field) is not None:
+                report.add(at(where, names.yaml_key(field)), "is not for engine: spark", hint)
     if good(spec, "upgrade") is not None:
         what = "is not for engine: spark, which keeps no state that could be carried over"
         report.add(at(path, "upgrade"), what, f"remove it; {_NO_STATE}")

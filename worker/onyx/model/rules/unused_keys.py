@@ -19,7 +19,9 @@ _OF_TRIGGERS: Mapping[str, tuple[str, ...]] = {
     **{kind.key: (kind.name,) for kind in TRIGGERS.values()},
 }
 """Triggers of Onyx that read a key."""
-_OF_TRACKING = ("max_pending", "pending_timeout", "input_retry_timeout", "retry_mode")
+_OF_TRACKING = (
+    "max_pending", "pending_timeout", "input_retry_timeout", "retry_mode", "checkpoint_segments",
+)  # fmt: skip
 _OF_ACKERS = (
     "acker_percentage", "ackers", "acker_exempt_input_tasks", "acker_exempt_output_tasks",
     "acker_exempt_tasks",

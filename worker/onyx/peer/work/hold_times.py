@@ -20,8 +20,15 @@ LOOK_INTERVAL_MIN_S = 0.02
 class _Times:
     """When a job is reported next, and how often it is."""
 
+    job: Job
     period_s: float
     next_s: float
+
+    def follow(self, job: Job, now_s: float) -> None:
+        """Its values may have changed since the last look: then tasks have another job."""
+        if job is not self.job:
+            self.job, self.period_s = job, period_of(job)
+            self.next_s = min(self.next_s, now_s + self.period_s)
 
 
 class HoldTimes:
@@ -46,8 +53,10 @@ class HoldTimes:
             times = self._jobs.get(job)
             if times is None:
                 period_s = period_of(manifest)
-                self._jobs[job] = _Times(period_s, now_s + period_s)
-            elif now_s >= times.next_s:
+                self._jobs[job] = _Times(manifest, period_s, now_s + period_s)
+                continue
+            times.follow(manifest, now_s)
+            if now_s >= times.next_s:
                 times.next_s = now_s + times.period_s
                 due.add(job)
         return due

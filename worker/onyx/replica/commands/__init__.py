@@ -28,6 +28,7 @@ from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.commands.report_loss import ReportLoss
 from onyx.replica.commands.restart_task import RestartTask
 from onyx.replica.commands.seal_output import SealOutput
+from onyx.replica.commands.set_options import SetOptions
 from onyx.replica.commands.signal_ready import SignalReady
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.commands.suspend_job import ResumeJob, SuspendJob
@@ -51,6 +52,7 @@ __all__ = [
     "RestartTask",
     "ResumeJob",
     "SealOutput",
+    "SetOptions",
     "SignalReady",
     "SubmitJob",
     "SuspendJob",
@@ -77,6 +79,7 @@ COMMANDS: Mapping[str, type[Command]] = {
         RestartTask,
         ResumeJob,
         SealOutput,
+        SetOptions,
         SignalReady,
         SubmitJob,
         SuspendJob,

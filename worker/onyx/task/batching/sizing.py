@@ -68,9 +68,6 @@ class BatchSizing:
     """The batch size of one task on one peer. Not thread-safe."""
 
     def __init__(self, entry: CatalogEntry) -> None:
-        self.fixed = entry.batch_size is not None
-        """The size never changes, and nobody need report what batches take."""
-        self._fixed_pending = entry.max_pending
         self._exponent = FIRST_EXPONENT
         self._times_s: dict[int, float] = {}
         """The times of batches by the exponent of their size."""
@@ -79,8 +76,17 @@ class BatchSizing:
         """How many segments a task makes of one, at least 1."""
         self._unsampled = SAMPLED_EVERY_BATCHES
         self._full = False
-        self.segments_max = entry.batch_size or 1 << FIRST_EXPONENT
+        self.fixed = False
+        """The manifest, or a person, says the size; nobody need report what batches take."""
+        self.segments_max = 1
         """Most segments that the next batch may have."""
+        self.change(entry)
+
+    def change(self, entry: CatalogEntry) -> None:
+        """Follow other values of `batchSize` and `maxPending`."""
+        self.fixed = entry.batch_size is not None
+        self._fixed_pending = entry.max_pending
+        self.segments_max = entry.batch_size or self._bounded()
 
     @property
     def pending_max(self) -> int:

@@ -8,6 +8,7 @@ from onyx.program.program import Program
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
 from onyx.task.parts.assignment import Assigned, Assignment, Registration
+from onyx.task.parts.followed import Followed
 from onyx.task.seal_progress import LatestProgress
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
@@ -23,6 +24,7 @@ class Runtime(Assigned):
     delivery: Delivery
     sizing: BatchSizing
     """How many segments a batch may have."""
+    followed: Followed
     source: Source | None = None
     sink: Sink | None = None
     registration: Registration = field(default_factory=Registration)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from onyx.flow.batch import Batch
 from onyx.ids import TaskName
 from onyx.task.channels.dealing import put_to_child
+from onyx.task.options import follow_limit
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
@@ -51,6 +52,7 @@ def _read_source(runtime: Runtime, source: Source) -> list[Batch]:
     if source.checkpoint(runtime.services.settings.ledger.frontier_interval_s):
         runtime.metrics.set(SOURCE_PENDING, source.in_flight)
         runtime.metrics.set(SOURCE_OFFSET, source.completed)
+    follow_limit(runtime, source)
     batches = source.read()
     if given_up := source.take_given_up():
         runtime.metrics.add(GIVEN_UP, given_up)

@@ -7,6 +7,7 @@ from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.recorder import ROOTS_MAX
 from onyx.task.batch_task import BatchTask
+from onyx.task.options import follow_options
 from onyx.task.parts.work import Work
 from onyx.task.phases.idle import idle
 from onyx.task.phases.intake import read, take_kept
@@ -23,6 +24,7 @@ def before_batch(program: Program) -> Answer:
 
 def read_batch(task: BatchTask) -> Answer:
     """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
+    follow_options(task)
     runtime, allocation, work = task.runtime, task.allocation, task.work
     work.timer.begin(runtime.sizing.wants_cpu)
     if runtime.delivery.keeps and take_kept(runtime, allocation, work):

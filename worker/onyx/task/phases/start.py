@@ -13,6 +13,7 @@ from onyx.task.batching.sizing import BatchSizing
 from onyx.task.building import build_plugin
 from onyx.task.delivery.mixed import delivery_of
 from onyx.task.loading import load
+from onyx.task.parts.followed import Followed
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Status
 from onyx.task.table import ADVANCED, WAITING, Answer, successors
@@ -22,9 +23,11 @@ from onyx.task.user_code import user_phases
 def load_job(task: BatchTask) -> Answer:
     """Read the job from the chunk store."""
     assignment = task.assignment
-    job = load(assignment)
-    if job is None:
+    manifest = load(assignment)
+    if manifest is None:
         return WAITING
+    followed = Followed(manifest)
+    job = followed.take(assignment.latest_run())
     services, job_id, entry = assignment.services, assignment.job_id, job.entry(assignment.task)
     program = Program(
         job_id=job_id,
@@ -35,7 +38,9 @@ def load_job(task: BatchTask) -> Answer:
         metrics=services.metrics(job_id, job, assignment.task),
         report_values=services.settings.task.report_values,
     )
-    runtime = Runtime(assignment, program, delivery_of(job, entry), BatchSizing(entry))
+    runtime = Runtime(
+        assignment, program, delivery_of(job, entry), BatchSizing(entry), followed
+    )
     # Before lifecycles are compiled, which may fail: then the failure is one of a loaded job.
     task.load(runtime)
     lifecycles = compile_lifecycles(job, assignment.task, services.resolve)

@@ -22,10 +22,18 @@ class FilledReader:
         self._reader = self.beneath = reader
         self._held = SegmentRuns()
         self._filling = Filling(clock, timeout_s)
+        self._hurried = False
+
+    def change_timeout(self, timeout_s: float) -> None:
+        """Wait for as long from now on; one that hurries waits for nothing any more."""
+        if not self._hurried:
+            self._filling.timeout_s = timeout_s
 
     def read(self, segments_max: int) -> Read:
         """A whole batch of so many, or what has waited long enough; else nothing."""
         held = self._held
+        if not self._filling.timeout_s and not len(held):
+            return self._reader.read(segments_max)
         if len(held) < segments_max:
             for run in runs_of(self._reader.read(segments_max - len(held))):
                 held.append(run)
@@ -49,6 +57,7 @@ class FilledReader:
 
     def hurry(self) -> None:
         """Give what there is at once from now on."""
+        self._hurried = True
         self._filling.timeout_s = 0.0
 
 

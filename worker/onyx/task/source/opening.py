@@ -11,7 +11,7 @@ from onyx.ledger.retry_delay import RetryDelay
 from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import AckedReader, Input
-from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
+from onyx.program.reading.segments_reader import plugin_reader
 from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
@@ -55,7 +55,7 @@ class Opener:
             name=name,
             sizing=self.sizing,
             store=store,
-            reader=self._filled(reader),
+            reader=FilledReader(reader, self.clock, entry.batch_timeout / 1000),
             window=WINDOWS[entry.retry_mode](
                 partition=number,
                 frontier=at.position,
@@ -72,7 +72,3 @@ class Opener:
             sent_before=at.reserved if kind.certain else 0,
             waiting=own if kind.certain and isinstance(own, AckedReader) else None,
         )
-
-    def _filled(self, reader: SegmentsReader) -> SegmentsReader:
-        timeout_s = self.entry.batch_timeout / 1000
-        return FilledReader(reader, self.clock, timeout_s) if timeout_s else reader

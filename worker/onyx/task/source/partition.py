@@ -21,6 +21,7 @@ from onyx.ledger.lineage import ids_of, positions_of, run_of_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.ranges import Range
 from onyx.ledger.retry_modes import OrderedWindow
+from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import AckedReader, DrainingReader, Input
 from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
 from onyx.runs import Numbers, taken
@@ -68,6 +69,8 @@ class Partition:
     end: int | None = None
     """Where a partition that is drained ends; nothing is read from there on."""
     idle_since_s: float | None = None
+    reserve_max: int | None = None
+    """Most positions to reserve ahead, under a limit of the rate."""
     counted_from: int = 0
     pace: int = 0
     """Positions read in the last whole period between two checkpoints."""
@@ -155,6 +158,18 @@ class Partition:
         elif now_s - self.idle_since_s >= DRAIN_IDLE_S:
             self.end = self.next_position
 
+    @property
+    def again(self) -> int:
+        """How many of the next positions an earlier owner may have sent."""
+        return max(0, self.sent_before - self.next_position)
+
+    def change(self, entry: CatalogEntry, reserve_max: int | None) -> None:
+        """Follow other values of the entry."""
+        self.reserve_max = reserve_max
+        self.window.change_timeout(entry.pending_timeout / 1000)
+        if isinstance(self.reader, FilledReader):
+            self.reader.change_timeout(entry.batch_timeout / 1000)
+
     def replay_pending(self) -> None:
         """After a re-allocation: whatever was in flight is lost, read it again at once."""
         self.to_retry.clear()
@@ -222,7 +237,8 @@ class Partition:
             return 0
         if self.end is not None:
             return self.end - self.next_position
-        return max(self._lately, RESERVE_POSITIONS_MIN, self.sizing.segments_max)
+        wanted = max(self._lately, RESERVE_POSITIONS_MIN, self.sizing.segments_max)
+        return wanted if self.reserve_max is None else min(wanted, self.reserve_max)
 
     def frontier(self, reserve: int) -> Frontier:
         """Where the next owner begins, with so many positions reserved from the next one on."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection
+from dataclasses import replace
 
 from onyx.flow.batch import U64, Batch
 from onyx.flow.segment_failure import SegmentFailure
@@ -21,6 +22,7 @@ from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.opening import Opener
 from onyx.task.source.partition import Partition
+from onyx.task.source.rate import ReadLimit
 from onyx.windows.watermarks import IDLE, SILENT, Mark
 
 logger = logging.getLogger("onyx.task")
@@ -57,6 +59,7 @@ class Source:
         self._entry = entry
         self._sizing = sizing
         self._clock = clock
+        self._limit = ReadLimit(clock)
         self._opener = Opener(plugin, entry, sizing, clock, partition, retry_delay)
         self._turn = 0
         self._next_check_s = 0.0
@@ -64,6 +67,7 @@ class Source:
         self.rested_s = math.inf
         """When something has rested long enough to be read again."""
         self._next_checkpoint_s = 0.0
+        self._completed_at_save = 0
         self._since_flush = 0
         """Segments sent since the last flush whose acks are waited for."""
         self._waiting_for_room = 0
@@ -105,7 +109,22 @@ class Source:
         if at.exhausted:
             self.exhausted.add(number)
             return
-        self.partitions[number] = self._opener.open(number, name, store, at)
+        opened = self._opener.open(number, name, store, at)
+        opened.reserve_max = self._limit.reserve_max
+        self.partitions[number] = opened
+
+    def change(self, entry: CatalogEntry) -> None:
+        """Follow other values of the entry. A stage reads columns, whatever it has."""
+        entry = replace(entry, batch_format=self._entry.batch_format)
+        self._entry, self._opener = entry, replace(self._opener, entry=entry)
+        for partition in self.partitions.values():
+            partition.change(entry, self._limit.reserve_max)
+
+    def limit(self, per_second: float | None) -> None:
+        """Read so many segments a second that are new, at most; None: as many as there are."""
+        self._limit.change(per_second)
+        for partition in self.partitions.values():
+            partition.reserve_max = self._limit.reserve_max
 
     def give_away(self, numbers: Collection[int]) -> bool:
         """Leave partitions to others, who find in the store exactly how far they were read; True
@@ -243,23 +262,34 @@ class Source:
         return all(stored)
 
     def checkpoint(self, interval_s: float) -> bool:
-        """Save frontiers if that is due, so many seconds after the last time; True when it was."""
+        """Save frontiers if that is due, so many seconds after the last time, or as soon as enough
+        segments are complete (`checkpointSegments`); True when it was by time."""
         now_s = self._clock.monotonic_s()
         if now_s < self._next_checkpoint_s:
+            self._save_by_count()
             return False
         self._next_checkpoint_s = now_s + interval_s
+        self._completed_at_save = self.completed
         for partition in self.partitions.values():
             partition.checkpoint()
         return True
+
+    def _save_by_count(self) -> None:
+        enough = self._entry.checkpoint_segments
+        if enough is not None and self.completed - self._completed_at_save >= enough:
+            self._completed_at_save = self.completed
+            self.save_frontiers()
 
     def _read_new(self, partition: Partition, in_flight: int) -> list[Batch]:
         wanted = partition.wanted(in_flight)
         if wanted <= 0 or partition.finished_reading():
             return []
-        wanted = min(wanted, self._may_send(partition))
+        again = partition.again
+        wanted = self._limit.allowed(min(wanted, self._may_send(partition)), again)
         if wanted <= 0:
             return []
         first, read = partition.next_position, partition.reader.read(wanted)
+        self._limit.spend(len(read), again)
         bad = self._bad.among_new(
             partition.number, read, lambda index: self._described(partition, first + index)
         )

@@ -1,0 +1,54 @@
+"""Values of keys that change while a job runs, as people write them: `maxPending=500`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from onyx.errors import ManifestError, Problem
+from onyx.model.changing import KEYS
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.keys.fields import section_of
+from onyx.model.parsing.job import parse_mapping, to_mapping
+from onyx.model.report import listed, nearest
+
+DEFAULT = "default"
+"""Word for a key that is to be as if the manifest did not give it."""
+
+
+def read_options(job: Job, task: str, given: Mapping[str, Any]) -> dict[str, int]:
+    """Values for a task, checked as those of a manifest are; 0 for the default.
+
+    Raises:
+        ManifestError: with everything that is wrong.
+    """
+    if problems := [*_of_the_job(job, task, given), *map(_of_key, given.keys() - KEYS.keys())]:
+        raise ManifestError(problems)
+    mapping = to_mapping(job)
+    entry = next(each for each in mapping["spec"]["catalog"] if each["name"] == task)
+    entry |= {key: value for key, value in given.items() if value != DEFAULT}
+    for key in given:
+        if given[key] == DEFAULT:
+            entry.pop(key, None)
+    read = parse_mapping(mapping).entry(task)
+    return {key: 0 if given[key] == DEFAULT else getattr(read, KEYS[key]) for key in given}
+
+
+def _of_the_job(job: Job, task: str, given: Mapping[str, Any]) -> Iterable[Problem]:
+    known = [entry.name for entry in job.catalog]
+    if job.engine == "spark":
+        hint = "submit it again with other values"
+        yield Problem("engine", "is spark: nothing of such a job changes while it runs", hint)
+    elif task not in known:
+        hint = nearest(task, known) or f"it has {', '.join(known)}"
+        yield Problem(task, "is no task of the job", hint)
+    elif not given:
+        yield Problem(task, "gets no value", f"give key=value; keys are {listed(KEYS)}")
+
+
+def _of_key(key: str) -> Problem:
+    can = f"these can: {listed(KEYS)}"
+    if key in section_of(CatalogEntry).by_yaml:
+        why = "cannot change while the job runs"
+        return Problem(key, why, f"{can}; `onyx submit --upgrade` changes others")
+    return Problem(key, "is not a key of a catalog entry", nearest(key, KEYS) or can)
