@@ -17,7 +17,8 @@ from tests.operator.workers import Workers
 
 from onyx.errors import Unavailable
 from onyx.log.interface import ClientLog
-from onyx.replica.commands import KillJob
+from onyx.replica.commands import KillJob, SetOptions
+from onyx.replica.commands.set_options import TaskOptions
 from onyx.settings import Settings
 
 
@@ -153,6 +154,51 @@ def test_an_edited_spec_is_another_job_after_the_former_one_was_drained(
     second = found["status"]["jobId"]
     assert written == [("submit-job", first), ("drain-job", first), ("submit-job", second)]
     assert first in logs.replica().completed_jobs
+
+
+def test_an_edit_of_keys_that_may_change_while_a_job_runs_changes_them_there(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    job_id = started(api)
+    catalog = job()["spec"]["catalog"]
+    catalog[0] |= {"maxPending": 500, "segmentsPerSecondMax": 100}
+    del catalog[1]["batchSize"]
+    declare(api, catalog=catalog)
+    reported(api, "OptionsSet")
+    assert submitted(logs) == [job_id]
+    run = logs.replica().run(job_id)
+    assert {task: dict(values) for task, values in run.options.items()} == {
+        "read": {"batchSize": 10, "maxPending": 500, "segmentsPerSecondMax": 100}
+    }
+    assert len(logs.commands("set-options")) == 1
+
+    # What is set by hand stays until the next edit.
+    client = logs.log().client()
+    by_hand = {"write": TaskOptions(batch_size=3)}
+    client.append(SetOptions(job=job_id, tasks=by_hand))
+    client.close()
+    declare(api, ttlSecondsAfterFinished=3_600)
+    api.wait_for("onyxjobs", "job", condition("Validated", "True"))
+    assert "write" in logs.replica().run(job_id).options
+
+    declare(api, catalog=job()["spec"]["catalog"])
+    api.wait_for("onyxjobs", "job", lambda _: len(logs.commands("set-options")) == 3)
+    assert "maxPending" not in logs.replica().run(job_id).options["read"]
+    assert submitted(logs) == [job_id]
+
+
+def test_an_edit_that_changes_more_as_well_is_another_job_with_its_own_values(
+    api: FakeApi, logs: Logs, workers: Workers, operator: Operator
+) -> None:
+    first = started(api)
+    catalog = job(version=20)["spec"]["catalog"]
+    catalog[0] |= {"maxPending": 500}
+    declare(api, catalog=catalog)
+    found = api.wait_for(
+        "onyxjobs", "job", lambda each: phase("Running")(each) and each["status"]["jobId"] != first
+    )
+    assert submitted(logs) == [first, found["status"]["jobId"]]
+    assert not logs.commands("set-options")
 
 
 def test_what_is_no_part_of_the_job_makes_no_other_job(

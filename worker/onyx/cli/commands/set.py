@@ -12,6 +12,7 @@ from onyx.client.client import Client
 from onyx.errors import UserError
 from onyx.ids import JobId
 
+DIGITS_MAX = 18
 TaskArgument = Annotated[str, typer.Argument(help="Name of the task.")]
 ValuesArgument = Annotated[
     list[str],
@@ -49,4 +50,5 @@ def parse_value(text: str) -> tuple[str, int | str]:
     key, equals, value = text.partition("=")
     if not (key and equals and value):
         raise UserError(f"{text!r} is not KEY=VALUE, as in maxPending=500 or batchTimeout=50ms")
-    return key, int(value) if value.isascii() and value.isdecimal() else value
+    number = value.isascii() and value.isdecimal() and len(value) <= DIGITS_MAX
+    return key, int(value) if number else value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from onyx.errors import ManifestError, Problem
@@ -25,12 +26,16 @@ def read_options(job: Job, task: str, given: Mapping[str, Any]) -> dict[str, int
     if problems := [*_of_the_job(job, task, given), *map(_of_key, given.keys() - KEYS.keys())]:
         raise ManifestError(problems)
     mapping = to_mapping(job)
-    entry = next(each for each in mapping["spec"]["catalog"] if each["name"] == task)
+    index = [entry.name for entry in job.catalog].index(task)
+    entry = mapping["spec"]["catalog"][index]
     entry |= {key: value for key, value in given.items() if value != DEFAULT}
     for key in given:
         if given[key] == DEFAULT:
             entry.pop(key, None)
-    read = parse_mapping(mapping).entry(task)
+    try:
+        read = parse_mapping(mapping).entry(task)
+    except ManifestError as error:
+        raise ManifestError(_by_key(error, f"spec.catalog[{index}].")) from None
     return {key: 0 if given[key] == DEFAULT else getattr(read, KEYS[key]) for key in given}
 
 
@@ -44,6 +49,11 @@ def _of_the_job(job: Job, task: str, given: Mapping[str, Any]) -> Iterable[Probl
         yield Problem(task, "is no task of the job", hint)
     elif not given:
         yield Problem(task, "gets no value", f"give key=value; keys are {listed(KEYS)}")
+
+
+def _by_key(error: ManifestError, entry: str) -> list[Problem]:
+    """The problems as who gave keys of one entry understands them."""
+    return [replace(each, path=each.path.removeprefix(entry)) for each in error.problems]
 
 
 def _of_key(key: str) -> Problem:
