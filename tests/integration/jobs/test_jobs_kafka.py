@@ -81,7 +81,7 @@ def test_a_job_without_end_gives_what_comes(env: TestEnv, kafka: KafkaBroker) ->
 
 
 def test_an_upgrade_goes_on_where_the_old_job_stopped(env: TestEnv, kafka: KafkaBroker) -> None:
-    """[latest | something, KILL, 3 more, the next job]: anew, it would not read these."""
+    """[end | something, KILL, 3 more, the next job]: anew, it would not read these."""
     topic = kafka.create("job-upgrade")
 
     def reading(target: Channel, more: str) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def test_an_upgrade_goes_on_where_the_old_job_stopped(env: TestEnv, kafka: Kafka
             workflow: [[read, write]]
             catalog:
               - {{name: read, type: input, plugin: kafka, batchSize: 10, options:
-                  {{bootstrapServers: "{kafka.address}", topic: {topic}, startFrom: latest}}}}
+                  {{bootstrapServers: "{kafka.address}", topic: {topic}, startFrom: end}}}}
               - {{name: write, type: output, plugin: channel, batchSize: 10,
                   options: {{channel: {target.name}}}}}
         """)

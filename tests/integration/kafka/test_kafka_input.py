@@ -15,7 +15,8 @@ from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import Segment
 from onyx.plugins.protocol import START, Cursor, Input, Reader
 from onyx.plugins.registry import build_input
-from onyx.seams import SystemClock
+from onyx.plugins.starting import first_cursor
+from onyx.seams import Clock, SystemClock
 from onyx.testing.columns_kit import check_columns_input
 from onyx.testing.plugin_kit import check_input
 
@@ -25,9 +26,21 @@ READS_MAX = 2_000
 """Each waits for some milliseconds when there is nothing."""
 
 
-def kafka_input(broker: KafkaBroker, topic: str, **options: Any) -> Input:
+class ClockAt(SystemClock):
+    """A clock whose wall shows one time."""
+
+    def __init__(self, wall_ms: int) -> None:
+        self._wall_ms = wall_ms
+
+    def wall_ms(self) -> int:
+        return self._wall_ms
+
+
+def kafka_input(
+    broker: KafkaBroker, topic: str, clock: Clock | None = None, **options: Any
+) -> Input:
     given = {"bootstrapServers": broker.address, "topic": topic, **options}
-    return build_input("kafka", plugin_context(given, clock=SystemClock()))
+    return build_input("kafka", plugin_context(given, clock=clock or SystemClock()))
 
 
 def numbers(first: int, end: int) -> list[Segment]:
@@ -119,6 +132,13 @@ def json_copy(cursor: Cursor) -> Cursor:
     return Cursor(cursor.position, json.loads(json.dumps(cursor.state)))
 
 
+def stored(plugin: Input, partition: str) -> Cursor:
+    """Where a partition is read first, as the log keeps it."""
+    found = first_cursor(plugin, partition)
+    assert found is not None
+    return json_copy(found)
+
+
 def test_a_replay_reads_beside_the_open_reader(kafka: KafkaBroker) -> None:
     topic = kafka.create("in-replay")
     kafka.produce(topic, numbers(0, 10))
@@ -135,13 +155,13 @@ def test_a_replay_reads_beside_the_open_reader(kafka: KafkaBroker) -> None:
 
 
 def test_a_start_is_kept_before_anything_is_read(kafka: KafkaBroker) -> None:
-    """[old | start: latest | new]: the cursor of position 0 says where that is."""
-    topic = kafka.create("in-latest")
+    """[old | start: end | new]: the cursor of position 0 says where that is."""
+    topic = kafka.create("in-end")
     kafka.produce(topic, numbers(0, 3))
-    plugin = kafka_input(kafka, topic, startFrom="latest")
-    cursor = plugin.open("in-latest/0", START).cursor(0)
+    plugin = kafka_input(kafka, topic, startFrom="end")
+    cursor = stored(plugin, "in-end/0")
     kafka.produce(topic, numbers(3, 6))
-    reader = plugin.open("in-latest/0", json_copy(cursor))
+    reader = plugin.open("in-end/0", cursor)
     assert read(reader, 3) == numbers(3, 6)
     reader.close()
     plugin.close()
@@ -158,6 +178,42 @@ def test_a_job_may_begin_at_a_time(kafka: KafkaBroker) -> None:
         assert read(reader, 10) == numbers(first, 4)
         reader.close()
         plugin.close()
+
+
+def test_a_job_may_begin_some_records_or_a_while_ago_or_at_offsets(kafka: KafkaBroker) -> None:
+    topic = kafka.create("in-ago")
+    for n in range(4):
+        kafka.produce(topic, numbers(n, n + 1), timestamp=1_767_225_600_000 + n * 1000)
+    clock = ClockAt(1_767_225_600_000 + 3_500)
+    starts: list[tuple[Any, int]] = [
+        ({"recordsAgo": 3}, 1),
+        ({"recordsAgo": 99}, 0),
+        ({"recordsAgo": 0}, 4),
+        ({"timeAgo": "2 seconds"}, 2),
+        ({"timeAgo": "1h"}, 0),
+        ({"position": 3}, 3),
+        ({"positions": {"0": 1}}, 1),
+    ]
+    for start, first in starts:
+        plugin = kafka_input(kafka, topic, clock=clock, startFrom=start, bounded=True)
+        assert plugin.partitions() == ["in-ago/0"]
+        reader = plugin.open("in-ago/0", stored(plugin, "in-ago/0"))
+        assert read(reader, 10) == numbers(first, 4), start
+        reader.close()
+        plugin.close()
+
+
+def test_offsets_and_partitions_that_are_not_there_are_told(kafka: KafkaBroker) -> None:
+    topic = kafka.create("in-nowhere")
+    kafka.produce(topic, numbers(0, 4))
+    behind = kafka_input(kafka, topic, startFrom={"position": 5})
+    with pytest.raises(UserError, match="is offset 5 of partition 0, which has those from 0 to 4"):
+        first_cursor(behind, "in-nowhere/0")
+    behind.close()
+    elsewhere = kafka_input(kafka, topic, startFrom={"positions": {"7": 1}})
+    with pytest.raises(UserError, match="has a position for '7', which is no partition"):
+        elsewhere.partitions()
+    elsewhere.close()
 
 
 def test_segments_can_have_all_that_a_message_has(kafka: KafkaBroker) -> None:

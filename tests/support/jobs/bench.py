@@ -28,8 +28,9 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, 
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.peer.work.holding import Holding
-from onyx.plugins.protocol import Input, Output, PluginContext
+from onyx.plugins.protocol import Cursor, Input, Output, PluginContext
 from onyx.plugins.registry import build_input, build_output
+from onyx.plugins.starting import first_cursor
 from onyx.program.phases import Phase
 from onyx.program.reading.bad_records import described
 from onyx.recorder import NoRecorder, Recording
@@ -130,6 +131,9 @@ class Watched:
 
     def partitions(self) -> Sequence[str]:
         return self._inner.partitions()
+
+    def start(self, partition: str) -> Cursor | None:
+        return first_cursor(self._inner, partition)
 
     def open(self, partition: str, cursor: Any) -> Any:
         self.opened.append(cursor.position)

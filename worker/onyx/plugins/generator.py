@@ -20,6 +20,7 @@ from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader, partition_
 from onyx.plugins.options import function_error, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.small_options import GeneratorOptions
+from onyx.plugins.starting import check_partitions, read_start
 from onyx.seams import Clock
 
 
@@ -33,11 +34,17 @@ class GeneratorInput:
         self._fn = context.resolve(options.fn) if options.fn else None
         self._options = options
         self._names = partition_names(options.partitions)
+        self._start = read_start(options.start_from)
         self._rates: dict[str, Rate] = {}
 
     def partitions(self) -> Sequence[str]:
         """Numbers from 0, as text of equal width."""
+        check_partitions(self._context, self._start, self._names)
         return self._names
+
+    def start(self, partition: str) -> Cursor:
+        """The position that `startFrom` says."""
+        return Cursor(self._start.position(partition))
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader whose position p is number `p * partitions + partition`."""

@@ -353,6 +353,17 @@ class SnapshotInput(Protocol):
 
 
 @runtime_checkable
+class StartingInput(Protocol):
+    """The method that an input of Onyx has in addition if a new job may begin elsewhere than at the
+    first position (`plugins.starting`)."""
+
+    def start(self, partition: str) -> Cursor | None:
+        """Where a partition is read first; None if nothing of it is read. What comes is stored, so
+        it may depend on the moment. Raises as `Input.open`."""
+        ...
+
+
+@runtime_checkable
 class Output(Protocol):
     """A sink."""
 

@@ -12,6 +12,7 @@ from onyx.flow.segment import Segment
 from onyx.plugins.indexed import IndexedReader, partition_names
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.small_options import SequenceOptions
+from onyx.plugins.starting import check_partitions, read_start
 
 
 class SequenceInput:
@@ -20,7 +21,8 @@ class SequenceInput:
     cooperative = True
 
     def __init__(self, context: PluginContext, options: SequenceOptions) -> None:
-        count = options.partitions
+        self._context, count = context, options.partitions
+        self._start = read_start(options.start_from)
         self._parts = {
             name: options.segments[number::count]
             for number, name in enumerate(partition_names(count))
@@ -28,7 +30,12 @@ class SequenceInput:
 
     def partitions(self) -> Sequence[str]:
         """Numbers from 0, as text of equal width."""
+        check_partitions(self._context, self._start, self._parts)
         return list(self._parts)
+
+    def start(self, partition: str) -> Cursor:
+        """The position that `startFrom` says."""
+        return Cursor(self._start.position(partition))
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader that gives copies."""

@@ -6,11 +6,22 @@ Arrow is not installed (`model.plugins`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from onyx.errors import Problem
 from onyx.plugins.options import Options
+from onyx.plugins.starting import Form, StartFrom, wrong_start
+
+_NO_END = "the segments are those of the manifest: they have no times, and nobody adds any"
+_NO_TIMES: Mapping[Form, str] = {
+    "end": _NO_END,
+    "recordsAgo": _NO_END,
+    "time": _NO_END,
+    "timeAgo": _NO_END,
+}
 
 
 class BlackholeOptions(Options, frozen=True):
@@ -47,6 +58,13 @@ class GeneratorOptions(Options, frozen=True):
     `batchFormat: arrow` it gets a record batch with the numbers in `n` and gives a row for each."""
     partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
     """Numbers are dealt to so many partitions in turn; each is read by one peer."""
+    start_from: StartFrom = "beginning"
+    """Where a new job begins: `beginning`, `{position: 500}` of each partition, or
+    `{positions: {"0": 500}}`."""
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
+        yield from wrong_start(self.start_from, _NO_TIMES)
 
 
 class SequenceOptions(Options, frozen=True):
@@ -56,6 +74,13 @@ class SequenceOptions(Options, frozen=True):
     """What to read, in order."""
     partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
     """Segments are dealt to so many partitions in turn; each is read by one peer."""
+    start_from: StartFrom = "beginning"
+    """Where a new job begins: `beginning`, `{position: 500}` of each partition, or
+    `{positions: {"0": 500}}`."""
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
+        yield from wrong_start(self.start_from, _NO_TIMES)
 
 
 class StdoutOptions(Options, frozen=True):

@@ -15,7 +15,8 @@ from msgspec import structs
 from onyx.errors import Unavailable
 from onyx.flow.batch import Batch
 from onyx.flow.mixed import Read, part_of_read, pieces_of
-from onyx.plugins.protocol import START, Cursor, Input
+from onyx.plugins.protocol import Cursor, Input
+from onyx.plugins.starting import first_cursor
 from onyx.program.reading.bad_records import BadRecords, described
 from onyx.program.reading.event_times import SourceTimes
 from onyx.program.reading.segments_reader import segments_reader
@@ -118,8 +119,11 @@ class Partition:
             Unavailable: it cannot be read, now or after several tries.
             UserError: it never can.
         """
-        reader = segments_reader(self._plugin.open(self._name, START), self._columns)
-        at = tries = 0
+        cursor = first_cursor(self._plugin, self._name)
+        if cursor is None:
+            return
+        reader = segments_reader(self._plugin.open(self._name, cursor), self._columns)
+        at, tries = cursor.position, 0
         try:
             while True:
                 try:

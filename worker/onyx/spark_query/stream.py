@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from onyx.plugins.starting import first_cursor
 from onyx.spark.driver.request import (
     BucketState,
     Held,
@@ -73,9 +74,7 @@ class Stream:
         """The state of partitions that are not there now. They go on from here when they come
         back."""
         now_ms = query.clock.wall_ms()
-        self._positions = [
-            known.get(each) or Position(*each, seen_ms=now_ms) for each in partitions
-        ]
+        self._positions = [known.get(each) or _first(query, *each, now_ms) for each in partitions]
         self._states = {(each.task, each.bucket): each for each in self._request.held.states}
         ends = bool(self._request.draining and partitions)
         if ends:
@@ -150,6 +149,15 @@ class Stream:
         positions, states = tuple(self._positions), tuple(self._states.values())
         due = due_ms(self._query, positions, states)
         return Reached(batches, positions, states, due, ends)
+
+
+def _first(query: Query, task: str, name: str, now_ms: int) -> Position:
+    """Where a partition begins that no micro-batch has read."""
+    cursor = first_cursor(query.plugins.kept_input(task), name)
+    if cursor is None:
+        return Position(task, name, exhausted=True, seen_ms=now_ms)
+    at, state = cursor.position, cursor.state
+    return Position(task, name, position=at, cursor=at, state=state, seen_ms=now_ms)
 
 
 def _number_of(row: Row) -> int:

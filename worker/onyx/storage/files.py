@@ -48,6 +48,14 @@ class FileSystem(Protocol):
         unknown."""
         ...
 
+    def modified_ms(self, path: str) -> int:
+        """When a file was modified last, in milliseconds since 1970.
+
+        Raises:
+            Unavailable: it is not there, or cannot be looked at.
+        """
+        ...
+
     def remote(self, path: str) -> bool:
         """Whether each read of a file is a request."""
         ...
@@ -80,6 +88,11 @@ class LocalFiles:
     def version(self, path: str) -> str | None:
         """The fingerprint, once it was opened."""
         return self._versions.get(path)
+
+    def modified_ms(self, path: str) -> int:
+        """As the file system says."""
+        with system_errors(path):
+            return os.stat(path).st_mtime_ns // 1_000_000
 
     def remote(self, path: str) -> bool:
         """Reads are of this machine."""
@@ -119,6 +132,14 @@ class ObjectFiles:
         """The entity tag, once it was listed or opened."""
         url = parse_url(path)
         return self._versions.get(url.bucket, {}).get(url.key)
+
+    def modified_ms(self, path: str) -> int:
+        """When this version was written; one request."""
+        url = parse_url(path)
+        found = self._bucket(url.bucket).look(url.key)
+        if found is None:
+            raise Unavailable(f"{path} is not there; put it back, and the job goes on")
+        return found.modified_ms
 
     def remote(self, path: str) -> bool:
         """Reads are requests."""
@@ -169,6 +190,10 @@ class Files:
     def expect(self, path: str, version: str) -> None:
         """Treat a file of any other version as changed."""
         self._of(path).expect(path, version)
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was modified last, in milliseconds since 1970."""
+        return self._of(path).modified_ms(path)
 
     def remote(self, path: str) -> bool:
         """Whether each read of a file is a request."""

@@ -8,7 +8,7 @@ import pytest
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
-from onyx.plugins.kafka.options import InputOptions, OutputOptions, start_ms
+from onyx.plugins.kafka.options import InputOptions, OutputOptions
 from onyx.plugins.options import check_options
 from onyx.plugins.registry import build_input, build_output
 
@@ -61,15 +61,6 @@ def test_a_secret_in_the_wrong_place_is_not_shown(secret: str) -> None:
     with pytest.raises(UserError) as refused:
         build_input("kafka", plugin_context({**PLACE, "config": {"sasl.password": secret}}))
     assert secret not in str(refused.value)
-
-
-def test_a_start_is_a_word_or_a_time_with_its_zone() -> None:
-    assert start_ms("1970-01-01T01:00:02+01:00") == 2_000
-    for start in ("earliest", "latest", "2026-11-21T09:00:00Z"):
-        assert problems(InputOptions, startFrom=start) == []
-    for start in ("newest", "2026-11-21T09:00:00", ""):
-        (reported,) = problems(InputOptions, startFrom=start)
-        assert reported.startswith(f"startFrom: is {start!r} (take earliest, latest or a time")
 
 
 def test_values_of_other_formats_need_their_key() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.options import option_error, pattern_at, task_error
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.records import RECORD, BadRecords
+from onyx.plugins.starting import Start, check_partitions, read_start
 from onyx.storage.files import Files
 
 FILES_MAX = 65_536
@@ -43,6 +45,7 @@ class FilesInput:
             pattern_at(context, each) for each in ([paths] if isinstance(paths, str) else paths)
         ]
         self._files = Files()
+        self._start = _located(context, read_start(options.start_from))
         self._columns = JsonColumns(context.schema) if context.batch_format == "arrow" else None
         self._check_extras()
         self._formats = Formats(context, options, self._files, self._columns)
@@ -65,7 +68,15 @@ class FilesInput:
             )
         for path in found:
             self._formats.name(path)
+        check_partitions(self._context, self._start, found)
         return sorted(found)
+
+    def start(self, partition: str) -> Cursor | None:
+        """The record that `startFrom` says; nothing of a file that was modified before its time."""
+        since_ms = self._start.since_ms(self._context.clock.wall_ms())
+        if since_ms is None:
+            return Cursor(self._start.position(partition))
+        return Cursor(0) if self._files.modified_ms(partition) >= since_ms else None
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader of the format of the file. The cursor holds the version of the file as it was
@@ -136,6 +147,12 @@ class FilesInput:
             if key is not None and (key not in schema.names or schema.field(key).type != kind):
                 what = f"names {key!r}, which the schema of the task must have with type {kind}"
                 raise option_error(self._context, option, what)
+
+
+def _located(context: PluginContext, start: Start) -> Start:
+    """Partitions are files as workers find them; who names one writes it as in `path`."""
+    positions = {context.located(path): at for path, at in start.positions.items()}
+    return replace(start, positions=positions)
 
 
 def _state(cursor: Cursor) -> tuple[int | None, str | None]:

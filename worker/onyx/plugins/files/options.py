@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from onyx.errors import Problem
 from onyx.plugins.options import Options, wrong_location
 from onyx.plugins.parts.options import PartOptions
+from onyx.plugins.starting import Form, StartFrom, wrong_start
 
 COMPRESSIONS = {"jsonl": ("none", "gzip"), "parquet": ("snappy", "none", "gzip", "zstd")}
 """The compressions of parts, by format; the first is the default."""
@@ -18,6 +19,12 @@ RECORD_BYTES_MAX = 1_048_576
 """Half of what a segment may take: names of columns and the form of numbers come to it."""
 
 _Type = Literal["int", "float", "str", "bool"]
+
+
+_REFUSED: Mapping[Form, str] = {
+    "end": "the files are listed once, so nothing comes behind their ends",
+    "recordsAgo": "a file has to be read before it is known how many records it has",
+}
 
 
 class InputOptions(Options, frozen=True):
@@ -35,6 +42,9 @@ class InputOptions(Options, frozen=True):
     """csv: one character; without it a comma, or a tab for `.tsv`."""
     types: dict[str, _Type] = msgspec.field(default_factory=dict)
     """csv: columns to convert from text. An empty field becomes null, except for `str`."""
+    start_from: StartFrom = "beginning"
+    """Where a new job begins: `beginning`, `{position: 500}` (record 500 of each file),
+    `{positions: {a.csv: 500}}`, or with the files modified since `{timeAgo: 2 hours}` or a time."""
     on_bad_record: Literal["fail", "segment"] = "fail"
     """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the record's
     location."""
@@ -49,6 +59,7 @@ class InputOptions(Options, frozen=True):
         """What is wrong beyond the types of the options."""
         for path in [self.path] if isinstance(self.path, str) else self.path:
             yield from wrong_location("path", path)
+        yield from wrong_start(self.start_from, _REFUSED)
         delimiter = self.delimiter
         if delimiter is not None and (len(delimiter) != 1 or delimiter in '"\r\n'):
             yield Problem("delimiter", "must be one character, not a quote or newline")

@@ -27,12 +27,13 @@ from onyx.plugins.kafka.message_columns import (
     Decoded,
     DictMessages,
 )
-from onyx.plugins.kafka.options import InputOptions, start_ms
+from onyx.plugins.kafka.options import InputOptions
 from onyx.plugins.kafka.reader import KafkaReader, Known, Marker
 from onyx.plugins.kafka.records import MessageRecords
 from onyx.plugins.options import option_error, task_error
-from onyx.plugins.protocol import Cursor, PluginContext, Reader
+from onyx.plugins.protocol import START, Cursor, PluginContext, Reader
 from onyx.plugins.records import BadRecords
+from onyx.plugins.starting import OPTION, check_partitions, read_start
 
 SPARE_CONSUMERS_MAX = 2
 MESSAGES_MAX = 65_536
@@ -55,6 +56,7 @@ class KafkaInput:
     def __init__(self, context: PluginContext, options: InputOptions) -> None:
         self._client = KafkaClient(context, options)
         self._options = options
+        self._start = read_start(options.start_from)
         self._columns = JsonColumns(context.schema) if context.batch_format == "arrow" else None
         self._check_fields()
         self._known: dict[str, Known] = {}
@@ -76,11 +78,25 @@ class KafkaInput:
             self._give_back(consumer)
         if not self._options.compacted:
             self._refuse_compacted()
+        check_partitions(client.context, self._start, map(str, topic.partitions))
         return [f"{client.topic}/{number}" for number in sorted(topic.partitions)]
+
+    def start(self, partition: str) -> Cursor:
+        """The offset that `startFrom` means now; where the topic begins, that is found later."""
+        if self._start.form == "beginning":
+            return START
+        number = _number(partition)
+        where = f"partition {number} of topic {self._client.topic!r}"
+        consumer = self._take_consumer()
+        try:
+            with self._client.explained(f"looking for the offsets of {where}", consumer.poll):
+                return self._marker(consumer, number, START).cursor()
+        finally:
+            self._give_back(consumer)
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader with a consumer of its own, at the offset that the cursor holds."""
-        number = int(partition.rpartition("/")[2])
+        number = _number(partition)
         where = f"partition {number} of topic {self._client.topic!r}"
         context = self._client.context
         bad = BadRecords(
@@ -141,14 +157,28 @@ class KafkaInput:
             low, high = consumer.get_watermark_offsets(wanted, REQUEST_TIMEOUT_S)
             end = high if options.bounded else None
             if offset is None:
-                offset = self._start(consumer, number, low, high)
+                offset = self._first_offset(consumer, number, low, high)
         return Marker(cursor.position, offset, end if options.bounded else None)
 
-    def _start(self, consumer: Consumer, number: int, low: int, high: int) -> int:
-        start = self._options.start_from
-        if start in ("earliest", "latest"):
-            return low if start == "earliest" else high
-        asked = TopicPartition(self._client.topic, number, start_ms(start))
+    def _first_offset(self, consumer: Consumer, number: int, low: int, high: int) -> int:
+        start, context = self._start, self._client.context
+        if start.form in ("beginning", "end"):
+            return low if start.form == "beginning" else high
+        if start.form == "recordsAgo":
+            return max(low, high - start.records)
+        since_ms = start.since_ms(context.clock.wall_ms())
+        if since_ms is not None:
+            return self._offset_at(consumer, number, since_ms, high)
+        if start.form == "positions" and str(number) not in start.positions:
+            return low
+        offset = start.position(str(number))
+        if not low <= offset <= high:
+            what = f"is offset {offset} of partition {number}, which has those from {low} to {high}"
+            raise option_error(context, OPTION, what)
+        return offset
+
+    def _offset_at(self, consumer: Consumer, number: int, since_ms: int, high: int) -> int:
+        asked = TopicPartition(self._client.topic, number, max(0, since_ms))
         (found,) = consumer.offsets_for_times([asked], REQUEST_TIMEOUT_S)
         if found.error is not None:
             raise as_exception(found.error)
@@ -191,3 +221,7 @@ class KafkaInput:
             self._spare.append(consumer)
         else:
             consumer.close()
+
+
+def _number(partition: str) -> int:
+    return int(partition.rpartition("/")[2])

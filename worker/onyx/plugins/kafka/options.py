@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from onyx.errors import Problem
 from onyx.plugins.options import Options
 from onyx.plugins.roll_limits import TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
+from onyx.plugins.starting import StartFrom, wrong_start
 
 _OURS = (
     "bootstrap.servers", "group.id", "group.instance.id", "group.protocol", "isolation.level",
@@ -62,9 +62,10 @@ class KafkaOptions(Options, frozen=True):
 class InputOptions(KafkaOptions, frozen=True):
     """Options of the input."""
 
-    start_from: str = "earliest"
-    """Where a new job begins: `earliest`, `latest`, or a time (`2026-11-21T09:00:00Z`): the first
-    messages of that time or later."""
+    start_from: StartFrom = "beginning"
+    """Where a new job begins: `beginning`, `end`, a time (`2026-11-21T09:00:00Z`),
+    `{timeAgo: 2 hours}`, `{recordsAgo: 1000}` in each partition, or offsets, as
+    `{position: 500}` or `{positions: {"0": 500, "1": 20}}`."""
     bounded: bool = False
     """End at what is there when the job begins, instead of waiting for more."""
     format: Literal["json", "text", "bytes", "arrow"] = "json"
@@ -90,12 +91,7 @@ class InputOptions(KafkaOptions, frozen=True):
         yield from super().wrong()
         if self.format == "arrow" and self.headers_field is not None:
             yield Problem("headersField", "is not for format arrow")
-        if self.start_from not in ("earliest", "latest"):
-            try:
-                start_ms(self.start_from)
-            except ValueError:
-                hint = "take earliest, latest or a time with its zone, as 2026-11-21T09:00:00Z"
-                yield Problem("startFrom", f"is {self.start_from!r}", hint)
+        yield from wrong_start(self.start_from, {})
 
 
 class OutputOptions(KafkaOptions, frozen=True):
@@ -141,12 +137,3 @@ class OutputOptions(KafkaOptions, frozen=True):
         for option, value in given.items():
             if value is not None:
                 yield Problem(option, "is of one segment, but a message of format arrow has many")
-
-
-def start_ms(time: str) -> int:
-    """A time of `startFrom` in milliseconds since 1970. Raises ValueError: it is none, or has no
-    time zone."""
-    parsed = datetime.fromisoformat(time)
-    if parsed.tzinfo is None:
-        raise ValueError("without a time zone")
-    return int(parsed.timestamp() * 1000)

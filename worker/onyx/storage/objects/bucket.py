@@ -23,6 +23,8 @@ class Found:
     size_bytes: int
     version: str
     """Its entity tag: another one means other bytes."""
+    modified_ms: int = 0
+    """When it was written, in milliseconds since 1970; known of one that was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class Bucket:
                 head = self._client.head_object(Bucket=self._name, Key=key)
         except ObjectMissing:
             return None
-        return Found(key, head["ContentLength"], head["ETag"])
+        modified_ms = int(head["LastModified"].timestamp() * 1000)
+        return Found(key, head["ContentLength"], head["ETag"], modified_ms)
 
     def read(self, key: str, first: int, size_bytes: int, version: str | None) -> Piece:
         """Bytes from `first` on, at most so many, and at least one must be there; `version`: of

@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.old_job import old_job
 from onyx.task.source.frontier import Frontier, FrontierStore
 
 
-def load_frontiers(runtime: Runtime, stores: Mapping[int, FrontierStore]) -> dict[int, Frontier]:
+def load_frontiers(
+    runtime: Runtime, stores: Mapping[int, FrontierStore], start: Callable[[int], Frontier]
+) -> dict[int, Frontier]:
     """Where to begin to read partitions, by their numbers. Blocks. Each partition without a
-    document gets one, so that the old job is not needed any more.
+    document gets one if there is an old job, which is not needed any more then, and if it begins
+    where its input says, which may be elsewhere later.
+
+    Args:
+        start: where a partition begins of which neither this job nor the old one knows anything.
 
     Raises:
         UserError: `onyx gc` has forgotten the old job.
     """
     found = {number: store.load() for number, store in stores.items()}
     missing = [number for number, store in stores.items() if not store.stored]
-    if missing and runtime.services.replica().upgrades(runtime.job_id) is not None:
-        old = old_job(runtime)
-        theirs = {here: there for there, here in old.numbers.items()}
-        # Only when all peers are ready, and so all logs of the old job fenced. A frontier that was
-        # read before could still move, and the old job forgets the ids behind it: segments from
-        # there on would be taken for new ones.
-        for number in missing:
-            if number in theirs:
-                found[number] = FrontierStore(runtime.services, old.id, theirs[number]).load()
+    if not missing:
+        return found
+    upgrades = runtime.services.replica().upgrades(runtime.job_id) is not None
+    # Only when all peers are ready, and so all logs of the old job fenced. A frontier that was
+    # read before could still move, and the old job forgets the ids behind it: segments from
+    # there on would be taken for new ones.
+    old = _of_old_job(runtime, missing) if upgrades else {}
+    for number in missing:
+        found[number] = old[number] if number in old else start(number)
+        if upgrades or found[number] != Frontier():
             stores[number].begin(found[number])
+    return found
+
+
+def _of_old_job(runtime: Runtime, numbers: Collection[int]) -> dict[int, Frontier]:
+    """What the old job has stored of these partitions, by the numbers that they have here."""
+    old, found = old_job(runtime), {}
+    for there, here in old.numbers.items():
+        if here in numbers:
+            store = FrontierStore(runtime.services, old.id, there)
+            frontier = store.load()
+            if store.stored:
+                found[here] = frontier
     return found

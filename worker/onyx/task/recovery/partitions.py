@@ -7,6 +7,7 @@ import json
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
 from onyx.plugins.protocol import OwningInput, SnapshotInput
+from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
@@ -46,7 +47,7 @@ def open_owned(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
     def load() -> dict[int, tuple[FrontierStore, Frontier]]:
         services, job = runtime.services, runtime.job_id
         stores = {number: FrontierStore(services, job, number) for number in missing}
-        found = load_frontiers(runtime, stores)
+        found = load_frontiers(runtime, stores, lambda each: _first(source, missing[each]))
         return {number: (store, found[number]) for number, store in stores.items()}
 
     loaded = runtime.assignment.background.poll("frontiers", load)
@@ -57,6 +58,14 @@ def open_owned(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
     for number, (store, frontier) in loaded.items():
         source.open(number, missing[number], store, frontier)
     return True
+
+
+def _first(source: Source, name: str) -> Frontier:
+    """Where a partition begins that nobody has read."""
+    cursor = first_cursor(source.plugin, name)
+    if cursor is None:
+        return Frontier(exhausted=True)
+    return Frontier(cursor.position, cursor, reserved=cursor.position)
 
 
 def _registered(assignment: Assignment) -> Partitions | None:
