@@ -26,11 +26,13 @@ from onyx.model.limits import (
 from onyx.replica.command import Command
 from onyx.replica.spec import TASKS_MAX, Fingerprint, Job, Task
 from onyx.replica.state import NOTHING, Replica
+from onyx.structs import prepared
 
 _Pending = Annotated[int, Meta(ge=0, le=PENDING_MAX)]
 _Timeout = Annotated[int, Meta(ge=0, le=TIMEOUT_MS_MAX)]
 
 
+@prepared
 class TaskOptions(
     Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
 ):
