@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from onyx.ids import JobId, TaskName
+from onyx.ids import JobId
 from onyx.model.changing import declared
 from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SuspendJob
 from onyx.replica.commands.set_options import TaskOptions
@@ -308,7 +308,7 @@ def _options_set(seen: Observed, job_id: JobId, job: LogJob) -> tuple[Action, ..
     if spec.job is None or spec.options == job.options:
         return ()
     given = declared(spec.job).items()
-    tasks = {TaskName(task): TaskOptions.of(values) for task, values in given}
+    tasks = {task: TaskOptions.of(values) for task, values in given}
     return (Control(SetOptions(job=job_id, tasks=tasks, declares=spec.options)),)
 
 

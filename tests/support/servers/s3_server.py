@@ -22,6 +22,8 @@ ACCESS_KEY = "fake-access-key"
 SECRET_KEY = "fake-secret-key"
 PAGE_KEYS_MAX = 3
 """Small, so that listings have pages."""
+MODIFIED = "Thu, 01 Jan 1970 00:15:00 GMT"
+"""When every object was written: the server has no clock."""
 PIECE_BYTES_MIN = 5 * 1024 * 1024
 
 
@@ -190,7 +192,7 @@ class _Handler(BaseHTTPRequestHandler):
         data, tag = bucket[key]
         self._check_conditions(bucket[key])
         if self.command == "HEAD":
-            return 200, {"ETag": tag, "Length": str(len(data))}, b""
+            return 200, {"ETag": tag, "Length": str(len(data)), "Last-Modified": MODIFIED}, b""
         wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
         if wanted is None:
             return 200, {"ETag": tag}, data

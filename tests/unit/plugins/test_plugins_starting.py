@@ -11,6 +11,7 @@ import pytest
 from tests.support.clocks import ManualClock
 from tests.support.jobs.bench import Bench, chain
 from tests.support.jobs.plugin_context import plugin_context
+from tests.support.servers.object_stores import ObjectStore
 
 from onyx.errors import UserError
 from onyx.model.plugins import INPUTS
@@ -208,3 +209,11 @@ def test_a_job_of_which_no_file_is_new_enough_completes_with_nothing(tmp_path: P
     bench.settle()
     assert bench.completed
     assert bench.written("write") == []
+
+
+def test_objects_go_by_when_they_were_written(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("when/in.jsonl", '{"n": 1}\n')
+    for start, expected in (("1970-01-01T00:00:00Z", START), ("9999-01-01T00:00:00Z", None)):
+        plugin = files(tmp_path, path=f"{store.url}/when/*.jsonl", startFrom=start)
+        (name,) = plugin.partitions()
+        assert first_cursor(plugin, name) == expected

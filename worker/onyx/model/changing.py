@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from typing import Any
 
+from onyx.ids import TaskName
 from onyx.model.canonical import canonical_json
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.limits import NOTHING_DECLARED
@@ -25,15 +27,17 @@ KEYS: Mapping[str, str] = {yaml_key(name): name for name in FIELDS}
 Values = Mapping[str, int]
 """Values by keys; 0 for the default."""
 
-_DEFAULTS = {each.name: each.default for each in fields(CatalogEntry) if each.name in FIELDS}
+_DEFAULTS: Mapping[str, Any] = {
+    each.name: each.default for each in fields(CatalogEntry) if each.name in FIELDS
+}
 
 
-def declared(job: Job) -> dict[str, dict[str, int]]:
+def declared(job: Job) -> dict[TaskName, dict[str, int]]:
     """What a manifest gives of these keys, by task. Spark splits its work by itself: there they
     belong to the job as all others do."""
     if job.engine == "spark":
         return {}
-    found = {entry.name: _given(entry) for entry in job.catalog}
+    found = {TaskName(entry.name): _given(entry) for entry in job.catalog}
     return {task: values for task, values in found.items() if values}
 
 
@@ -52,7 +56,7 @@ def without(job: Job) -> Job:
     return replace(job, catalog=tuple(replace(each, **_DEFAULTS) for each in job.catalog))
 
 
-def with_options(job: Job, options: Mapping[str, Values], complete: bool) -> Job:
+def with_options(job: Job, options: Mapping[TaskName, Values], complete: bool) -> Job:
     """The job as it runs with values that were set.
 
     Args:
@@ -62,7 +66,9 @@ def with_options(job: Job, options: Mapping[str, Values], complete: bool) -> Job
         job = without(job)
     if not options:
         return job
-    return replace(job, catalog=tuple(_with(each, options.get(each.name)) for each in job.catalog))
+    return replace(
+        job, catalog=tuple(_with(each, options.get(TaskName(each.name))) for each in job.catalog)
+    )
 
 
 def differences(before: Job, now: Job) -> dict[str, dict[str, int | None]]:
@@ -87,4 +93,5 @@ def _with(entry: CatalogEntry, values: Values | None) -> CatalogEntry:
     if not values:
         return entry
     known = {KEYS[key]: value for key, value in values.items() if key in KEYS}
-    return replace(entry, **{name: value or _DEFAULTS[name] for name, value in known.items()})
+    changed: dict[str, Any] = {name: value or _DEFAULTS[name] for name, value in known.items()}
+    return replace(entry, **changed)

@@ -24,6 +24,7 @@ Form = Literal["beginning", "end", "time", "timeAgo", "recordsAgo", "position", 
 FORMS: tuple[Form, ...] = (
     "beginning", "end", "time", "timeAgo", "recordsAgo", "position", "positions",
 )  # fmt: skip
+_WORDS: Mapping[str, Form] = {"beginning": "beginning", "end": "end"}
 AGO_MS_MAX = 100 * 366 * 86_400_000
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -76,7 +77,7 @@ def read_start(given: StartFrom) -> Start:
         ValueError: it is no place.
     """
     if isinstance(given, str):
-        return Start(given) if given in ("beginning", "end") else _at_time(given)
+        return Start(_WORDS[given]) if given in _WORDS else _at_time(given)
     named = {name: value for name, value in _named(given).items() if value is not None}
     if len(named) != 1:
         raise ValueError(f"give one of {listed(_named(given))}")

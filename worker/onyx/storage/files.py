@@ -52,6 +52,7 @@ class FileSystem(Protocol):
         """When a file was modified last, in milliseconds since 1970.
 
         Raises:
+            UserError: nobody knows.
             Unavailable: it is not there, or cannot be looked at.
         """
         ...
@@ -139,6 +140,8 @@ class ObjectFiles:
         found = self._bucket(url.bucket).look(url.key)
         if found is None:
             raise Unavailable(f"{path} is not there; put it back, and the job goes on")
+        if found.modified_ms is None:
+            raise UserError(f"{path}: its store does not say when it was modified")
         return found.modified_ms
 
     def remote(self, path: str) -> bool:

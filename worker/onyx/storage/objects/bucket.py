@@ -23,8 +23,9 @@ class Found:
     size_bytes: int
     version: str
     """Its entity tag: another one means other bytes."""
-    modified_ms: int = 0
-    """When it was written, in milliseconds since 1970; known of one that was looked at."""
+    modified_ms: int | None = None
+    """When it was written, in milliseconds since 1970; None in a list, and if the store does not
+    say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class Bucket:
                 head = self._client.head_object(Bucket=self._name, Key=key)
         except ObjectMissing:
             return None
-        modified_ms = int(head["LastModified"].timestamp() * 1000)
+        at = head.get("LastModified")
+        modified_ms = None if at is None else int(at.timestamp() * 1000)
         return Found(key, head["ContentLength"], head["ETag"], modified_ms)
 
     def read(self, key: str, first: int, size_bytes: int, version: str | None) -> Piece:
