@@ -93,6 +93,8 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "groupByFn is only for": edited(JOB, ("catalog.0.groupByFn", "app:key")),
     "fluxPolicy is only for": edited(JOB, ("catalog.0.fluxPolicy", "kill")),
     "maxPending is only for type input": edited(JOB, ("catalog.1.maxPending", 5)),
+    "checkpointSegments is only for": edited(JOB, ("catalog.1.checkpointSegments", 5)),
+    "segmentsPerSecondMax is only for": edited(JOB, ("catalog.1.segmentsPerSecondMax", 5)),
     "assignWatermarkFn is only for": edited(JOB, ("catalog.1.assignWatermarkFn", "app:at")),
     "watermarkKey is only for": edited(JOB, ("catalog.1.watermarkKey", "at")),
     "onMissingKey is only for": edited(JOB, ("catalog.0.onMissingKey", "group")),

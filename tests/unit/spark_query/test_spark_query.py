@@ -6,6 +6,7 @@ Without a JVM (`support.spark.query`): the fragments run the same functions on t
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -433,3 +434,25 @@ def test_a_worker_with_a_connect_server_refuses_rows_that_it_would_have_to_print
     assert reply.failure is not None
     assert reply.failure.by_user
     assert "task out: this worker prints the rows of stdout" in reply.failure.message
+
+
+def test_a_query_begins_where_its_inputs_say(folder: Path) -> None:
+    segments = [{"n": n} for n in range(10, 20)]
+    old, new = folder / "old.jsonl", folder / "new.jsonl"
+    for path, modified_s in ((old, 1_000), (new, 3_000)):
+        path.write_text(f'{{"n": {modified_s}}}\n')
+        os.utime(path, (modified_s, modified_s))
+    spec = f"""
+  workflow: [[read, write], [files, write]]
+  catalog:
+    - {{name: read, type: input, plugin: sequence,
+        options: {{segments: {segments}, startFrom: {{position: 7}}}}}}
+    - {{name: files, type: input, plugin: files,
+        options: {{path: "*.jsonl", startFrom: "1970-01-01T00:30:00Z"}}}}
+    - {{name: write, type: output, plugin: files, options: {{path: out, format: jsonl}}}}
+"""
+    request = request_of(job(spec), folder, ("small_shop",))
+    reply = run_query(request)
+    assert reply.failure is None, reply.failure
+    publish_all(request, reply)
+    assert sorted(each["n"] for each in lines(folder / "out")) == [17, 18, 19, 3_000]

@@ -197,3 +197,17 @@ def test_what_needs_the_end_of_its_inputs_is_refused_by_key_path() -> None:
 """)
         )
     assert [each.path for each in raised.value.problems] == ["spec.catalog[2].plugin"]
+
+
+def test_micro_batches_begin_where_inputs_say_and_go_on_from_there(folder: Path) -> None:
+    more = """
+  workflow: [[read, double], [more, double], [double, write]]
+  catalog:
+    - {name: more, type: input, plugin: generator,
+       options: {segments: 60, startFrom: {position: 35}}}
+"""
+    worker = worker_of(folder, more + SPEC.partition("catalog:\n")[2])
+    reply = worker.run()
+    assert reply.failure is None, reply.failure
+    found = sorted(each["n"] for each in written(folder) if "at" not in each)
+    assert found == [n * 2 for n in range(35, 60)]

@@ -85,7 +85,7 @@ class PendingWindow:
             frontier: lowest position that is not known to be complete; the first one emitted.
             capacity: most positions between the frontier and the newest, rounded up to a power of
                 two. A multiple of the job's maxPending, so that one slow tree does not stop the
-                others. The columns (20 bytes a position) are as long as was needed so far.
+                others. Columns (20 bytes a position) are as long as was needed so far.
             pending_timeout_s: a tree that is not complete, and that nobody has been working on for
                 so long, is read again.
             retry_interval_s: period at which that is looked at.
@@ -102,12 +102,9 @@ class PendingWindow:
         self._interval_s = retry_interval_s
         self._started_s = started_s
         self._lifetime = rotations_until_expiry(pending_timeout_s, retry_interval_s)
-        self._rotation = 0
-        self._frontier = frontier
-        self._next = frontier
-        self._incomplete = 0
-        self._state = np.zeros(self._slots, dtype=np.uint8)
-        self._attempt = np.zeros(self._slots, dtype=np.uint8)
+        self._rotation = self._incomplete = 0
+        self._frontier = self._next = frontier
+        self._state, self._attempt = np.zeros((2, self._slots), dtype=np.uint8)
         self._sent = np.zeros(self._slots, dtype=np.int64)
         self._held = np.zeros(self._slots, dtype=np.int64)
         """The rotation after the one in which somebody said last that he works on it. Mostly older
@@ -121,7 +118,7 @@ class PendingWindow:
         """A heap of ranges that rest: until when, from where to where."""
 
     def change_timeout(self, pending_timeout_s: float) -> None:
-        """What is lost is read again after another time, also what is in flight now."""
+        """Another time-out, also for what is in flight now."""
         self._lifetime = rotations_until_expiry(pending_timeout_s, self._interval_s)
 
     @property

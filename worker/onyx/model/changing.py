@@ -42,7 +42,7 @@ def declared(job: Job) -> dict[TaskName, dict[str, int]]:
 
 
 def fingerprint(job: Job) -> str:
-    """The same for jobs whose manifests give these keys the same values."""
+    """Text that is equal for jobs whose manifests give these keys the same values."""
     given = declared(job)
     if not given:
         return NOTHING_DECLARED

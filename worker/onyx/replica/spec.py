@@ -29,7 +29,7 @@ Task = Annotated[TaskName, Meta(max_length=63, pattern=rf"\A({NAME})\Z")]
 Digest = Annotated[str, Meta(max_length=CHARACTERS_MAX, pattern=rf"\A({PATH_NAME})?\Z")]
 """Digest of a document in the chunk store; empty when there is none."""
 Fingerprint = Annotated[str, Meta(max_length=64, pattern=r"\A[a-z0-9]*\Z")]
-"""Of what a manifest gives of the keys that may change while a job runs."""
+"""Short text for what a manifest gives of the keys that may change while a job runs."""
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Percent = Annotated[int, Meta(ge=0, le=100)]
 _Word = Annotated[str, Meta(max_length=_WORD_CHARACTERS_MAX)]
@@ -83,7 +83,7 @@ class JobSpec(Struct, frozen=True, rename="kebab", omit_defaults=True, dict=True
     digest: Digest = ""
     """Content address of the job itself, in the chunk store."""
     options: Fingerprint = NOTHING_DECLARED
-    """Of the values that its manifest gives to keys that may change while it runs."""
+    """What its manifest gives of the keys that may change while it runs."""
     upgrades: Job | None = None
     """The old job, whose state this one carries over and which it ends."""
     owner: Annotated[str, Meta(max_length=OWNER_CHARACTERS_MAX)] = ""

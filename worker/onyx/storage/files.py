@@ -91,7 +91,7 @@ class LocalFiles:
         return self._versions.get(path)
 
     def modified_ms(self, path: str) -> int:
-        """As the file system says."""
+        """What the file system says."""
         with system_errors(path):
             return os.stat(path).st_mtime_ns // 1_000_000
 
