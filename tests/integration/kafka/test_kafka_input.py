@@ -113,14 +113,14 @@ def test_what_is_in_an_open_transaction_comes_when_it_is_committed(kafka: KafkaB
 
 
 def test_an_end_is_that_of_the_first_opening(kafka: KafkaBroker) -> None:
-    topic = kafka.create("in-from-end")
+    topic = kafka.create("in-end")
     kafka.produce(topic, numbers(0, 5))
     plugin = kafka_input(kafka, topic, bounded=True)
-    first = plugin.open("in-from-end/0", START)
+    first = plugin.open("in-end/0", START)
     assert read(first, 2) == numbers(0, 2)
     cursor = first.cursor(2)
     kafka.produce(topic, numbers(5, 9))
-    again = plugin.open("in-from-end/0", json_copy(cursor))
+    again = plugin.open("in-end/0", json_copy(cursor))
     assert read(again, 100) == numbers(cursor.position, 5)
     assert again.exhausted()
     first.close()
@@ -156,12 +156,12 @@ def test_a_replay_reads_beside_the_open_reader(kafka: KafkaBroker) -> None:
 
 def test_a_start_is_kept_before_anything_is_read(kafka: KafkaBroker) -> None:
     """[old | start: end | new]: the cursor of position 0 says where that is."""
-    topic = kafka.create("in-from-end")
+    topic = kafka.create("in-start")
     kafka.produce(topic, numbers(0, 3))
     plugin = kafka_input(kafka, topic, startFrom="end")
-    cursor = stored(plugin, "in-from-end/0")
+    cursor = stored(plugin, "in-start/0")
     kafka.produce(topic, numbers(3, 6))
-    reader = plugin.open("in-from-end/0", cursor)
+    reader = plugin.open("in-start/0", cursor)
     assert read(reader, 3) == numbers(3, 6)
     reader.close()
     plugin.close()

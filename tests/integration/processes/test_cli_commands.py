@@ -330,6 +330,7 @@ def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeper
         assert onyx(folder, "submit", "job.yaml", "nowhere.yaml", **there).returncode == 2
         endless = onyx(folder, "submit", "endless.yaml", **there).stdout.strip()
         _check_lifecycle(folder, there, endless)
+        _check_options(folder, there, endless)
         _check_code(folder, there, endless)
         assert "killed" in onyx(folder, "kill", endless, **there).stdout
         refused = onyx(folder, "suspend", endless, **there)
@@ -404,6 +405,21 @@ def _check_lifecycle(folder: Path, there: dict[str, str], job: str) -> None:
     other = onyx(folder, "submit", "endless.yaml", **there).stdout.strip()
     done = onyx(folder, "drain", "--wait", other, **there)
     assert (done.returncode, done.stdout) == (0, f"job {other} is completed\n"), "it had no peers"
+
+
+def _check_options(folder: Path, there: dict[str, str], job: str) -> None:
+    done = onyx(folder, "set", job, "read", "maxPending=500", "batchTimeout=5ms", **there)
+    assert (done.returncode, "set: read batchTimeout=5 maxPending=500" in done.stdout) == (0, True)
+    (listed,) = [each for each in _json(folder, "jobs", there) if each["id"] == job]
+    assert listed["options"] == {"read": {"batchTimeout": 5, "maxPending": 500}}
+    for wrong, why in (
+        (("read", "minPeers=2"), "minPeers: cannot change while the job runs"),
+        (("nowhere", "maxPending=5"), "nowhere: is no task of the job"),
+        (("read", "maxPending"), "'maxPending' is not KEY=VALUE"),
+    ):
+        refused = onyx(folder, "set", job, *wrong, **there)
+        assert (refused.returncode, why in refused.stderr) == (2, True), refused.stderr
+    assert onyx(folder, "set", job, "read", "maxPending=default", **there).returncode == 0
 
 
 def _check_inspection(folder: Path, there: dict[str, str], job: str) -> None:

@@ -38,9 +38,12 @@ def follow_limit(runtime: Runtime, source: Source) -> None:
     if run is followed.limited_by:
         return
     followed.limited_by = run
+    most = runtime.program.entry.segments_per_second_max
+    if most is None:
+        source.limit(None)
+        return
     registered = runtime.services.replica().partitions(runtime.job_id).get(runtime.task)
     numbers = range(0)
     if registered is not None:
         numbers = range(registered.first, registered.first + registered.count)
-    most = runtime.program.entry.segments_per_second_max
     source.limit(part_of(most, source.known, numbers, run.exhausted_partitions))

@@ -163,9 +163,8 @@ class Partition:
         """How many of the next positions an earlier owner may have sent."""
         return max(0, self.sent_before - self.next_position)
 
-    def change(self, entry: CatalogEntry, reserve_max: int | None) -> None:
+    def change(self, entry: CatalogEntry) -> None:
         """Follow other values of the entry."""
-        self.reserve_max = reserve_max
         self.window.change_timeout(entry.pending_timeout / 1000)
         if isinstance(self.reader, FilledReader):
             self.reader.change_timeout(entry.batch_timeout / 1000)

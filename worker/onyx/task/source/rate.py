@@ -30,6 +30,11 @@ class ReadLimit:
         self._clock = clock
         self._bucket: TokenBucket | None = None
 
+    @property
+    def holds(self) -> bool:
+        """Whether there is a limit."""
+        return self._bucket is not None
+
     def change(self, per_second: float | None) -> None:
         """Follow another limit, or another part of it; None for no limit."""
         now_s = self._clock.monotonic_s()
@@ -55,17 +60,14 @@ class ReadLimit:
         if self._bucket is not None:
             self._bucket.spend(max(0, count - again))
 
-    @property
-    def reserve_max(self) -> int | None:
-        """Most positions of a partition to reserve ahead; None for no limit."""
+    def reserve_max(self, partitions: int) -> int | None:
+        """Most positions to reserve ahead in each of so many partitions; None for no limit."""
         if self._bucket is None:
             return None
-        return max(1, math.ceil(self._bucket.per_second * RESERVED_S))
+        return max(1, math.ceil(self._bucket.per_second * RESERVED_S / max(1, partitions)))
 
 
-def part_of(
-    limit: int | None, own: Collection[int], all_of_task: range, ended: Container[int]
-) -> float | None:
+def part_of(limit: int, own: Collection[int], all_of_task: range, ended: Container[int]) -> float:
     """The part of a task's limit that a peer has.
 
     Args:
@@ -73,8 +75,6 @@ def part_of(
         all_of_task: numbers of all partitions of the task.
         ended: numbers of those that are exhausted.
     """
-    if limit is None:
-        return None
     everybodys = sum(number not in ended for number in all_of_task)
     mine = sum(number not in ended for number in own)
     return limit * mine / everybodys if everybodys else float(limit)

@@ -109,22 +109,23 @@ class Source:
         if at.exhausted:
             self.exhausted.add(number)
             return
-        opened = self._opener.open(number, name, store, at)
-        opened.reserve_max = self._limit.reserve_max
-        self.partitions[number] = opened
+        self.partitions[number] = self._opener.open(number, name, store, at)
 
     def change(self, entry: CatalogEntry) -> None:
         """Follow other values of the entry. A stage reads columns, whatever it has."""
         entry = replace(entry, batch_format=self._entry.batch_format)
         self._entry, self._opener = entry, replace(self._opener, entry=entry)
         for partition in self.partitions.values():
-            partition.change(entry, self._limit.reserve_max)
+            partition.change(entry)
 
     def limit(self, per_second: float | None) -> None:
         """Read so many segments a second that are new, at most; None: as many as there are."""
+        if per_second is None and not self._limit.holds:
+            return
         self._limit.change(per_second)
+        most = self._limit.reserve_max(len(self.partitions))
         for partition in self.partitions.values():
-            partition.reserve_max = self._limit.reserve_max
+            partition.reserve_max = most
 
     def give_away(self, numbers: Collection[int]) -> bool:
         """Leave partitions to others, who find in the store exactly how far they were read; True
