@@ -3,6 +3,9 @@
 It holds for partitions that the job has never read, and that no job has read which it upgrades:
 what is stored of a partition goes before it. Each input says which of the forms it can do, and why
 not the others.
+
+Positions stay what they are, wherever a job begins. Rejected: counting them from there. An upgrade
+with another `startFrom` would then give other segments the positions of those in flight.
 """
 
 from __future__ import annotations
