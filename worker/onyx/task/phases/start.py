@@ -38,9 +38,7 @@ def load_job(task: BatchTask) -> Answer:
         metrics=services.metrics(job_id, job, assignment.task),
         report_values=services.settings.task.report_values,
     )
-    runtime = Runtime(
-        assignment, program, delivery_of(job, entry), BatchSizing(entry), followed
-    )
+    runtime = Runtime(assignment, program, delivery_of(job, entry), BatchSizing(entry), followed)
     # Before lifecycles are compiled, which may fail: then the failure is one of a loaded job.
     task.load(runtime)
     lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
