@@ -92,6 +92,9 @@ class Side:
 
     def on_held(self, *args: Any) -> None: ...
 
+    def on_returns(self, *_: Any) -> None:
+        raise NotImplementedError
+
     def on_append(self, append: Any) -> Future[Any]:
         raise NotImplementedError
 

@@ -5,7 +5,8 @@ fold it into the same replica, and exchange segments directly. Start with `docs/
 """
 
 from onyx.retry import FAIL, Retry
+from onyx.returning import ack_return
 
-__all__ = ["FAIL", "Retry", "__version__"]
+__all__ = ["FAIL", "Retry", "__version__", "ack_return"]
 
 __version__ = "0.1.0"

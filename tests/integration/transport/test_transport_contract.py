@@ -58,6 +58,7 @@ class Side:
         self.acks: list[tuple[int, int]] = []
         self.completions: list[tuple[int, int]] = []
         self.held: list = []
+        self.returns: list = []
         transport.on_room(self.room.set)
 
     def on_acks(self, job, version, acker, roots, values) -> None:
@@ -68,6 +69,9 @@ class Side:
 
     def on_held(self, job, version, target, roots) -> None:
         self.held += [(job, version, target, root) for root in roots.tolist()]
+
+    def on_returns(self, job, version, target, trees, to_acker) -> None:
+        self.returns += [(target, trees, to_acker)]
 
     def on_append(self, append) -> None:
         raise AssertionError("nobody hands over a request here")

@@ -19,6 +19,7 @@ from onyx.flow.batch import Segment
 from onyx.flow.leaves import Leaves, flatten
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.model.job import CatalogEntry
+from onyx.returning import one_by_one
 
 __all__ = ["Leaves", "apply_function", "resolve_params"]
 
@@ -67,7 +68,7 @@ def _call_each(
     """One result an argument, None where it raised, and what it raised there."""
     results: list[Any] = []
     failures: list[SegmentFailure] = []
-    remaining = map(call, arguments)
+    remaining = map(call, one_by_one(arguments))
     while True:
         error: Exception = StopIteration()
         try:

@@ -179,6 +179,11 @@ def acker_of(ranges: U64, n_ackers: int) -> Indices:
     return (mix(ranges + np.uint64(1)) % np.uint64(n_ackers)).astype(np.intp)
 
 
+def acker_of_root(root: int, n_ackers: int) -> int:
+    """Which acker answers for a root."""
+    return int(acker_of(range_key(np.array([root], dtype=np.uint64)), n_ackers)[0])
+
+
 def split_by_acker(
     roots: Numbers, values: Numbers, n_ackers: int
 ) -> list[tuple[int, Numbers, Numbers]]:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+ACK_AGGREGATORS = ("collect", "count", "last", "max", "min", "sum")
+"""How values that functions give back by `ack_return` are put together."""
 EMIT_ROWS = "rows"
 """What stands in a trigger's `emit` in place of a function: each group becomes a segment."""
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # clients and the operator read options of plugins, and need 
     from numpy.typing import NDArray
 
     from onyx.flow.segment import Segment
+    from onyx.ledger.returns import Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,10 @@ class AckedReader(Protocol):
     def acked(self, positions: NDArray[np.uint64]) -> None:
         """The trees of these positions, which rise, have become complete; each is named once, but
         not those that `cursor` has passed. Called between two reads."""
+        ...
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """What functions give back for the tree of a position, before it is complete."""
         ...
 
     def awaited(self, position: int) -> bool:

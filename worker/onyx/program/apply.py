@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from onyx.codec.refusals import refuse
+from onyx.codec.returns import size_bytes
 from onyx.flow.apply import apply_function
+from onyx.flow.arrays import Indices
 from onyx.flow.batch import Batch, Segments, as_columns, as_dicts, as_given, take
 from onyx.flow.columnar import apply_to_columns
 from onyx.flow.formats import Fitted, format_of
@@ -17,6 +19,7 @@ from onyx.flow.leaves import Leaves, of_some
 from onyx.program.batch_work import BatchWork
 from onyx.program.prepare import read_groups
 from onyx.program.program import Program
+from onyx.returning import Returned, collecting
 
 
 def apply(program: Program, work: BatchWork, examined: bool) -> None:
@@ -31,7 +34,7 @@ def apply(program: Program, work: BatchWork, examined: bool) -> None:
     work.groups = read_groups(program, batch)
     if work.leaves is not None:
         return
-    leaves = _leaves(program, batch)
+    leaves, work.returned = _leaves(program, batch)
     # What cannot travel between tasks has failed. Of columns, the rows that cannot are bad.
     travels = program.fn is None and (examined or format_of(batch.segments).checked_when_read)
     work.leaves = leaves if travels else refuse(leaves)
@@ -39,28 +42,44 @@ def apply(program: Program, work: BatchWork, examined: bool) -> None:
         program.event["results"] = as_given(work.leaves.segments)
 
 
-def _leaves(program: Program, batch: Batch) -> Leaves:
+Made = tuple[Leaves, list[Returned]]
+"""What a function makes of a batch, and gives back for it."""
+
+
+def _leaves(program: Program, batch: Batch) -> Made:
     """What is made of a batch. Bad records have failed, and the function does not get them."""
     segments = batch.segments
     if not batch.bad:
         return _made(program, segments)
     kept = np.delete(np.arange(len(batch)), [index for index, _ in batch.bad])
-    return of_some(_made(program, take(segments, kept)), kept, batch.bad)
+    leaves, returned = _made(program, take(segments, kept))
+    return of_some(leaves, kept, batch.bad), _at(returned, kept)
 
 
-def _made(program: Program, segments: Segments) -> Leaves:
+def _made(program: Program, segments: Segments) -> Made:
     fn, entry = program.fn, program.entry
     if program.takes == "arrow":
         return _of_columns(program, as_columns(segments, program.schema))
     if fn is None:
-        return Leaves(segments)
-    return apply_function(fn, program.event["params"], as_dicts(segments), entry.batch_fn)
+        return Leaves(segments), []
+    with collecting(program.job.ack_returns, len(segments), size_bytes) as returned:
+        leaves = apply_function(fn, program.event["params"], as_dicts(segments), entry.batch_fn)
+    return leaves, returned
 
 
-def _of_columns(program: Program, fitted: Fitted) -> Leaves:
+def _of_columns(program: Program, fitted: Fitted) -> Made:
     columns, kept, failures = fitted
+    returned: list[Returned] = []
     if program.fn is None:
         leaves = Leaves(columns)
     else:
-        leaves = apply_to_columns(program.fn, program.event["params"], columns)
-    return leaves if kept is None else of_some(leaves, kept, failures)
+        with collecting(program.job.ack_returns, len(columns), size_bytes) as returned:
+            leaves = apply_to_columns(program.fn, program.event["params"], columns)
+    if kept is None:
+        return leaves, returned
+    return of_some(leaves, kept, failures), _at(returned, kept)
+
+
+def _at(returned: list[Returned], indices: Indices) -> list[Returned]:
+    """The values of some segments of a batch, with the indices of these in the batch."""
+    return [each._replace(at=int(indices[each.at])) for each in returned]

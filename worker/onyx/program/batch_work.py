@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
+from onyx.returning import Returned
 from onyx.windows.coded import Keyed
 from onyx.windows.prepared import Prepared
 
@@ -24,5 +25,7 @@ class BatchWork:
     """What windows need of the leaves."""
     routed: Routed | None = None
     """Where everything goes, and what has failed."""
+    returned: list[Returned] = field(default_factory=list)
+    """What the function gives back for segments of the batch."""
     own: bool = False
     """In a stage of Spark, whether the batch is of its result, and not of what came to it."""

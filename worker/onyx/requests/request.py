@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onyx.flow.batch import Segments
+from onyx.ledger.returns import Part
 
 ID_CHARACTERS_MAX = 256
 SEGMENTS_MAX = 100_000
@@ -72,7 +73,11 @@ class Answer:
     segments: int = 0
     """How many were taken."""
     values: Mapping[str, Any] = field(default_factory=dict)
-    """What functions of the job returned to the caller, by key."""
+    """What functions of the job give back, by key."""
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    """The same before it is put together, between workers."""
+    errors: Mapping[str, str] = field(default_factory=dict)
+    """Why there is no value for a key."""
     refused: Mapping[int, str] = field(default_factory=dict)
     """Why segments cannot be taken, by their number in the request."""
 

@@ -9,7 +9,7 @@ from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.task.batch_task import BatchTask
 from onyx.task.behaviour import Behaviour
-from onyx.task.messages import Completions, Message, Query, Ready, Rewire, Seal
+from onyx.task.messages import Completions, Message, Query, Ready, Returns, Rewire, Seal
 from onyx.task.phases.run import RUN
 from onyx.task.source import segment_hooks
 from onyx.task.table import Kind
@@ -51,6 +51,9 @@ def _receive(task: BatchTask, message: Message) -> None:
             query.answer(task.name, task.allocation if has_state else None, message)
         case Completions() if task.wired and task.allocation.wiring.version == message.version:
             _complete(task, message)
+        case Returns() if task.wired and task.allocation.wiring.version == message.version:
+            if task.runtime.source is not None:
+                task.runtime.source.returned(message.trees)
         case _:
             pass  # of another version, or before the first wiring: it means nothing here
 

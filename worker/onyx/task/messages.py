@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 
 from onyx.ids import AllocationVersion
+from onyx.ledger.returns import Trees
 from onyx.runs import Numbers
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
@@ -47,6 +48,14 @@ class Completions:
 
 
 @dataclass(frozen=True, slots=True)
+class Returns:
+    """What functions give back for trees of this input peer, before their completions."""
+
+    version: AllocationVersion
+    trees: Trees
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """A client asks for the state of a window and waits for the answer."""
 
@@ -54,4 +63,4 @@ class Query:
     answer: Future[StateAnswer]
 
 
-Message = Rewire | Ready | Seal | Stop | Completions | Query
+Message = Rewire | Ready | Seal | Stop | Completions | Returns | Query

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from onyx.errors import InvariantViolated
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.ledger.returns import Trees
 from onyx.requests.append import Append
 from onyx.requests.request import Answer
 from onyx.runs import Numbers
@@ -25,7 +26,7 @@ from onyx.transport.inbox import BoundedInbox
 from onyx.transport.interface import Channel, Control, Handlers
 from onyx.transport.links import Links
 from onyx.transport.local import LocalTransport
-from onyx.transport.pieces import acks_packets, completions_packets, held_packets
+from onyx.transport.pieces import acks_packets, completions_packets, held_packets, returns_packets
 from onyx.transport.requests.streams import AppendStreams
 from onyx.transport.stream import Surroundings
 
@@ -160,6 +161,24 @@ class GrpcTransport:
             ),
             urgent=True,
         )
+
+    def send_returns(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        trees: Trees,
+        to_acker: bool,
+    ) -> bool:
+        """Queue what functions give back for trees."""
+        if group == self._group:
+            return self._local.send_returns(group, job, version, target, trees, to_acker)
+        link = None if self._links is None else self._links.get(group)
+        if link is None:
+            return False
+        packets = returns_packets(job, version, target, trees, to_acker)
+        return link.send_packets(packets, urgent=not to_acker)
 
     def send_held(
         self,

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.ledger.returns import Trees
 from onyx.requests.append import Append
 from onyx.requests.request import Answer
 from onyx.runs import Numbers
@@ -137,6 +138,13 @@ class Handlers(Protocol):
         """Somebody works on these trees, for the input that began them or their acker."""
         ...
 
+    def on_returns(
+        self, job: JobId, version: AllocationVersion, target: PeerId, trees: Trees, to_acker: bool
+    ) -> None:
+        """What functions give back for trees: for an acker of this group, or from an acker for an
+        input. It comes before the acks and completions of these trees."""
+        ...
+
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
         """A client asks for the state of a window. The future fails with a UserError when asking
         again is no use, and with Unavailable when it may be."""
@@ -212,6 +220,19 @@ class Transport(Protocol):
         retries_max: int,
     ) -> bool:
         """Queue completions for an input. False: no room. See `Handlers.on_completions`."""
+        ...
+
+    def send_returns(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        trees: Trees,
+        to_acker: bool,
+    ) -> bool:
+        """Queue what functions give back, before the acks and completions that are sent later. See
+        `Handlers.on_returns`."""
         ...
 
     def send_held(

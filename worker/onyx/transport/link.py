@@ -37,6 +37,7 @@ from onyx.transport.frames.packets import (
     Item,
     Open,
     Packet,
+    Returns,
     Schema,
 )
 from onyx.transport.inbox import BoundedInbox, hurries, weight
@@ -315,6 +316,8 @@ class Link:
                 handlers.on_completions(job, version, target, roots, retries_max)
             case Held(job, version, target, roots):
                 handlers.on_held(job, version, target, roots)
+            case Returns(job, version, target, trees, to_acker):
+                handlers.on_returns(job, version, target, trees, to_acker)
             case Credit():
                 with self._lock:
                     room = self._sending.credit(packet)

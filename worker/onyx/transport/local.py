@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from onyx.errors import InvariantViolated
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.ledger.returns import Trees
 from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
@@ -111,6 +112,21 @@ class LocalTransport:
         if group != self._group or self._handlers is None:
             return False
         self._handlers.on_completions(job, version, target, roots, retries_max)
+        return True
+
+    def send_returns(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        trees: Trees,
+        to_acker: bool,
+    ) -> bool:
+        """Queue what functions give back for trees."""
+        if group != self._group or self._handlers is None:
+            return False
+        self._handlers.on_returns(job, version, target, trees, to_acker)
         return True
 
     def send_held(

@@ -9,8 +9,11 @@ from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.codec.columns import ROWS_MAX
 from onyx.codec.limits import SEGMENT_BYTES_MAX
+from onyx.codec.returns import pieces_of
 from onyx.flow.batch import Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
+from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.ledger.returns import Trees
 from onyx.path_names import CHARACTERS_MAX
 from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded, encoded
@@ -96,4 +99,13 @@ def held_packets(held: Held, frame_bytes_max: int) -> list[bytes]:
     return [
         encoder.held_packet(replace(held, roots=held.roots[part]))
         for part in _column_slices(held.roots, frame_bytes_max)
+    ]
+
+
+def returns_packets(
+    job: JobId, version: AllocationVersion, target: PeerId, trees: Trees, to_acker: bool
+) -> list[bytes]:
+    """What functions give back as packets: one tree is smaller than the smallest frame."""
+    return [
+        encoder.returns_packet(job, version, target, piece, to_acker) for piece in pieces_of(trees)
     ]

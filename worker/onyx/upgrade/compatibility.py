@@ -108,7 +108,7 @@ def same_trigger(old: Trigger, new: Trigger) -> bool:
 
 def _path(job: Job, task: str) -> dict[str, Any]:
     """What decides the ids of a task's segments: for each task on the path its type, whether it
-    has windows, its children, and its flow conditions."""
+    has windows, its children, its flow conditions, and whether it gives something back."""
     below = children(job.workflow)
     return {
         name: (
@@ -116,6 +116,7 @@ def _path(job: Job, task: str) -> dict[str, Any]:
             name in windowed(job),
             below[name],
             [each for each in job.flow_conditions if {name, "all"}.intersection(each.from_tasks)],
+            bool(job.ack_returns),
         )
         for name in ancestors(job.workflow, task)
     }

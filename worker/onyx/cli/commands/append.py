@@ -94,10 +94,13 @@ _WORDS = {Level.ACK: "processed", Level.JOURNAL: "journalled", Level.NONE: "acce
 
 def _show(answer: Answer, as_json: bool) -> None:
     if as_json:
-        shown = {"status": answer.status, "segments": answer.segments, "values": answer.values}
-        print(json.dumps(shown))
-    elif answer.values:
+        names = ("status", "segments", "values", "errors")
+        print(json.dumps({name: getattr(answer, name) for name in names}))
+        return
+    if answer.values:
         print(json.dumps(answer.values))
+    for key, why in answer.errors.items():
+        print(f"no value for {key}: {why}", file=sys.stderr)
 
 
 def _batches(file: Path | None, segment: str | None, batch: int) -> Iterator[list[Segment]]:

@@ -23,9 +23,10 @@ from onyx.model.job.triggers import Trigger
 from onyx.model.job.types import PEERS_MAX, TRACKED_ONLY, TaskName
 from onyx.model.job.upgrade import Upgrade
 from onyx.model.job.windows import Window
-from onyx.model.keys.compound import Edge, ListOf
+from onyx.model.keys.compound import Edge, ListOf, MapOf
 from onyx.model.keys.key import EMPTY, NOT_A_KEY, Key
-from onyx.model.keys.kinds import Count, Metadata
+from onyx.model.keys.kinds import Count, Function, Metadata, Text
+from onyx.model.kinds import ACK_AGGREGATORS
 
 TASKS_MAX = 256
 EDGES_MAX = 1_024
@@ -93,6 +94,17 @@ class Job:
         Key(origin="resume-point", era="0.10+", restriction="Not for guarantee at-most-once."),
     ] = None
     """An old job that this one upgrades: it is killed, and its state is carried over."""
+    ack_returns: Annotated[
+        Mapping[str, str],
+        MapOf(Text(characters_max=63), Function(ACK_AGGREGATORS), 64),
+        Key(
+            restriction="Needs an input that takes requests. Not for guarantee at-most-once, nor "
+            "for engine spark."
+        ),
+    ] = field(default_factory=lambda: EMPTY)
+    """What functions may give back to whoever sent a segment, by `ack_return(key, value)`, and how
+    the values of one request are put together; a function of your own gets all of them as a
+    list."""
     percentage: Annotated[
         int | None,
         Count(0, 100, "percent"),

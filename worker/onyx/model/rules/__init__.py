@@ -64,6 +64,7 @@ JOB: tuple[JobRule, ...] = (
     unused_keys.check_windowed_tasks,
     unused_keys.check_shares,
     unused_keys.check_tracking,
+    unused_keys.check_ack_returns,
     tracking.check_untracked,
     tracking.check_guarantees,
     tracking.check_retry_modes,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from onyx.model import names
 from onyx.model.keys.section import Draft
 from onyx.model.kinds import AGGREGATIONS, TRIGGERS, WINDOWS, aggregation_name
+from onyx.model.plugins import takes_requests
 from onyx.model.report import Report, at, listed
 from onyx.model.rules.looking import entries, good, task_names, whole
 
@@ -133,6 +134,24 @@ def check_tracking(spec: Draft, path: str, report: Report) -> None:
         for field in _OF_TRACKING:
             if good(draft, field) is not None:
                 _refuse(report, where, field, _NOT_TRACKED, "remove it")
+
+
+def check_ack_returns(spec: Draft, path: str, report: Report) -> None:
+    """Values go back to whoever sent a request, with the acks."""
+    if not good(spec, "ack_returns"):
+        return
+    if good(spec, "engine") == "spark":
+        why = "is not for engine: spark, where nothing travels back along the segments"
+        _refuse(report, path, "ack_returns", why, "run the job on peers")
+    elif good(spec, "guarantee") == "at-most-once":
+        why = "is not for guarantee: at-most-once, where nobody hears what became of a segment"
+        _refuse(report, path, "ack_returns", why, "choose at-least-once or exactly-once")
+    elif not any(
+        takes_requests(good(draft, "type") or "", good(draft, "plugin"))
+        for draft, _ in entries(spec, "catalog", path, "catalog")
+    ):
+        why = "has no effect without an input that takes requests"
+        _refuse(report, path, "ack_returns", why, "add an input with plugin: requests")
 
 
 _NOT_TRACKED = "has no effect under guarantee: at-most-once, where nothing is replayed"

@@ -25,7 +25,9 @@ from typing import Any
 from onyx.errors import OnyxError, contained
 from onyx.flow.batch import Segments
 from onyx.ids import GroupId
+from onyx.ledger.returns import Parts, put_together
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
+from onyx.peer.requests.returned import Resolve, needs_user_code, with_values
 from onyx.requests.append import Append, Form, Part, Payload
 from onyx.requests.content import Refused, digest_of, payload_of, segments_of
 from onyx.requests.desk import Address, Desk
@@ -66,6 +68,7 @@ class RequestRouter:
         background: Callable[[Callable[[], Any]], Future[Any]],
         randomness: Randomness,
         group: GroupId,
+        resolve: Resolve,
     ) -> None:
         self._inputs = inputs
         self._desk = desk
@@ -73,6 +76,7 @@ class RequestRouter:
         self._background = background
         self._randomness = randomness
         self._group = group
+        self._resolve = resolve
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -143,7 +147,14 @@ class RequestRouter:
             if not taken.status.reached:
                 return taken
         sent = [self._part(whole, number, part, last) for number, part in parts.items()]
-        return _together(await asyncio.gather(*sent))
+        return await self._with_values(_together(await asyncio.gather(*sent)))
+
+    async def _with_values(self, answer: Answer) -> Answer:
+        if not needs_user_code(answer.parts):
+            return with_values(answer, self._resolve) if answer.parts else answer
+        finish = self._background(lambda: with_values(answer, self._resolve))
+        finished: Answer = await asyncio.wrap_future(finish)
+        return finished
 
     async def _find(self, append: Append) -> RequestInput | Answer:
         known = self._inputs.known(append.job, append.task)
@@ -228,7 +239,7 @@ def _together(answers: list[Answer]) -> Answer:
     failed = [each for each in answers if not each.status.reached]
     if failed:
         return failed[0]
-    values: dict[str, Any] = {}
+    parts: Parts = {}
     for each in answers:
-        values.update(each.values)
-    return replace(answers[0], segments=sum(each.segments for each in answers), values=values)
+        put_together(parts, each.parts.items())
+    return replace(answers[0], segments=sum(each.segments for each in answers), parts=parts)

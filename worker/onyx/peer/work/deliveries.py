@@ -10,12 +10,13 @@ from concurrent.futures import Future
 
 from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion, JobId, PeerId
+from onyx.ledger.returns import Trees
 from onyx.peer.work.running_tasks import RunningTasks
 from onyx.requests.append import Append
 from onyx.requests.request import Answer as RequestAnswer
 from onyx.runs import Numbers
 from onyx.task.holding import holds_for
-from onyx.task.messages import Completions, Query
+from onyx.task.messages import Completions, Query, Returns
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 
@@ -62,6 +63,19 @@ class Deliveries:
         runner = self._tasks.runner(target, job)
         if runner is not None:
             holds_for(runner.task, version, roots)
+
+    def on_returns(
+        self, job: JobId, version: AllocationVersion, target: PeerId, trees: Trees, to_acker: bool
+    ) -> None:
+        """What functions give back for trees, for an acker or an input."""
+        if to_acker:
+            acker = self._tasks.acking.get(job, version, target)
+            if acker is not None:
+                acker.give_back(trees)
+            return
+        runner = self._tasks.runner(target, job)
+        if runner is not None:
+            runner.task.post(Returns(version, trees))
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
         """A client asks for the state of a window."""

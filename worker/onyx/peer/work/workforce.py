@@ -44,6 +44,7 @@ class Workforce:
             life.background.run,
             context.randomness,
             group,
+            context.resolver.resolve,
         )
         self._holding = Holding(group, life.transport, context.clock, self.tasks, crashed)
 

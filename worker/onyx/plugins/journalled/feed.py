@@ -7,6 +7,7 @@ from typing import Protocol
 from onyx.errors import OnyxError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
+from onyx.ledger.returns import Parts
 
 
 class Feed(Protocol):
@@ -28,6 +29,10 @@ class Feed(Protocol):
 
     def acked(self, positions: U64) -> None:
         """The trees of these positions, which rise, have become complete."""
+        ...
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """What functions give back for the tree of a position, before it is complete."""
         ...
 
     def awaited(self, position: int) -> bool:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from onyx.flow.batch import U64, Segments, as_dicts, as_given, part_of
 from onyx.flow.segment import Segment
 from onyx.journal.journal import Journal
+from onyx.ledger.returns import Parts
 from onyx.plugins.chunks import Chunks
 from onyx.plugins.journalled.partition import JournalledPartition
 from onyx.plugins.protocol import Cursor
@@ -111,6 +112,10 @@ class OwnerReader(JournalReader):
     def acked(self, positions: U64) -> None:
         """The trees of these positions, which rise, are complete (`protocol.AckedReader`)."""
         self._partition.feed.acked(positions)
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """What functions give back for the tree of a position, before it is complete."""
+        self._partition.feed.returned(position, parts)
 
     def awaited(self, position: int) -> bool:
         """Whether somebody waits for something all of which is before this position, once."""

@@ -12,7 +12,7 @@ completions are counted into it.
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
@@ -23,6 +23,7 @@ import numpy as np
 from onyx.errors import OnyxError
 from onyx.flow.batch import U64, Segments
 from onyx.journal.chunk import Content, Remembered
+from onyx.ledger.returns import Parts, put_together
 from onyx.requests.request import Answer, Level, Request, Status, answered
 from onyx.seams import Clock
 
@@ -52,6 +53,8 @@ class _Entry:
     """Wait for the journal."""
     processed: list[Future[Answer]] = field(default_factory=list)
     """Wait for the trees."""
+    parts: Parts = field(default_factory=dict)
+    """What functions give back for its segments."""
 
     @property
     def end(self) -> int:
@@ -221,6 +224,13 @@ class Mailbox:
             self._open = [each for each in self._open if each.left > 0]
         _settle(answers)
 
+    def returned(self, position: int, parts: Parts) -> None:
+        """Functions give something back for a segment."""
+        with self._changed:
+            number = bisect_right(self._open, position, key=_first) - 1
+            if number >= 0 and position < self._open[number].end:
+                put_together(self._open[number].parts, parts.items())
+
     def awaited(self, position: int) -> bool:
         """Whether somebody waits for a request whose last segment is before this position, each
         time once."""
@@ -304,7 +314,7 @@ def _joined(entry: _Entry, level: Level) -> Future[Answer]:
     elif level is Level.JOURNAL:
         future.set_result(Answer(Status.JOURNALLED, segments=entry.count))
     elif entry.first >= 0 and entry.left <= 0:
-        future.set_result(Answer(Status.PROCESSED, segments=entry.count))
+        future.set_result(_processed(entry))
     else:
         entry.processed.append(future)
     return future
@@ -314,7 +324,12 @@ def _complete(entry: _Entry) -> list[tuple[Future[Answer], Answer]]:
     if entry.left > 0:
         return []
     waiting, entry.processed = entry.processed, []
-    return _answers(waiting, Status.PROCESSED, entry.count)
+    answer = _processed(entry)
+    return [(future, answer) for future in waiting]
+
+
+def _processed(entry: _Entry) -> Answer:
+    return Answer(Status.PROCESSED, segments=entry.count, parts=entry.parts)
 
 
 def _answers(
@@ -328,6 +343,10 @@ def _settle(answers: Iterable[tuple[Future[Answer], Answer]]) -> None:
     for future, answer in answers:
         if future.set_running_or_notify_cancel():
             future.set_result(answer)
+
+
+def _first(entry: _Entry) -> int:
+    return entry.first
 
 
 def _end(entry: _Entry) -> int:

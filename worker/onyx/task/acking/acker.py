@@ -15,9 +15,11 @@ from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
 from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import END_ROOT
+from onyx.ledger.returns import Trees
 from onyx.runs import Numbers, Run, joined
 from onyx.seams import Clock
 from onyx.task.acking.owners import Owners
+from onyx.task.acking.returning import Returning
 from onyx.task.channels.wiring import Site
 from onyx.task.table import ADVANCED, DONE, WAITING, Progress
 from onyx.telemetry.catalog import ACKS, FORGOTTEN_TREES, OPEN_TREES
@@ -63,6 +65,8 @@ class AckerTask:
         self._ledger = Acker()
         self._queue: deque[tuple[Numbers, Numbers]] = deque()
         self._refused: list[tuple[Site, Numbers, int]] = []
+        self._given: deque[Trees] = deque()
+        self._returns = Returning(transport, job, version)
         self.holds = Holds()
         """Trees that somebody works on."""
         self._next_expiry_s = 0.0
@@ -80,6 +84,10 @@ class AckerTask:
         self._queue.append((roots, values))
         self._wake()
 
+    def give_back(self, trees: Trees) -> None:
+        """Queue what functions give back for trees; it comes before the acks of these functions."""
+        self._given.append(trees)
+
     def waiting_roots(self) -> tuple[Owners | None, list[Numbers]]:
         """The roots of what has come and has not been answered, and by whom they are owned; from
         any thread. A thread that tasks share may be in a function that takes long."""
@@ -96,13 +104,17 @@ class AckerTask:
         if self._metrics is NULL_TASK:
             self._metrics = self._metrics_of()
         self._expire()
-        if self._refused and not self._send(self._refused):
+        if not self._returns.send() or (self._refused and not self._send(self._refused)):
             return WAITING
         if not self._queue:
             return WAITING
         parcels = self._parcels()
+        while self._given:  # not before: what comes now belongs to acks that come later
+            self._returns.add(self._given.popleft())
         self._metrics.add(ACKS, sum(len(roots) for roots, _ in parcels))
         complete = self._ledger.absorb(parcels)
+        for each in complete:
+            self._returns.complete(each, self._owners)
         news = [(site, roots, 0) for each in complete for site, roots in self._owners.split(each)]
         if len(lost := self._ledger.forgotten()):
             lost.sort()
@@ -114,7 +126,10 @@ class AckerTask:
                 self._job,
                 len(lost),
             )
-        self._send(news)
+        if self._returns.send():
+            self._send(news)
+        else:
+            self._refused = news
         return ADVANCED
 
     def _parcels(self) -> list[tuple[Numbers, Numbers]]:

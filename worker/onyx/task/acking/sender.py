@@ -8,8 +8,9 @@ idle. Otherwise the completions that follow would cost a message between process
 
 from __future__ import annotations
 
-from onyx.ledger.acker import split_by_acker
+from onyx.ledger.acker import acker_of_root, split_by_acker
 from onyx.ledger.lineage import fold
+from onyx.ledger.returns import Parts, Trees, add_tree
 from onyx.runs import Numbers, Run, follow, joined
 from onyx.seams import Clock
 from onyx.task.channels.wiring import Site, Wiring
@@ -33,6 +34,9 @@ class AckSender:
         self._due_s = 0.0
         self._hurried = False
         self._refused: list[tuple[Site, Numbers, Numbers]] = []
+        self._returns: Trees = {}
+        """What functions give back for trees. It is sent before their acks, so the acker has it
+        when a tree is complete."""
         here = {wiring.me.group}
         self._acks_here = {site.group for site in wiring.ackers} == here
         owners = {site.group for _, sites in wiring.sources for site in sites}
@@ -47,6 +51,10 @@ class AckSender:
         self._parcels.append((roots, values))
         self._gathered += len(roots)
 
+    def give_back(self, root: int, parts: Parts) -> None:
+        """A function gives something back for the tree `root`, before that is acked."""
+        add_tree(self._returns, root, parts)
+
     def waiting_roots(self) -> list[Numbers]:
         """The roots of what is not sent; from any thread."""
         refused = [roots for _, roots, _ in tuple(self._refused)]
@@ -60,9 +68,25 @@ class AckSender:
         """Send what is due; True when something was sent."""
         if self._refused and not self._send(self._refused):
             return False
-        if not self._gathered or not self._due(idle):
+        if not self._gathered or not self._due(idle) or not self._send_returns():
             return False
         self._send(self._split())
+        return True
+
+    def _send_returns(self) -> bool:
+        """False if an acker does not take them now."""
+        wiring, ackers = self._wiring, self._wiring.ackers
+        for index, site in enumerate(ackers if self._returns else ()):
+            mine = [root for root in self._returns if acker_of_root(root, len(ackers)) == index]
+            trees = {root: self._returns[root] for root in mine}
+            if not trees:
+                continue
+            if not self._transport.send_returns(
+                site.group, wiring.job, wiring.version, site.peer, trees, to_acker=True
+            ):
+                return False
+            for root in mine:
+                del self._returns[root]
         return True
 
     def _due(self, idle: bool) -> bool:

@@ -6,12 +6,14 @@ task withholds them until its state log has what the batch changed.
 
 from __future__ import annotations
 
+from onyx.codec.returns import size_bytes
 from onyx.flow.batch import Batch, copies_of
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop
+from onyx.ledger.returns import part_of
 from onyx.program.program import Program
 from onyx.program.route import route_emitted
-from onyx.runs import taken
+from onyx.runs import array_of, taken
 from onyx.task.channels.dealing import put_to_child
 from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts.allocation import Allocation
@@ -29,6 +31,7 @@ _Share = tuple[ChildTask, Outgoing]
 def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Send or write what was made of the batch; then what triggers have emitted, then controls."""
     if work.batch is not None and work.leaves is not None:
+        _give_back(runtime, allocation, work, work.batch)
         assert work.routed is not None, "the phase before"
         if runtime.sink is not None and not work.own:
             runtime.sink.choose(work.upstream)
@@ -41,11 +44,25 @@ def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     return ADVANCED
 
 
+def _give_back(runtime: Runtime, allocation: Allocation, work: Work, batch: Batch) -> None:
+    """What the function gives back goes before the acks of the batch."""
+    if not work.returned or batch.roots is None:
+        return
+    aggregators, roots = runtime.program.job.ack_returns, array_of(batch.roots)
+    for at, key, value in work.returned:
+        part = part_of(aggregators[key], value, size_bytes(value))
+        allocation.acks.give_back(int(roots[at]), {key: part})
+
+
 def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed) -> None:
     """Send what was made of a batch on, and ack the batch."""
     windowing = allocation.windowing
     begins = runtime.source is not None
-    made = _put_all(runtime.program, allocation, batch, routed, begins, windowing is not None)
+    # What a function gives back is on its way when it acks. So it has to ack each batch, or a tree
+    # could be complete before; and always, because ids are the same on each replay.
+    gives_back = bool(runtime.program.job.ack_returns) and not begins
+    withheld = windowing is not None or gives_back
+    made = _put_all(runtime.program, allocation, batch, routed, begins, withheld)
     if made is None or batch.roots is None:
         return
     roots, values = acked(allocation, batch.roots, made, routed)

@@ -21,10 +21,11 @@ from onyx.ledger.lineage import ids_of, positions_of, run_of_ids
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.ranges import Range
 from onyx.ledger.retry_modes import OrderedWindow
+from onyx.ledger.returns import Parts
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import AckedReader, DrainingReader, Input
 from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
-from onyx.runs import Numbers, taken
+from onyx.runs import Numbers, array_of, taken
 from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.batch_timeout import FilledReader
@@ -113,6 +114,12 @@ class Partition:
             count = self.window.complete(roots)
         self.waiting.acked(positions)
         return count
+
+    def returned(self, root: Numbers, parts: Parts) -> None:
+        """Functions give something back for a tree. What a second attempt of it gives is the same
+        again."""
+        if self.waiting is not None and len(self.window.incomplete(root)):
+            self.waiting.returned(int(positions_of(array_of(root))[0]), parts)
 
     def awaited(self) -> bool:
         """Whether somebody waits for the tree of what was sent, each time once."""

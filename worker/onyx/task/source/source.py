@@ -7,11 +7,14 @@ import math
 from collections.abc import Collection
 from dataclasses import replace
 
+import numpy as np
+
 from onyx.flow.batch import U64, Batch
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, positions_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.ledger.returns import Trees
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.program.reading.bad_records import BadRecords, described
@@ -163,6 +166,12 @@ class Source:
         """Mark trees as complete; completions of older attempts are ignored."""
         for number, mine in self._by_partition(roots):
             self.completed += self.partitions[number].completed(mine)
+
+    def returned(self, trees: Trees) -> None:
+        """Functions give something back for trees that are about to be complete."""
+        for root, parts in trees.items():
+            for number, mine in self._by_partition(np.array([root], dtype=np.uint64)):
+                self.partitions[number].returned(mine, parts)
 
     def incomplete(self, roots: Numbers) -> U64:
         """The roots whose trees are not complete yet, each once."""

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
+from onyx.codec.returns import decode_returns
 from onyx.errors import SegmentError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.path_names import is_path_name
@@ -32,6 +33,7 @@ from onyx.transport.frames.packets import (
     Item,
     Open,
     Packet,
+    Returns,
     Schema,
 )
 from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
@@ -216,6 +218,20 @@ def _read_held(message: pb.Held) -> Held:
     )
 
 
+def _read_returns(message: pb.Returns) -> Returns:
+    try:
+        trees = decode_returns(message.trees)
+    except SegmentError as error:
+        raise FrameError(str(error)) from error
+    return Returns(
+        JobId(_identifier(message.job)),
+        AllocationVersion(message.version),
+        PeerId(_identifier(message.target)),
+        trees,
+        message.to_acker,
+    )
+
+
 _READERS: dict[str | None, Callable[[Any], Packet]] = {
     "open": _read_open,
     "close": lambda message: Close(_number(message.channel)),
@@ -226,4 +242,5 @@ _READERS: dict[str | None, Callable[[Any], Packet]] = {
     "acks": _read_acks,
     "completions": _read_completions,
     "held": _read_held,
+    "returns": _read_returns,
 }

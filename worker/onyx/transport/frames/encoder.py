@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from onyx.codec import segments as codec
 from onyx.codec.columns import encode_schema
+from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.transport.encoded import Encoded
 from onyx.transport.frames.checksum import CHECKSUM_TAG, checksum
 from onyx.transport.frames.packets import Acks, Completions, Held, Hello
@@ -162,6 +163,14 @@ def completions_packet(completions: Completions) -> bytes:
             count=len(completions.roots),
         )
     )
+
+
+def returns_packet(
+    job: JobId, version: AllocationVersion, target: PeerId, trees: bytes, to_acker: bool
+) -> bytes:
+    """A packet with what functions give back (`codec.returns`)."""
+    returns = pb.Returns(job=job, version=version, target=target, trees=trees, to_acker=to_acker)
+    return _packet(returns=returns)
 
 
 def held_packet(held: Held) -> bytes:

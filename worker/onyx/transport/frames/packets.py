@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.ledger.returns import Trees
 from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control
 
-PROTOCOL = 7
+PROTOCOL = 8
 """Version of the protocol; groups of different versions refuse each other. To be raised with every
 change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128
@@ -114,7 +115,18 @@ class Held:
     roots: Numbers
 
 
-Packet = Open | Close | Schema | Item | Credit | Acks | Completions | Held
+@dataclass(frozen=True, slots=True)
+class Returns:
+    """For an acker, or from one for an input: what functions give back for trees."""
+
+    job: JobId
+    version: AllocationVersion
+    target: PeerId
+    trees: Trees
+    to_acker: bool
+
+
+Packet = Open | Close | Schema | Item | Credit | Acks | Completions | Held | Returns
 
 
 @dataclass(frozen=True, slots=True)

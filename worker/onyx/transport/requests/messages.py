@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from google.protobuf.message import DecodeError
 
+from onyx.codec.returns import decode_returns, encode_returns
 from onyx.errors import SegmentError
 from onyx.requests.append import Append, Form, Part, Payload
 from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level, Status
@@ -92,6 +93,8 @@ def encode_answer(answer: Answer, number: int) -> bytes:
         retry_after_ms=round((answer.retry_after_s or 0.0) * 1_000),
         segments=answer.segments,
         refused=answer.refused,
+        errors=answer.errors,
+        parts=encode_returns({0: dict(answer.parts)}) if answer.parts else b"",
     )
     for key, value in answer.values.items():
         message.values[key] = msgspec.json.encode(value).decode()
@@ -103,7 +106,8 @@ def decode_answer(data: bytes) -> tuple[int, Answer]:
     try:
         message = pb.AppendAnswer.FromString(data)
         values = {key: msgspec.json.decode(text) for key, text in message.values.items()}
-    except (DecodeError, ValueError) as error:
+        parts = decode_returns(message.parts)[0] if message.parts else {}
+    except (DecodeError, ValueError, KeyError) as error:
         raise SegmentError(f"{len(data)} bytes are no answer to a request") from error
     status = _STATUSES.get(message.status)
     if status is None:
@@ -114,5 +118,7 @@ def decode_answer(data: bytes) -> tuple[int, Answer]:
         message.retry_after_ms / 1_000 or None,
         message.segments,
         values,
+        parts,
+        dict(message.errors),
         dict(message.refused),
     )

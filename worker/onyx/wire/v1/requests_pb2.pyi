@@ -74,8 +74,15 @@ class RequestPart(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class AppendAnswer(_message.Message):
-    __slots__ = ("number", "status", "reason", "retry_after_ms", "segments", "values", "refused")
+    __slots__ = ("number", "status", "reason", "retry_after_ms", "segments", "values", "errors", "parts", "refused")
     class ValuesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class ErrorsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +102,8 @@ class AppendAnswer(_message.Message):
     RETRY_AFTER_MS_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     VALUES_FIELD_NUMBER: _ClassVar[int]
+    ERRORS_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     number: int
     status: AppendStatus
@@ -102,5 +111,7 @@ class AppendAnswer(_message.Message):
     retry_after_ms: int
     segments: int
     values: _containers.ScalarMap[str, str]
+    errors: _containers.ScalarMap[str, str]
+    parts: bytes
     refused: _containers.ScalarMap[int, str]
-    def __init__(self, number: _Optional[int] = ..., status: _Optional[_Union[AppendStatus, str]] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., segments: _Optional[int] = ..., values: _Optional[_Mapping[str, str]] = ..., refused: _Optional[_Mapping[int, str]] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., status: _Optional[_Union[AppendStatus, str]] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., segments: _Optional[int] = ..., values: _Optional[_Mapping[str, str]] = ..., errors: _Optional[_Mapping[str, str]] = ..., parts: _Optional[bytes] = ..., refused: _Optional[_Mapping[int, str]] = ...) -> None: ...

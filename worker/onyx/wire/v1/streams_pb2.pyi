@@ -57,7 +57,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., tenancy: _Optional[str] = ..., group: _Optional[str] = ..., target: _Optional[str] = ..., link: _Optional[int] = ..., session: _Optional[int] = ..., heard_session: _Optional[int] = ..., received: _Optional[int] = ..., link_bytes_max: _Optional[int] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions", "schema", "held")
+    __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions", "schema", "held", "returns")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -67,6 +67,7 @@ class Packet(_message.Message):
     COMPLETIONS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    RETURNS_FIELD_NUMBER: _ClassVar[int]
     open: OpenChannel
     close: CloseChannel
     data: Data
@@ -76,7 +77,8 @@ class Packet(_message.Message):
     completions: Completions
     schema: Schema
     held: Held
-    def __init__(self, open: _Optional[_Union[OpenChannel, _Mapping]] = ..., close: _Optional[_Union[CloseChannel, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., acks: _Optional[_Union[Acks, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ...) -> None: ...
+    returns: Returns
+    def __init__(self, open: _Optional[_Union[OpenChannel, _Mapping]] = ..., close: _Optional[_Union[CloseChannel, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., acks: _Optional[_Union[Acks, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., returns: _Optional[_Union[Returns, _Mapping]] = ...) -> None: ...
 
 class OpenChannel(_message.Message):
     __slots__ = ("channel", "job", "version", "source", "target")
@@ -201,3 +203,17 @@ class Held(_message.Message):
     roots: bytes
     count: int
     def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., roots: _Optional[bytes] = ..., count: _Optional[int] = ...) -> None: ...
+
+class Returns(_message.Message):
+    __slots__ = ("job", "version", "target", "to_acker", "trees")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    TO_ACKER_FIELD_NUMBER: _ClassVar[int]
+    TREES_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    version: int
+    target: str
+    to_acker: bool
+    trees: bytes
+    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., to_acker: _Optional[bool] = ..., trees: _Optional[bytes] = ...) -> None: ...

@@ -1,0 +1,91 @@
+"""What functions give back by `ack_return`, put together for each tree.
+
+A value travels as a part: what it is so far, or why it cannot be. Parts of a tree are put together
+by whoever sends acks, by its acker, and over the trees of a request by the input, in any order. So
+an aggregator has to be associative; `last` is the last one that has arrived. A part says how it is
+put together, so nobody on the way has to know the job.
+
+An aggregator of the user's gets all values at the end, in one list: it would hold up other trees if
+the acker called it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+TREE_BYTES_MAX = 1_048_576
+"""What one tree may give back, encoded, about; and what one request may."""
+
+
+class Part(NamedTuple):
+    """A value of one key so far."""
+
+    aggregator: str
+    value: Any
+    size_bytes: int
+    error: str = ""
+    """Why there is none."""
+
+
+Parts = dict[str, Part]
+"""What a tree gives back, by key."""
+Trees = dict[int, Parts]
+"""What trees give back, by root."""
+
+
+def part_of(aggregator: str, value: Any, size_bytes: int) -> Part:
+    """A value as it was given."""
+    if aggregator == "count":
+        return Part(aggregator, 1, 1)
+    return Part(aggregator, [value] if collects(aggregator) else value, size_bytes)
+
+
+def collects(aggregator: str) -> bool:
+    """Whether values are kept in a list: for `collect`, and for a function of the user's."""
+    return aggregator == "collect" or ":" in aggregator
+
+
+def add_tree(trees: Trees, root: int, parts: Mapping[str, Part]) -> None:
+    """Add parts of a tree to what is known of it."""
+    put_together(trees.setdefault(root, {}), parts.items())
+
+
+def put_together(into: Parts, parts: Iterable[tuple[str, Part]]) -> None:
+    """Add parts to others of the same tree, or of the same request."""
+    for key, part in parts:
+        before = into.get(key)
+        into[key] = part if before is None else _together(key, before, part)
+
+
+def _together(key: str, one: Part, other: Part) -> Part:
+    if one.error or other.error:
+        return one if one.error else other
+    aggregator, both_bytes = one.aggregator, one.size_bytes + other.size_bytes
+    size_bytes = both_bytes if collects(aggregator) else max(one.size_bytes, other.size_bytes)
+    if size_bytes > TREE_BYTES_MAX:
+        return Part(aggregator, None, 0, f"more than {TREE_BYTES_MAX:,} bytes were given back")
+    combine = _COMBINE["collect" if collects(aggregator) else aggregator]
+    try:
+        return Part(aggregator, combine(one.value, other.value), size_bytes)
+    except Exception as error:
+        why = f"{aggregator} of {key} failed: {type(error).__name__}: {error}"
+        return Part(aggregator, None, 0, why)
+
+
+def _added(one: Any, other: Any) -> Any:
+    return one + other
+
+
+def _last(one: Any, other: Any) -> Any:
+    return other
+
+
+_COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "collect": _added,
+    "count": _added,
+    "last": _last,
+    "max": max,
+    "min": min,
+    "sum": _added,
+}

@@ -1,0 +1,43 @@
+"""What functions give back for a request, as its caller gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from onyx.errors import OnyxError, contained
+from onyx.ledger.returns import Part
+from onyx.requests.request import Answer
+
+Resolve = Callable[[str], Callable[..., Any]]
+
+
+def needs_user_code(parts: Mapping[str, Part]) -> bool:
+    """Whether a function of the user's puts values together."""
+    return any(":" in part.aggregator for part in parts.values())
+
+
+def with_values(answer: Answer, resolve: Resolve) -> Answer:
+    """The answer with a value, or the reason why there is none, for each key.
+
+    Args:
+        resolve: gives the function of the user's that puts values together, from a list of them.
+    """
+    values: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for key, part in answer.parts.items():
+        if part.error:
+            errors[key] = part.error
+            continue
+        try:
+            values[key] = _value(part, resolve)
+        except OnyxError as error:
+            errors[key] = str(error)
+        except BaseException as error:
+            errors[key] = str(contained(error, part.aggregator))
+    return replace(answer, values=values, parts={}, errors=errors)
+
+
+def _value(part: Part, resolve: Resolve) -> Any:
+    return resolve(part.aggregator)(part.value) if ":" in part.aggregator else part.value
