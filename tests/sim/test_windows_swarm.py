@@ -30,7 +30,7 @@ FOUND_BY = {
     "B28": {"O1"},
 }
 """The invariants by which each may be found: another one would mean that it is not understood."""
-FIRST_SEEDS = {"B9": 12, "B14": 2, "B19": 110, "B21": 37, "B23": 44}
+FIRST_SEEDS = {"B9": 12, "B14": 2, "B19": 7, "B21": 40, "B26": 4, "B27": 4, "B28": 4}
 """Where to begin to look for those that show in one of some dozen jobs only."""
 SEEDS_MAX = 60
 ROOT = Path(__file__).parents[2]

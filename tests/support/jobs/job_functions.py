@@ -6,6 +6,10 @@ import threading
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
+
+import onyx
+
 Segment = dict[str, Any]
 
 tries: Counter[int] = Counter()
@@ -39,6 +43,19 @@ def heals(segment: Segment) -> Segment:
     if segment["n"] % 5 == 0 and tries[segment["n"]] == 1:
         raise ConnectionError("not at the first time")
     return segment
+
+
+def asks(segment: Segment) -> Any:
+    """`heals`, but it asks for the retry itself."""
+    tries[segment["n"]] += 1
+    return onyx.FAIL if segment["n"] % 5 == 0 and tries[segment["n"]] == 1 else segment
+
+
+def asks_of_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    numbers = batch["n"].to_pylist()
+    tries.update(numbers)
+    again = pa.array([n % 5 == 0 and tries[n] == 1 for n in numbers])
+    return batch.append_column("__retry__", again)
 
 
 def held(segment: Segment) -> Segment | None:

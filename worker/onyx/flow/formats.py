@@ -134,7 +134,7 @@ class _Dicts(Format[list[Segment]]):
         return segments
 
     def copies(self, segments: list[Segment]) -> list[Segment]:
-        return [dict(each) for each in segments]
+        return list(map(dict.copy, segments))
 
     def types(self, segments: list[Segment]) -> None:
         return None
