@@ -14,6 +14,9 @@ SEGMENTS = 40
 OUTSIDE_A_QUIET_JOB = {
     "onyx_task_backpressured_seconds_total",
     "onyx_task_retries_total",
+    "onyx_task_given_up_segments_total",
+    "onyx_acker_open_trees",
+    "onyx_acker_forgotten_trees_total",
     "onyx_task_errors_total",
     "onyx_task_dead_letters_total",
     "onyx_task_unmatched_segments_total",

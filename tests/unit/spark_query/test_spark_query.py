@@ -222,7 +222,7 @@ def test_a_segment_that_nothing_takes_care_of_ends_the_query_with_its_task(folde
     assert failure.task == "double"
     assert failure.message.startswith(
         "task 'double' failed in apply-fn: small_shop:double raised ValueError: three "
-        "(small_shop.py, line 8)"
+        "(small_shop.py, line 9)"
     )
     assert failure.report is not None
     assert failure.report["segment"] == "{'n': 3}"
