@@ -131,6 +131,21 @@ def test_what_a_peer_had_that_dies_is_lost_or_replayed(steps: int, dies: str) ->
     assert all(count == 1 for (name, _), count in found.items() if name == "fast")
 
 
+@pytest.mark.parametrize("steps", range(0, 60, 5))
+def test_partitions_that_fall_to_others_are_read_on_where_each_input_may(steps: int) -> None:
+    """What is accounted for goes on where it was; of the other what was reserved may be lost."""
+    bench = Bench(two_inputs(), FUNCTIONS, {"safe": 2, "fast": 2})
+    bench.start()
+    for _ in range(steps):
+        bench.round()
+    bench.rewire(safe=1, fast=1)
+    bench.settle()
+    assert bench.completed
+    found = written(bench)
+    assert set(every("safe")) <= set(found)
+    assert all(count == 1 for (name, _), count in found.items() if name == "fast")
+
+
 # --- unanchored tasks ----------------------------------------------------------------------------
 
 
