@@ -43,6 +43,7 @@ AGAIN_MAX_S = 0.5
 """Between two attempts to find the owner of a partition."""
 STOP_TIMEOUT_S = 2.0
 ID_BITS = 128
+ENDING = Answer(Status.UNAVAILABLE, "this worker ends", AGAIN_MAX_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ class RequestRouter:
         """The answer to a request, at the latest after the time that it gives."""
         loop = self._running_loop()
         if loop is None:
-            return answered(Answer(Status.UNAVAILABLE, "this worker ends"))
+            return answered(ENDING)
         return asyncio.run_coroutine_threadsafe(self._answer(append), loop)
 
     def stop(self) -> None:
@@ -104,7 +105,7 @@ class RequestRouter:
             if self._loop is None and not self._stopped:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=self._loop.run_forever, name="onyx-router", daemon=True
+                    target=_run, args=[self._loop], name="onyx-router", daemon=True
                 )
                 self._thread.start()
             return None if self._stopped else self._loop
@@ -120,6 +121,8 @@ class RequestRouter:
             what = f"no answer within {append.timeout_s:g} s"
             why = last.answer.reason if last.answer is not None else ""
             return Answer(Status.TIMED_OUT, f"{what}: {why}" if why else what)
+        except asyncio.CancelledError:  # nobody waits any more, or the router stops
+            return ENDING
         except Refused as error:
             return Answer(Status.INVALID, str(error), refused=error.rows)
         except OnyxError as error:
@@ -218,6 +221,19 @@ class RequestRouter:
             return Answer(Status.UNAVAILABLE, "the partition moves to another worker")
         request = Request(whole.id, whole.digest, segments, whole.append.level, size_bytes)
         return await asyncio.wrap_future(mailbox.offer(request))
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Until the loop is stopped; then whoever waits is answered."""
+    try:
+        loop.run_forever()
+        waiting = asyncio.all_tasks(loop)
+        for task in waiting:
+            task.cancel()
+        if waiting:
+            loop.run_until_complete(asyncio.wait(waiting))
+    finally:
+        loop.close()
 
 
 class _LastAnswer:

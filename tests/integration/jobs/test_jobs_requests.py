@@ -1,0 +1,202 @@
+"""Requests into jobs, over gRPC between three groups: each is answered when its tree is done."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
+
+from onyx import api
+from onyx.client.appender import Appender, NotTaken, NotYetTaken
+from onyx.client.workers import addresses_of
+from onyx.ids import JobId
+from onyx.plugins.channel_queue import Channel
+from onyx.requests.request import Status
+from onyx.testing import TestEnv, with_test_env
+
+pytestmark = pytest.mark.server
+GIVING = "tests.support.jobs.request_functions"
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def env() -> Iterator[TestEnv]:
+    """Three groups: whoever is asked, the owner of a partition is mostly another one."""
+    with with_test_env(2, modules=[FUNCTIONS, GIVING]) as env:
+        groups = [api.start_peer_group(env.settings) for _ in range(2)]
+        for group in groups:
+            api.start_peers(2, group)
+        yield env
+        for group in groups:
+            api.shutdown_peer_group(group)
+
+
+class Running:
+    """A job that takes requests, and an appender to it."""
+
+    def __init__(self, env: TestEnv, fn: str, read: str, form: str, spec: str) -> None:
+        self.env = env
+        self.target: Channel = channel()
+        self.name = f"requests-{next(_numbers)}"
+        self.job: JobId = env.submit(
+            manifest(
+                f"""
+        workflow: [[in, work], [work, out]]
+        catalog:
+          - {{name: in, type: input, plugin: requests, options: {{{read}}}}}
+          - {{name: work, type: function, fn: "{fn}", batchFormat: {form}}}
+          - {{name: out, type: output, plugin: channel, options: {{channel: {self.target.name}}}}}
+        {spec}
+    """,
+                self.name,
+            )
+        )
+        until(env, lambda replica: len(replica.run(self.job).ready) > 2)
+        workers = addresses_of(env.client.replica())
+        self.appenders = [Appender(each, self.name, "in") for each in workers]
+
+    def end(self) -> list[dict[str, Any]]:
+        """Drain the job; what it has written."""
+        for appender in self.appenders:
+            appender.close()
+        self.env.client.drain(self.job)
+        assert self.env.client.wait(self.job, 60.0)
+        return taken(self.target)
+
+
+def start(
+    env: TestEnv, fn: str = "f:same", read: str = "", form: str = "dicts", spec: str = ""
+) -> Running:
+    return Running(env, fn, read, form, spec)
+
+
+def test_an_ack_comes_when_the_segment_is_in_the_output(env: TestEnv) -> None:
+    running = start(env)
+    for number, appender in enumerate(running.appenders):
+        answer = appender.append({"n": number})
+        assert answer.status is Status.PROCESSED
+        assert taken(running.target) == [{"n": number}]
+    assert running.end() == []
+
+
+@pytest.mark.parametrize("form", ["dicts", "arrow"])
+def test_dicts_and_columns_come_to_functions_of_either_kind(env: TestEnv, form: str) -> None:
+    running = start(env, "f:same", "partitions: 3, partitionKey: key", form)
+    rows = [{"key": f"k{n % 7}", "n": n} for n in range(1_000)]
+    running.appenders[0].append(rows[:500])
+    answer = running.appenders[1].append(pa.RecordBatch.from_pylist(rows[500:]))
+    assert answer.segments == 500
+    assert sorted(running.end(), key=lambda row: row["n"]) == rows
+
+
+def test_segments_of_one_key_keep_their_order(env: TestEnv) -> None:
+    running = start(env, read='partitions: 4, partitionKey: "key"')
+    for n in range(20):
+        running.appenders[n % 3].append([{"key": key, "n": n} for key in "abc"])
+    found = running.end()
+    for key in "abc":
+        assert [row["n"] for row in found if row["key"] == key] == list(range(20))
+
+
+@pytest.mark.parametrize("read", ["", 'partitions: 4, partitionKey: "n"'])
+def test_a_request_is_taken_once_under_its_id_whomever_it_is_sent_to(
+    env: TestEnv, read: str
+) -> None:
+    running = start(env, read=read)
+    rows = [{"n": n} for n in range(50)]
+    for appender in running.appenders:
+        assert appender.append(rows, id="once").status is Status.PROCESSED
+    with pytest.raises(NotTaken, match="'once' was used before, for other segments"):
+        running.appenders[0].append(rows[:49], id="once")
+    assert len(running.end()) == 50
+
+
+def test_what_functions_give_back_is_in_the_answer(env: TestEnv) -> None:
+    own = f"{GIVING}:largest"
+    running = start(
+        env,
+        f"{GIVING}:price",
+        'partitions: 3, partitionKey: "order"',
+        spec=f"ackReturns: {{total: sum, orders: count, seen: '{own}'}}",
+    )
+    orders = [{"order": n, "count": n} for n in range(10)]
+    answer = running.appenders[2].append(orders)
+    assert answer.values == {"total": 135, "orders": 10, "seen": 9}
+    assert running.appenders[0].call({"order": 7, "count": 2}) == {
+        "total": 6,
+        "orders": 1,
+        "seen": 7,
+    }
+    running.end()
+
+
+def test_functions_over_columns_give_a_value_for_each_row(env: TestEnv) -> None:
+    running = start(env, f"{GIVING}:counted", "", "arrow", "ackReturns: {rows: sum}")
+    assert running.appenders[1].call([{"count": n} for n in range(30)]) == {"rows": 30}
+    running.end()
+
+
+def test_what_cannot_be_taken_is_said_with_its_reason(env: TestEnv) -> None:
+    running = start(env, read='partitionKey: "n", partitions: 2')
+    appender = running.appenders[0]
+    with pytest.raises(NotTaken, match="partitionKey 'n'"):
+        appender.append([{"m": 1}])
+    elsewhere = Appender(addresses_of(env.client.replica()), "no-such-job")
+    with pytest.raises(NotTaken, match="there is no job 'no-such-job'"):
+        elsewhere.append({"n": 1})
+    elsewhere.close()
+    nowhere = Appender(addresses_of(env.client.replica()), running.name, "work")
+    with pytest.raises(NotTaken, match="no input 'work' that takes requests; those that do: in"):
+        nowhere.append({"n": 1})
+    nowhere.close()
+    running.end()
+
+
+def test_a_suspended_job_says_so_and_takes_the_request_when_it_goes_on(env: TestEnv) -> None:
+    running = start(env)
+    env.client.suspend(running.job)
+    until(env, lambda replica: not replica.run(running.job).allocation)
+    with pytest.raises(NotYetTaken, match="is suspended") as raised:
+        running.appenders[0].append({"n": 1}, timeout_s=0.5)
+    env.client.resume(running.job)
+    answer = running.appenders[1].append({"n": 1}, id=raised.value.id)
+    assert answer.status is Status.PROCESSED
+    assert running.end() == [{"n": 1}]
+
+
+def test_what_is_in_the_journal_is_processed_although_the_job_drains(env: TestEnv) -> None:
+    running = start(env)
+    futures = [running.appenders[n % 3].send({"n": n}, ack="journal") for n in range(200)]
+    assert {each.result(30.0).status for each in futures} == {Status.JOURNALLED}
+    assert len(running.end()) == 200
+
+
+def test_an_upgrade_goes_on_with_journal_and_ids(env: TestEnv) -> None:
+    running = start(env)
+    running.appenders[0].append({"n": 1}, id="before")
+    env.client.suspend(running.job)
+    until(env, lambda replica: not replica.run(running.job).allocation)
+    out = f"options: {{channel: {running.target.name}}}"
+    spec = f"""
+        workflow: [[in, work], [work, out]]
+        upgrade: {{from: {running.job}}}
+        catalog:
+          - {{name: in, type: input, plugin: requests}}
+          - {{name: work, type: function, fn: "f:same"}}
+          - {{name: out, type: output, plugin: channel, {out}}}
+    """
+    new = env.submit(manifest(spec, f"{running.name}-new"))
+    until(env, lambda replica: len(replica.run(new).ready) > 2)
+    upgraded = Appender(addresses_of(env.client.replica()), f"{running.name}-new")
+    assert upgraded.append({"n": 1}, id="before").status is Status.PROCESSED
+    with pytest.raises(NotTaken, match="used before"):
+        upgraded.append({"n": 2}, id="before")
+    upgraded.append({"n": 2})
+    upgraded.close()
+    env.client.drain(new)
+    assert env.client.wait(new, 60.0)
+    assert taken(running.target) == [{"n": 1}, {"n": 2}]
