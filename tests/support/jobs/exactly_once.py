@@ -21,6 +21,7 @@ from typing import Any
 
 from tests.support.servers.cluster import Cluster, Worker
 
+from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 
 CHAOS = Path(__file__).parents[2] / "chaos"
@@ -156,11 +157,26 @@ def disturb(cluster: Cluster, spec: dict[str, Any], gate: Gate, faults: Faults) 
     workers = cluster.start_workers(3, PEERS)
     job = cluster.submit(spec)
     cluster.await_ready(job, READY_WAIT_S)
+    faulted(cluster, job, workers, faults, chance, gate)
+    gate.open(1)
+    cluster.await_completed(job, END_WAIT_S)
+
+
+def faulted(
+    cluster: Cluster,
+    job: JobId,
+    workers: list[Worker],
+    faults: Faults,
+    chance: random.Random,
+    gate: Gate | None = None,
+) -> None:
+    """All that happens to the workers of a job. Raises AssertionError: it does not recover."""
     plan = ["kill"] * faults.kills + ["stop"] * faults.stops
     chance.shuffle(plan)
     rescalings = {len(plan) // 4: 2, len(plan) // 2: 4, 3 * len(plan) // 4: 3}
     for number, fault in enumerate(plan):
-        gate.open((number + 1) / (len(plan) + 1))
+        if gate is not None:
+            gate.open((number + 1) / (len(plan) + 1))
         faults.besides(number)
         if faults.rescale and number in rescalings:
             workers = _rescale(cluster, workers, rescalings[number])
@@ -170,8 +186,6 @@ def disturb(cluster: Cluster, spec: dict[str, Any], gate: Gate, faults: Faults) 
         faults.reported(f"{number + 1}/{len(plan)} {fault} {workers[victim].tag}")
         (_kill if fault == "kill" else _stop)(cluster, workers, victim, chance)
         cluster.await_ready(job, READY_WAIT_S)
-    gate.open(1)
-    cluster.await_completed(job, END_WAIT_S)
 
 
 def compare(found: Counter[Any], wanted: Counter[Any]) -> None:

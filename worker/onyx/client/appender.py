@@ -15,9 +15,10 @@ This module needs no ZooKeeper and no engine: grpcio, protobuf, msgspec, NumPy a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Self, TypeAlias
@@ -72,33 +73,36 @@ class Appender:
 
     def __init__(
         self,
-        workers: str | Sequence[str],
+        workers: str | Sequence[str] | Callable[[], Sequence[str]],
         job: str,
         task: str = "",
         tls: TlsSettings = NO_TLS,
         clock: Clock | None = None,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
         """Nothing is connected yet.
 
         Args:
-            workers: addresses of workers, `host:port` (`ONYX_TRANSPORT_PORT`). Any of them will do.
+            workers: addresses of workers, `host:port` (`ONYX_TRANSPORT_PORT`), or a function that
+                gives those that there are now. Any of them will do.
             job: id of a job, or its name if only one job of this name runs.
             task: the input with `plugin: requests`; empty if the job has only one.
             tls: the certificates, where workers have them.
+            on_close: called when the appender is closed.
 
         Raises:
             SettingsError: the certificates are not good.
             UserError: an address is none.
         """
-        self._workers = [workers] if isinstance(workers, str) else list(workers)
-        if not self._workers or not all(":" in each for each in self._workers):
-            raise UserError(f"workers are given as host:port, and not as {workers!r}")
+        self._find = workers if callable(workers) else _given(workers)
+        self._workers = list(self._find())
         files = CertificateFiles.named_by(tls, GROUPS, serves=False)
         self._streams = AppendStreams(TransportSettings(), files)
         self._job = job
         self._task = task
         self._clock = clock or SystemClock()
         self._turn = 0
+        self._on_close = on_close
         self._closed = threading.Event()
 
     def __enter__(self) -> Self:
@@ -164,6 +168,7 @@ class Appender:
         """End the connections; whoever waits gives up."""
         self._closed.set()
         self._streams.close()
+        self._on_close()
 
     def _append(self, segments: Segments, ack: str, id: str, timeout_s: float) -> Append:
         if ack not in set(Level):
@@ -176,7 +181,9 @@ class Appender:
         return Append(self._job, self._task, payload, id or uuid.uuid4().hex, Level(ack), timeout_s)
 
     def next_worker(self) -> None:
-        """Go on with another worker."""
+        """Go on with another worker of those that there are now."""
+        with contextlib.suppress(Unavailable):
+            self._workers = list(self._find()) or self._workers
         self._turn += 1
 
     def _once(self, append: Append, ends_s: float) -> Answer:
@@ -227,6 +234,14 @@ class AsyncAppender:
                     wait_s = min(2 * wait_s, AGAIN_MAX_S)
         except TimeoutError:
             raise NotYetTaken(answer, id) from None
+
+
+def _given(workers: str | Sequence[str]) -> Callable[[], Sequence[str]]:
+    """The same workers each time."""
+    found = [workers] if isinstance(workers, str) else list(workers)
+    if not found or not all(":" in each for each in found):
+        raise UserError(f"workers are given as host:port, and not as {workers!r}")
+    return lambda: found
 
 
 def _checked(segments: Segments) -> list[Segment] | Columns:

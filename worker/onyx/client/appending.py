@@ -20,6 +20,15 @@ def appender(settings: Settings, job: str, task: str = "") -> Appender:
         Unavailable: there is no worker.
         SettingsError: the certificates are not good.
     """
-    with connect(settings) as client:
-        workers = addresses_of(client.replica())
-    return Appender(workers, job, task, settings.tls)
+    client = connect(settings)
+    try:
+        return Appender(
+            lambda: addresses_of(client.replica()),
+            job,
+            task,
+            settings.tls,
+            on_close=client.close,
+        )
+    except BaseException:
+        client.close()
+        raise
