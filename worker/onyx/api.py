@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from onyx.client.appending import appender
 from onyx.client.calls import (
     await_job_completion,
     drain_job,
@@ -46,6 +47,7 @@ __all__ = [
     "Peer",
     "Settings",
     "Subscription",
+    "appender",
     "await_job_completion",
     "connect",
     "drain_job",

@@ -237,7 +237,7 @@ class AsyncAppender:
 
 
 def _given(workers: str | Sequence[str]) -> Callable[[], Sequence[str]]:
-    """The same workers each time."""
+    """Gives the same workers each time."""
     found = [workers] if isinstance(workers, str) else list(workers)
     if not found or not all(":" in each for each in found):
         raise UserError(f"workers are given as host:port, and not as {workers!r}")

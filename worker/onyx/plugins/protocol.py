@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from onyx.errors import UserError
-from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
+from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Spark
 from onyx.requests.desk import Desk
 from onyx.seams import Clock
@@ -28,12 +28,9 @@ from onyx.storage.staging.interface import Token as Token
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 
 if TYPE_CHECKING:  # clients and the operator read options of plugins, and need no Arrow
-    import numpy as np
     import pyarrow as pa
-    from numpy.typing import NDArray
 
     from onyx.flow.segment import Segment
-    from onyx.ledger.returns import Parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,45 +185,6 @@ class ColumnsReader(Protocol):
 
     # `ready() -> int` may say how many segments are decoded and wait to be read: they are read in
     # one go, however often they change between columns and dicts. It is no part of the protocol.
-
-
-@runtime_checkable
-class AckedReader(Protocol):
-    """The method that a reader has in addition if its source wants to know what is processed."""
-
-    def acked(self, positions: NDArray[np.uint64]) -> None:
-        """The trees of these positions, which rise, have become complete; each is named once, but
-        not those that `cursor` has passed. Called between two reads."""
-        ...
-
-    def returned(self, position: int, parts: Parts) -> None:
-        """What functions give back for the tree of a position, before it is complete."""
-        ...
-
-    def awaited(self, position: int) -> bool:
-        """Whether somebody waits for something all of which is before this position, each time
-        once: outputs then make durable what they hold."""
-        ...
-
-
-@runtime_checkable
-class DrainingReader(Protocol):
-    """The method that a reader has in addition if its source can be closed."""
-
-    def drain(self) -> int:
-        """Take nothing new any more. Returns the position behind the last one that was taken and
-        has to be processed before the job ends."""
-        ...
-
-
-@runtime_checkable
-class OwningInput(Protocol):
-    """The method that an input has in addition if only the owner of a partition may read it."""
-
-    def allocate(self, version: AllocationVersion) -> None:
-        """Partitions that are opened from now on belong to this peer in this allocation version of
-        the job."""
-        ...
 
 
 @runtime_checkable

@@ -75,7 +75,7 @@ class Answer:
     values: Mapping[str, Any] = field(default_factory=dict)
     """What functions of the job give back, by key."""
     parts: Mapping[str, Part] = field(default_factory=dict)
-    """The same before it is put together, between workers."""
+    """What they give back before it is put together, between workers."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """Why there is no value for a key."""
     refused: Mapping[int, str] = field(default_factory=dict)

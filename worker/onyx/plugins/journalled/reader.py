@@ -110,7 +110,7 @@ class OwnerReader(JournalReader):
         return super().cursor(position)
 
     def acked(self, positions: U64) -> None:
-        """The trees of these positions, which rise, are complete (`protocol.AckedReader`)."""
+        """The trees of these positions, which rise, are complete (`owning.AckedReader`)."""
         self._partition.feed.acked(positions)
 
     def returned(self, position: int, parts: Parts) -> None:
@@ -122,7 +122,7 @@ class OwnerReader(JournalReader):
         return self._partition.feed.awaited(position)
 
     def drain(self) -> int:
-        """Take nothing more from the source (`protocol.DrainingReader`)."""
+        """Take nothing more from the source (`owning.DrainingReader`)."""
         self._partition.close()
         return self._partition.end
 

@@ -20,7 +20,7 @@ from onyx.requests.desk import Address, Desk
 
 
 class RequestsInput:
-    """Implements `protocol.Input` and `protocol.OwningInput`."""
+    """Implements `protocol.Input` and `owning.OwningInput`."""
 
     cooperative = False
     examined = True

@@ -6,7 +6,8 @@ import json
 
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
-from onyx.plugins.protocol import OwningInput, SnapshotInput
+from onyx.plugins.owning import OwningInput
+from onyx.plugins.protocol import SnapshotInput
 from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions
 from onyx.replica.state import Partitions

@@ -1,0 +1,43 @@
+"""The example of requests, run as its page says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "requests"
+TIMEOUT_S = 120.0
+
+
+@pytest.mark.server
+def test_orders_are_answered_with_their_total_and_taken_once(tmp_path: Path) -> None:
+    folder = tmp_path / "requests"
+    shutil.copytree(EXAMPLE, folder)
+    command = [sys.executable, "-m", "onyx.cli", "run", "job.yaml"]
+    with subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as job:
+        try:
+            assert job.stderr is not None
+            line = next(each for each in job.stderr if "onyx append" in each)
+            found = re.search(r"--zookeeper (\S+)", line)
+            assert found is not None, line
+            client = subprocess.run(
+                [sys.executable, "client.py", found[1]],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+            )
+        finally:
+            job.send_signal(signal.SIGTERM)
+    assert client.stdout.splitlines() == ["{'total': 24, 'orders': 3}"] * 2, client.stderr
+    lines = [line for part in (folder / "out").glob("*.jsonl") for line in part.open()]
+    assert sorted(json.loads(line)["order"] for line in lines) == [1, 2, 3]

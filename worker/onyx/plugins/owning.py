@@ -1,0 +1,53 @@
+"""What inputs and readers have in addition if only the owner of a partition may read it, or if
+their source wants to know what became of what it gave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from onyx.ids import AllocationVersion
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from onyx.ledger.returns import Parts
+
+
+@runtime_checkable
+class AckedReader(Protocol):
+    """The method that a reader has in addition if its source wants to know what is processed."""
+
+    def acked(self, positions: NDArray[np.uint64]) -> None:
+        """The trees of these positions, which rise, have become complete; each is named once, but
+        not those that `cursor` has passed. Called between two reads."""
+        ...
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """What functions give back for the tree of a position, before it is complete."""
+        ...
+
+    def awaited(self, position: int) -> bool:
+        """Whether somebody waits for something all of which is before this position, each time
+        once: outputs then make durable what they hold."""
+        ...
+
+
+@runtime_checkable
+class DrainingReader(Protocol):
+    """The method that a reader has in addition if its source can be closed."""
+
+    def drain(self) -> int:
+        """Take nothing new any more. Returns the position behind the last one that was taken and
+        has to be processed before the job ends."""
+        ...
+
+
+@runtime_checkable
+class OwningInput(Protocol):
+    """The method that an input has in addition if only the owner of a partition may read it."""
+
+    def allocate(self, version: AllocationVersion) -> None:
+        """Partitions that are opened from now on belong to this peer in this allocation version of
+        the job."""
+        ...
