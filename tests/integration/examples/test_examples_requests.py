@@ -38,6 +38,6 @@ def test_orders_are_answered_with_their_total_and_taken_once(tmp_path: Path) -> 
             )
         finally:
             job.send_signal(signal.SIGTERM)
-    assert client.stdout.splitlines() == ["{'total': 24, 'orders': 3}"] * 2, client.stderr
+    assert client.stdout.splitlines() == ["{'orders': 3, 'total': 24}"] * 2, client.stderr
     lines = [line for part in (folder / "out").glob("*.jsonl") for line in part.open()]
     assert sorted(json.loads(line)["order"] for line in lines) == [1, 2, 3]

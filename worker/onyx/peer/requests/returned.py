@@ -26,7 +26,7 @@ def with_values(answer: Answer, resolve: Resolve) -> Answer:
     """
     values: dict[str, Any] = {}
     errors: dict[str, str] = {}
-    for key, part in answer.parts.items():
+    for key, part in sorted(answer.parts.items()):
         if part.error:
             errors[key] = part.error
             continue

@@ -105,7 +105,7 @@ def decode_answer(data: bytes) -> tuple[int, Answer]:
     """The number of a request and its answer. Raises SegmentError when the bytes are no answer."""
     try:
         message = pb.AppendAnswer.FromString(data)
-        values = {key: msgspec.json.decode(text) for key, text in message.values.items()}
+        values = {key: msgspec.json.decode(text) for key, text in sorted(message.values.items())}
         parts = decode_returns(message.parts)[0] if message.parts else {}
     except (DecodeError, ValueError, KeyError) as error:
         raise SegmentError(f"{len(data)} bytes are no answer to a request") from error
