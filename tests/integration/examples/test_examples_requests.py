@@ -39,5 +39,6 @@ def test_orders_are_answered_with_their_total_and_taken_once(tmp_path: Path) -> 
         finally:
             job.send_signal(signal.SIGTERM)
     assert client.stdout.splitlines() == ["{'orders': 3, 'total': 24}"] * 2, client.stderr
-    lines = [line for part in (folder / "out").glob("*.jsonl") for line in part.open()]
+    parts = (folder / "out").glob("*.jsonl")
+    lines = [line for part in parts for line in part.read_text("utf-8").splitlines()]
     assert sorted(json.loads(line)["order"] for line in lines) == [1, 2, 3]

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.ledger.returns import Trees
+from onyx.requests.append import Append
+from onyx.requests.request import Answer
 from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
@@ -158,6 +162,24 @@ class Link:
         arguments = (job, version, target, roots, retries_max)
         self._network.post(self._group, (group, "on_completions", arguments))
         return True
+
+    def send_returns(
+        self,
+        group: GroupId,
+        job: JobId,
+        version: AllocationVersion,
+        target: PeerId,
+        trees: Trees,
+        to_acker: bool,
+    ) -> bool:
+        if self._network.reach(self._group, group) is None:
+            return False
+        arguments = (job, version, target, trees, to_acker)
+        self._network.post(self._group, (group, "on_returns", arguments))
+        return True
+
+    def forward(self, address: str, append: Append) -> Future[Answer]:
+        raise AssertionError("nobody hands over a request here")
 
     def send_held(
         self,

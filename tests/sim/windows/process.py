@@ -21,6 +21,7 @@ from tests.sim.windows.violation import Violation, not_hidden
 from onyx.errors import NameNotRegistered
 from onyx.flow.batch import Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
+from onyx.ledger.returns import Trees
 from onyx.model.job import Job
 from onyx.peer.work.holding import Holding
 from onyx.plugins.indexed import IndexedReader
@@ -40,7 +41,7 @@ from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import sources_of
 from onyx.task.holding import holds_for
 from onyx.task.kinds import new_task
-from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
+from onyx.task.messages import Completions, Ready, Returns, Rewire, Seal, Stop
 from onyx.task.table import Kind, Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
@@ -202,6 +203,18 @@ class Process:
         task = self.tasks.get(target)
         if task is not None:
             task.post(Completions(version, roots, retries_max))
+
+    def on_returns(
+        self, job: JobId, version: AllocationVersion, target: PeerId, trees: Trees, to_acker: bool
+    ) -> None:
+        if to_acker:
+            acker = self.ackers.get((version, target))
+            if acker is not None:
+                acker.give_back(trees)
+            return
+        task = self.tasks.get(target)
+        if task is not None:
+            task.post(Returns(version, trees))
 
     def on_held(
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers

@@ -25,6 +25,7 @@ from tests.support.spark.windows import run_plan
 from onyx.errors import NameNotRegistered, OnyxError
 from onyx.flow.batch import Segment
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Position, Slot, TaskName
+from onyx.ledger.returns import Trees
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.peer.work.holding import Holding
@@ -49,6 +50,7 @@ from onyx.replica.commands.signal_ready import ReadyPeers
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import DRIVER, submission
+from onyx.requests.desk import Desk
 from onyx.runs import Numbers
 from onyx.settings import Settings
 from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
@@ -60,7 +62,7 @@ from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site
 from onyx.task.holding import holds_for
 from onyx.task.kinds import kind_of, new_task
-from onyx.task.messages import Completions, Ready, Rewire, Seal, Stop
+from onyx.task.messages import Completions, Ready, Returns, Rewire, Seal, Stop
 from onyx.task.table import LOOP_END, Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
@@ -223,6 +225,7 @@ class Bench:
         self.trace: dict[str, list[Phase]] = defaultdict(list)
         self.queries: list[ScriptedQuery] = []
         self.stage_runner = run_plan
+        self.desk = Desk()
         named = [DRIVER] if self.job.engine == "spark" else [each.name for each in self.job.catalog]
         self._counts = {name: (peers or {}).get(name, 1) for name in named}
         digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
@@ -441,6 +444,14 @@ class Bench:
         retries_max: int,
     ) -> None:
         self.tasks[target].post(Completions(version, roots, retries_max))
+
+    def on_returns(
+        self, job: JobId, version: AllocationVersion, target: PeerId, trees: Trees, to_acker: bool
+    ) -> None:
+        if to_acker:
+            self.acker.give_back(trees)
+        else:
+            self.tasks[target].post(Returns(version, trees))
 
     def on_held(
         self, job: JobId, version: AllocationVersion, target: PeerId, roots: Numbers

@@ -45,6 +45,9 @@ class World:
     def on_completions(self, job, version, target, roots, retries_max) -> None:
         self.completions.append((list(roots), retries_max))
 
+    def on_returns(self, job, version, target, trees, to_acker) -> None:
+        self.returns.append(trees)
+
     def on_held(self, job, version, target, roots) -> None:
         self.held.append(list(roots))
 

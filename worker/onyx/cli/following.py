@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 from rich.console import Console
@@ -35,10 +36,16 @@ def follow(
     job: Job,
     as_json: bool,
     timeout_s: float | None,
+    ways_in: str = "",
 ) -> tuple[JobStatus, Progress]:
-    """Submit, show progress until the end, and print what became of it."""
+    """Submit, show progress until the end, and print what became of it.
+
+    Args:
+        ways_in: is printed when the job is submitted.
+    """
     console = Console(stderr=as_json)
     submission = client.submit(job)
+    print(ways_in, end="", file=sys.stderr, flush=True)
     tasks = topological_order(job.workflow)
     progress = Progress(job, lambda: workers.totals(submission.job, tasks))
     try:

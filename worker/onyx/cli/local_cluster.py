@@ -23,9 +23,9 @@ INTERRUPTED_PATIENCE_S = 2.0
 
 @contextmanager
 def local_cluster(
-    found: Settings, peers: list[int], job: Job
-) -> Iterator[tuple[Client, Supervisor]]:
-    """ZooKeeper and workers, all gone at the end; says how segments are handed to the job."""
+    found: Settings, peers: list[int]
+) -> Iterator[tuple[Client, Supervisor, Settings]]:
+    """ZooKeeper and workers, and what leads to them; all gone at the end."""
     folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
     env = start_env(found, folder)
     workers = Supervisor(env.settings, peers)
@@ -33,8 +33,7 @@ def local_cluster(
     try:
         workers.start()
         with connect(env.settings) as client:
-            print(ways_in(job, env.settings), end="", file=sys.stderr, flush=True)
-            yield client, workers
+            yield client, workers, env.settings
     except BaseException:
         patience_s = INTERRUPTED_PATIENCE_S
         raise

@@ -15,7 +15,6 @@ This module needs no ZooKeeper and no engine: grpcio, protobuf, msgspec, NumPy a
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -38,6 +37,7 @@ from onyx.requests.request import (
     Answer,
     Level,
     Status,
+    answered,
 )
 from onyx.seams import Clock, SystemClock
 from onyx.settings import TlsSettings, TransportSettings
@@ -95,7 +95,7 @@ class Appender:
             UserError: an address is none.
         """
         self._find = workers if callable(workers) else _given(workers)
-        self._workers = list(self._find())
+        self._workers: list[str] = []
         files = CertificateFiles.named_by(tls, GROUPS, serves=False)
         self._streams = AppendStreams(TransportSettings(), files)
         self._job = job
@@ -162,7 +162,7 @@ class Appender:
     ) -> Future[Answer]:
         """Hand segments over without waiting, once. The answer may be BUSY, UNAVAILABLE or
         TIMED_OUT: send them again then, under the same id. Raises SegmentError like `append`."""
-        return self._streams.send(self._worker(), self._append(segments, ack, id, timeout_s))
+        return self._send(self._append(segments, ack, id, timeout_s))
 
     def close(self) -> None:
         """End the connections; whoever waits gives up."""
@@ -182,25 +182,28 @@ class Appender:
 
     def next_worker(self) -> None:
         """Go on with another worker of those that there are now."""
-        with contextlib.suppress(Unavailable):
-            self._workers = list(self._find()) or self._workers
+        self._workers = []
         self._turn += 1
 
     def _once(self, append: Append, ends_s: float) -> Answer:
         left_s = max(0.001, ends_s - self._clock.monotonic_s())
-        worker = self._worker()
-        future = self._streams.send(worker, replace(append, timeout_s=left_s))
+        future = self._send(replace(append, timeout_s=left_s))
         try:
             answer = future.result(left_s + AGAIN_MAX_S)
         except TimeoutError:
             future.cancel()
-            answer = Answer(Status.TIMED_OUT, f"the worker at {worker} does not answer")
+            answer = Answer(Status.TIMED_OUT, "the worker that was asked does not answer")
         if answer.status.again:
             self.next_worker()
         return answer
 
-    def _worker(self) -> str:
-        return self._workers[self._turn % len(self._workers)]
+    def _send(self, append: Append) -> Future[Answer]:
+        try:
+            if not self._workers:
+                self._workers = list(self._find())
+        except Unavailable as error:
+            return answered(Answer(Status.UNAVAILABLE, str(error), AGAIN_FIRST_S))
+        return self._streams.send(self._workers[self._turn % len(self._workers)], append)
 
 
 class AsyncAppender:

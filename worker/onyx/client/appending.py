@@ -17,7 +17,6 @@ def appender(settings: Settings, job: str, task: str = "") -> Appender:
         task: the input; empty if the job has only one that takes requests.
 
     Raises:
-        Unavailable: there is no worker.
         SettingsError: the certificates are not good.
     """
     client = connect(settings)

@@ -18,7 +18,7 @@ import typer
 from onyx.cli.following import follow
 from onyx.cli.functions import check_functions, named_modules
 from onyx.cli.job_file import EngineOption, read_job
-from onyx.cli.local_cluster import local_cluster
+from onyx.cli.local_cluster import local_cluster, ways_in
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.errors import OnyxError, UserError
 from onyx.model.job import Job
@@ -71,8 +71,9 @@ def run(
             "--peers out"
         )
     signal.signal(signal.SIGTERM, _interrupt)
-    with local_cluster(found, deal(total, processes), job) as (client, workers):
-        status, progress = follow(client, workers, job, as_json, timeout)
+    with local_cluster(found, deal(total, processes)) as (client, workers, there):
+        ways = ways_in(job, there)
+        status, progress = follow(client, workers, job, as_json, timeout, ways)
     if status.state != "completed":
         raise typer.Exit(1)
     most = fail_on_dead_letters
