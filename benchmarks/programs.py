@@ -46,6 +46,7 @@ PROGRAMS = {
     "batch_cost": Program("batch_cost", "what a batch costs, whatever is in it"),
     "latency": Program("latency", "end to end over two gRPC hops"),
     "latency-columns": Program("latency --format columns", "the same in columns"),
+    "requests": Program("requests", "requests into a job: latency and throughput"),
     "memory": Program("memory", "of a worker, while segments pass and while an output blocks"),
     "state_memory": Program("state_memory", "of a worker and its log, while windows come and go"),
     "end_memory": Program(

@@ -136,6 +136,14 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
         Quoted("p50 over two gRPC hops at 200 segments/s", "latency * p50", 1, "ms"),
         Quoted("p99", "latency * p99", 3, "ms"),
     ),
+    "requests": (
+        Quoted("ack at 200/s, p50", "ack at 200/s, p50", 5, "ms"),
+        Quoted("ack at 200/s, p99", "ack at 200/s, p99", 20, "ms"),
+        Quoted("requests of 100 dicts, journalled", "requests of 100 dicts, journal", 50_000, "/s",
+               at_least=True),
+        Quoted("batches of 10,000 rows, journalled", "batches of 10,000 rows, journal", 1_000_000,
+               "/s", at_least=True),
+    ),
     "memory": (
         Quoted("memory growth while 10 million segments pass", "memory growth while segments pass",
                64, "MiB"),
