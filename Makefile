@@ -15,7 +15,7 @@ WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
 FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
-.PHONY: help setup demo check test lowest format lint type imports unit long sim conformance generate monitoring objects kafka golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo check test lowest format lint type imports unit long sim conformance generate monitoring objects clients kafka golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -93,6 +93,9 @@ monitoring: setup ## Test dashboards and alerts with a real Prometheus (Debian: 
 
 objects: setup ## Build the object store that tests run (once, with Go, 2 minutes); without it they are skipped
 	$(BIN)/python -m tests.support.servers.object_stores
+
+clients: setup ## Build the client in Go that tests run (once, with Go, 3 minutes); without it they are skipped
+	$(BIN)/python -m tests.support.clients.go_client
 
 kafka: setup ## Fetch the Kafka that tests run (once, with Maven, 44 MB); without it they are skipped
 	$(BIN)/python -m tests.support.servers.kafka_jars

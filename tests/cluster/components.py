@@ -71,8 +71,20 @@ ON_DEMAND = (
         "1.8.0",
         {"versitygw": "github.com/versity/versitygw/cmd/versitygw"},
     ),
+    GoModule(
+        "protoc-gen-go",
+        "google.golang.org/protobuf",
+        "1.36.11",
+        {"protoc-gen-go": "google.golang.org/protobuf/cmd/protoc-gen-go"},
+    ),
+    GoModule(
+        "protoc-gen-go-grpc",
+        "google.golang.org/grpc/cmd/protoc-gen-go-grpc",
+        "1.6.0",
+        {"protoc-gen-go-grpc": "google.golang.org/grpc/cmd/protoc-gen-go-grpc"},
+    ),
 )
-"""No part of the cluster: an object store for tests."""
+"""No part of the cluster: an object store for tests, and what generates a client in Go."""
 
 NODE_PACKAGES = {
     "containerd": "containerd",
