@@ -18,6 +18,7 @@ from onyx.variables import flatten, read
 
 __all__ = [
     "HistorySettings",
+    "HttpSettings",
     "LedgerSettings",
     "LogSettings",
     "Settings",
@@ -183,6 +184,39 @@ class TransportSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """Requests of clients over HTTP, for inputs with `plugin: http`."""
+
+    port: Port | None = None
+    """Port to listen on; 0 takes a free one, without a value nothing listens."""
+    bind_host: str = "127.0.0.1"
+    """Address to listen on."""
+    cert_file: str = ""
+    """Certificate of this process, followed by its intermediate certificates, in PEM; empty means
+    HTTP without TLS. Each new connection reads changed files."""
+    key_file: str = ""
+    """Private key of `cert_file`, without a password."""
+    client_ca_file: str = ""
+    """Certificates of the authorities of clients, which then have to show a certificate; empty
+    asks for none."""
+    body_bytes_max: Annotated[int, Meta(ge=1)] = 3_500_000
+    """Largest body of a request. A little below `transport.frame_bytes_max`: a request may have to
+    be handed over to another worker."""
+    bodies_bytes_max: Annotated[int, Meta(ge=1)] = 134_217_728
+    """Bytes of bodies in memory, above which further requests are answered with 429."""
+    body_timeout_s: Annotated[float, Meta(gt=0)] = 30.0
+    """Longest time to send a body."""
+    idle_timeout_s: Annotated[float, Meta(gt=0)] = 75.0
+    """Time without a request after which a connection is closed; longer than that of a gateway in
+    front."""
+    connections_max: Annotated[int, Meta(ge=1)] = 1_024
+    """Connections at once. For another one, the one that has been idle for the longest is
+    closed."""
+    requests_max: Annotated[int, Meta(ge=1)] = 1_024
+    """Requests that wait for their answers, above which further ones are answered with 429."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSettings:
     """Tasks on their peers: queues, restarts, failures."""
 
@@ -327,6 +361,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
+    http: HttpSettings = field(default_factory=HttpSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     state: StateSettings = field(default_factory=StateSettings)

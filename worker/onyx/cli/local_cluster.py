@@ -8,15 +8,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from onyx.cli.processes.supervisor import Supervisor
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.log.server.environment import start_env
-from onyx.model.job import Job
+from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import takes_requests
 from onyx.settings import Settings
 
+HTTP = "http"
+"""The plugin of inputs that take requests over HTTP."""
 INTERRUPTED_PATIENCE_S = 2.0
 """For workers to leave when the run is given up: a function that hangs does not come back."""
 
@@ -44,11 +47,20 @@ def local_cluster(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def ways_in(job: Job, settings: Settings) -> str:
+def ways_in(job: Job, settings: Settings, http_port: int | None) -> str:
     """How to hand segments to a job that runs, a line for each input that takes some."""
     return "".join(
-        f"to hand segments to {entry.name}: onyx append {job.name} {entry.name} "
-        f"--zookeeper {settings.zookeeper.address} --tenancy {settings.tenancy_id}\n"
+        f"to hand segments to {entry.name}: {_way_in(job, entry, settings, http_port)}\n"
         for entry in job.catalog
         if takes_requests(entry.type, entry.plugin)
     )
+
+
+def _way_in(job: Job, entry: CatalogEntry, settings: Settings, http_port: int | None) -> str:
+    if entry.plugin != HTTP or http_port is None:
+        there = f"--zookeeper {settings.zookeeper.address} --tenancy {settings.tenancy_id}"
+        return f"onyx append {job.name} {entry.name} {there}"
+    url = f"http://127.0.0.1:{http_port}/jobs/{quote(job.name, '')}/{quote(entry.name, '')}"
+    secret = entry.options.keys() & {"tokenFile", "tokenEnv"}
+    token = " -H 'Authorization: Bearer TOKEN'" if secret else ""
+    return f"curl {url} -H 'Content-Type: application/json'{token} -d '{{...}}'"

@@ -61,6 +61,11 @@ PLUGINS = (
         ends_with="segments",
     ),
     BuiltIn(
+        "input", "http", "onyx.plugins.requests.http_input:http_input",
+        "onyx.plugins.requests.options:HttpInputOptions", endless=True, journalled=True,
+        takes_requests=True,
+    ),
+    BuiltIn(
         "input", "kafka", "onyx.plugins.kafka.input:KafkaInput",
         "onyx.plugins.kafka.options:InputOptions", extra="kafka", by_spark=True, endless=True,
     ),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from onyx.codes import CODE
 from onyx.peer.liveness import Liveness
+from onyx.peer.requests.reception import Reception
 from onyx.peer.tags import tags_of
 from onyx.recorder import NoRecorder, Recorder, Recording
 from onyx.resolve import Resolver
@@ -30,6 +31,8 @@ class Context:
     """Announced with every peer, beside the address of the transport."""
     recorder: Recorder | None = None
     """The flight recorder, if a supervisor reads it when this process dies."""
+    reception: Reception = field(default_factory=Reception)
+    """Where requests of clients come in."""
 
     @property
     def recording(self) -> Recording:

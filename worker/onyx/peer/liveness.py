@@ -23,6 +23,7 @@ class Watched(StrEnum):
     GROUP = "the thread of the peer group"
     TASKS = "the thread that the tasks share"
     LOG = "the thread of the log"
+    REQUESTS = "the thread of requests"
 
 
 class Liveness:

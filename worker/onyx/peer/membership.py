@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable
 
 from onyx.errors import InvariantViolated, OnyxError, Unavailable, UserError, describe
+from onyx.front.front import Front
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.actions import Left
@@ -43,14 +44,20 @@ class PeerGroup:
     """Start with `start`, offer virtual peers with `add_peers`, end with `stop`."""
 
     def __init__(
-        self, context: Context, open_log: LogFactory, open_transport: TransportFactory
+        self,
+        context: Context,
+        open_log: LogFactory,
+        open_transport: TransportFactory,
+        front: Front | None = None,
     ) -> None:
         """
         Args:
             context: the process.
             open_log: opens the log for one incarnation.
             open_transport: opens the transport for one incarnation.
+            front: takes requests over HTTP as long as the group lives, which closes it.
         """
+        self._front = front
         self._context = context
         self._open_log = open_log
         self._open_transport = open_transport
@@ -66,6 +73,8 @@ class PeerGroup:
 
     def start(self) -> None:
         """Join the cluster, on a thread of its own."""
+        if self._front is not None:
+            self._front.start()
         self._thread.start()
 
     def add_peers(self, count: int) -> list[PeerId]:
@@ -144,6 +153,11 @@ class PeerGroup:
         return self._liveness.stalled()
 
     @property
+    def http_port(self) -> int | None:
+        """Where requests over HTTP are taken; None: nowhere."""
+        return None if self._front is None else self._front.port
+
+    @property
     def _state(self) -> GroupState | None:
         incarnation = self._incarnation
         return incarnation.state if incarnation is not None else None
@@ -171,6 +185,15 @@ class PeerGroup:
         return PeerId(str(uuid.UUID(int=self._context.randomness.getrandbits(128), version=4)))
 
     def _run(self) -> None:
+        try:
+            self._live()
+        finally:
+            self._liveness.forget(Watched.REQUESTS)
+            if self._front is not None:
+                self._front.close()
+            self._context.reception.loop.close()
+
+    def _live(self) -> None:
         back_off_s = RESTART_BACK_OFF_S
         while not self._stopping.is_set():
             self._liveness.forget(Watched.GROUP)  # connecting has time limits of its own

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 
 from onyx.code_hash import code_hash
 from onyx.codes import CODE
+from onyx.front.front import open_front
 from onyx.ids import GroupId
 from onyx.log.zookeeper.dialler import zookeeper_certificates
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.peer.context import new_context
+from onyx.peer.liveness import Watched
 from onyx.peer.membership import PeerGroup
 from onyx.recorder import Recorder
 from onyx.resolve import Resolver
@@ -43,6 +46,7 @@ def open_peer_group(
     metrics: GroupMetrics = NULL_GROUP,
     site: Mapping[str, object] | None = None,
     recorder: Recorder | None = None,
+    http: socket.socket | None = None,
 ) -> PeerGroup:
     """Start a peer group and do not wait: it tries to join for as long as it takes.
 
@@ -50,9 +54,11 @@ def open_peer_group(
         settings: of the process.
         metrics: receives the metrics of the group.
         site: announced with every peer beside its address and the hash of its code.
+        http: where requests over HTTP are taken, if somebody listens there already.
 
     Raises:
         SettingsError: a setting or a module in `modules` is wrong.
+        Unavailable: the port for requests over HTTP is taken.
     """
     certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
     for_zookeeper = zookeeper_certificates(settings.zookeeper)
@@ -67,6 +73,15 @@ def open_peer_group(
     code = code_hash(settings.modules)
     announced = {**(site or {}), **({CODE: code} if code else {})}
     context = new_context(settings, resolver, metrics, announced, recorder=recorder)
-    group = PeerGroup(context, open_log, open_transport)
+    front = open_front(
+        settings,
+        context.reception,
+        context.reception.loop,
+        context.clock,
+        metrics,
+        http,
+        lambda: context.liveness.beat(Watched.REQUESTS),
+    )
+    group = PeerGroup(context, open_log, open_transport, front)
     group.start()
     return group

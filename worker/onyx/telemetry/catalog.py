@@ -26,6 +26,7 @@ TASK = ("job", "task")
 _BATCH_SECONDS = (1e-4, 5e-4, 1e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 _BATCH_SEGMENTS = (1.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 5_000.0, 20_000.0)
 _APPLY_SECONDS = (1e-5, 1e-4, 1e-3, 0.01, 0.1, 1.0)
+_SERVED_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 _SPARK_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0)
 
 
@@ -336,6 +337,19 @@ CALLS_REFUSED = Metric(
     "counter",
     ("reason",),
     "Calls on the port for other groups that were refused, by reason.",
+)
+HTTP_SERVED = Metric(
+    "onyx_http_served_requests_total",
+    "counter",
+    ("code",),
+    "Requests of clients over HTTP, by how they were answered.",
+)
+HTTP_SERVED_SECONDS = Metric(
+    "onyx_http_served_seconds",
+    "histogram",
+    (),
+    "Time from the head of a request over HTTP to its answer.",
+    _SERVED_SECONDS,
 )
 JOB_INFO = Metric(
     "onyx_job_info",

@@ -54,11 +54,28 @@ class Refusal(StrEnum):
     """It belongs to another cluster."""
 
 
+class Served(StrEnum):
+    """How requests over HTTP were answered."""
+
+    TAKEN = "2xx"
+    REFUSED = "4xx"
+    """The client has to change something, or to come again when there is room (429)."""
+    FAILED = "5xx"
+    GONE = "gone"
+    """The client has closed the connection before there was an answer."""
+
+    @classmethod
+    def of(cls, code: int) -> Served:
+        """By the status of the answer; 0: there was none."""
+        return {2: cls.TAKEN, 4: cls.REFUSED, 5: cls.FAILED}.get(code // 100, cls.GONE)
+
+
 CLOSED_LABELS: dict[str, frozenset[str]] = {
     "stage": frozenset(Stage),
     "state": frozenset(PeerState),
     "direction": frozenset(Direction),
     "reason": frozenset(Refusal),
     "cause": frozenset(Reason),
+    "code": frozenset(Served),
 }
 """Labels whose values are fixed here. `fn` is closed by the commands that a registry is given."""

@@ -18,13 +18,12 @@ import typer
 from onyx.cli.following import follow
 from onyx.cli.functions import check_functions, named_modules
 from onyx.cli.job_file import EngineOption, read_job
-from onyx.cli.local_cluster import local_cluster, ways_in
+from onyx.cli.local_cluster import HTTP, local_cluster, ways_in
 from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
 from onyx.errors import OnyxError, UserError
 from onyx.model.job import Job
 from onyx.settings import Settings
 from onyx.telemetry.logs import configure
-
 
 class TooManyDeadLetters(OnyxError):
     """More segments failed than --fail-on-dead-letters allows."""
@@ -72,7 +71,7 @@ def run(
         )
     signal.signal(signal.SIGTERM, _interrupt)
     with local_cluster(found, deal(total, processes)) as (client, workers, there):
-        ways = ways_in(job, there)
+        ways = ways_in(job, there, workers.http_port)
         status, progress = follow(client, workers, job, as_json, timeout, ways)
     if status.state != "completed":
         raise typer.Exit(1)
@@ -122,4 +121,9 @@ def _settings(job: Job, modules: list[str] | None, log_level: str) -> Settings:
     telemetry = dataclasses.replace(
         found.telemetry, metrics_port=0, log_level=log_level, log_failures=False
     )
-    return dataclasses.replace(found, telemetry=telemetry, tenancy_id="run")
+    http = found.http
+    if http.port is None and any(
+        each.plugin == HTTP for each in job.catalog if each.type == "input"
+    ):
+        http = dataclasses.replace(http, port=0)
+    return dataclasses.replace(found, telemetry=telemetry, http=http, tenancy_id="run")

@@ -41,6 +41,7 @@ MetricsOption = Annotated[
     typer.Option("--metrics-port", help="Prometheus endpoint; 0 takes a free port.", min=0),
 ]
 SocketOption = Annotated[int | None, typer.Option("--telemetry-socket", hidden=True)]
+HttpSocketOption = Annotated[int | None, typer.Option("--http-socket", hidden=True)]
 RecorderOption = Annotated[int | None, typer.Option("--recorder", hidden=True)]
 
 
@@ -52,6 +53,7 @@ def worker(
     tenancy: TenancyOption = None,
     metrics_port: MetricsOption = None,
     telemetry_socket: SocketOption = None,
+    http_socket: HttpSocketOption = None,
     recorder: RecorderOption = None,
 ) -> None:
     """Run a worker, in one process or several, until SIGTERM.
@@ -75,7 +77,8 @@ def worker(
         if recorded is None:
             run_until(stop, Supervisor(found, [peers] * processes), found)
         else:
-            run_until(stop, open_worker(found, peers, telemetry_socket, recorded), found)
+            opened = open_worker(found, peers, recorded, telemetry_socket, http_socket)
+            run_until(stop, opened, found)
         code = ExitCode.SUCCESS
     except OnyxError as error:
         code = exit_code_of(error)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from onyx import recorder
 from onyx.log.server.parent import end_with_parent
@@ -27,6 +28,15 @@ def worker_environment(settings: Settings) -> Mapping[str, str]:
     return environment
 
 
+class Listeners(NamedTuple):
+    """Sockets that a process is given."""
+
+    telemetry: socket.socket | None = None
+    """Of its metrics endpoint, if it does not choose."""
+    http: socket.socket | None = None
+    """For requests over HTTP, shared by all processes; None: it takes none."""
+
+
 class Child:
     """One worker process after another in the same place, with the same recorder."""
 
@@ -34,7 +44,7 @@ class Child:
         self,
         number: int,
         peers: int,
-        listener: socket.socket | None,
+        listeners: Listeners,
         environment: Mapping[str, str],
     ) -> None:
         """Start the first one, on a thread that lives as long as it is needed.
@@ -42,12 +52,12 @@ class Child:
         Args:
             number: its place among others.
             peers: virtual peers of the process.
-            listener: where its metrics endpoint listens, if it does not choose.
+            listeners: sockets that it is given.
             environment: of the process.
         """
         self.number = number
         self._peers = peers
-        self._listener = listener
+        self._listeners = listeners
         self._environment = environment
         self._recorder_fd = recorder.create()
         self.process = self._spawn()
@@ -79,9 +89,14 @@ class Child:
         command += ["--peers", str(self._peers), "--processes", "1"]
         command += ["--recorder", str(self._recorder_fd)]
         handed_over: tuple[int, ...] = (self._recorder_fd,)
-        if self._listener is not None:
-            handed_over += (self._listener.fileno(),)
-            command += ["--telemetry-socket", str(self._listener.fileno())]
+        named = {
+            "--telemetry-socket": self._listeners.telemetry,
+            "--http-socket": self._listeners.http,
+        }
+        for option, listener in named.items():
+            if listener is not None:
+                handed_over += (listener.fileno(),)
+                command += [option, str(listener.fileno())]
         return subprocess.Popen(
             command,
             env=self._environment,

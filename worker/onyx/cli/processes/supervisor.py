@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import logging
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from onyx.cli.exit_codes import FINAL, ExitCode
 from onyx.cli.processes import losses
-from onyx.cli.processes.child import RESTART_BACK_OFF_S, Child, worker_environment
+from onyx.cli.processes.child import RESTART_BACK_OFF_S, Child, Listeners, worker_environment
 from onyx.cli.processes.inquest import Inquest
 from onyx.cli.processes.pages import Pages
 from onyx.cli.processes.running import STOP_MARGIN_S
@@ -31,6 +32,7 @@ from onyx.errors import (
     SettingsError,
     describe,
 )
+from onyx.front.listening import listener_at
 from onyx.ids import JobId, TaskName
 from onyx.outcomes import TaskTotals
 from onyx.settings import Settings
@@ -53,6 +55,7 @@ class Supervisor:
         self._children: list[Child] = []
         self._inquest = Inquest(settings)
         self._pages = Pages(settings.telemetry, len(peers), self._is_running)
+        self._http: socket.socket | None = None
         self._final: int | None = None
         self._failure: OnyxError | None = None
         self._left = True
@@ -67,13 +70,22 @@ class Supervisor:
         """Start the processes and the endpoint.
 
         Raises:
-            Unavailable: the endpoint's port is taken.
+            Unavailable: the endpoint's port is taken, or that for requests.
         """
         self._pages.open()
+        http = self._settings.http
+        if http.port is not None:
+            # All processes accept from it, and a client finds it open while one starts again.
+            self._http = listener_at(http.bind_host, http.port)
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGCONT, lambda *_: self._thaw())
         self._thread.start()
         self._started.wait()
+
+    @property
+    def http_port(self) -> int | None:
+        """Where requests over HTTP are taken; None: nowhere."""
+        return None if self._http is None else int(self._http.getsockname()[1])
 
     @property
     def failure(self) -> OnyxError | None:
@@ -111,6 +123,8 @@ class Supervisor:
             self._thread.join()
         self._inquest.close()
         self._pages.close()
+        if self._http is not None:
+            self._http.close()
         return self._left
 
     def _thaw(self) -> None:
@@ -152,7 +166,9 @@ class Supervisor:
         environment = worker_environment(self._settings)
         for number, peers in enumerate(self._peers):
             listener = self._pages.listeners[number]
-            self._children.append(Child(number, peers, listener, environment))
+            self._children.append(
+                Child(number, peers, Listeners(listener, self._http), environment)
+            )
         self._started.set()
         while self.failure is None and not self._stopping.wait(0.1):
             for child in self._children:

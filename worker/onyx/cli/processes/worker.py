@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-
 from onyx import __version__, api
+from onyx.cli.processes.child import Listeners
 from onyx.cli.processes.memory import keep_freed_memory, tune_collector
 from onyx.cli.processes.threads import ThreadWatch
 from onyx.errors import OnyxError
@@ -17,6 +16,8 @@ from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 from onyx.telemetry.memory_kills import MemoryKillsCollector
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 
+NONE_GIVEN = Listeners()
+
 
 class Worker:
     """Start, let it work, stop.
@@ -24,8 +25,8 @@ class Worker:
     Args:
         settings: of the process.
         peers: virtual peers.
-        listener: where the metrics endpoint listens, if that is not for this process to choose: the
-            supervisor serves `metrics_port`, which peers announce, and asks here.
+        listeners: sockets that are not for this process to open. The supervisor serves
+            `metrics_port`, which peers announce, and asks at one of them.
         recorder: that the supervisor holds, if there is one.
     """
 
@@ -33,13 +34,13 @@ class Worker:
         self,
         settings: Settings,
         peers: int,
-        listener: socket.socket | None = None,
+        listeners: Listeners = NONE_GIVEN,
         recorder: Recorder | None = None,
     ) -> None:
         self._settings = settings
         self._recorder = recorder
         self._peers = peers
-        self._listener = listener
+        self._listeners = listeners
         self._group: PeerGroup | None = None
         self._telemetry: TelemetryServer | None = None
         self._threads = ThreadWatch()
@@ -56,7 +57,9 @@ class Worker:
         self._threads.start()
         metrics = self._open_telemetry()
         site = {} if self._telemetry is None else {"metrics": self._announced(self._telemetry.port)}
-        self._group = api.open_peer_group(self._settings, metrics, site, self._recorder)
+        self._group = api.open_peer_group(
+            self._settings, metrics, site, self._recorder, self._listeners.http
+        )
         api.start_peers(self._peers, self._group)
 
     @property
@@ -78,7 +81,7 @@ class Worker:
         if telemetry.metrics_port is None:
             return NULL_GROUP
         metrics = PrometheusGroupMetrics(COMMANDS, __version__)
-        if self._listener is None:  # else the supervisor has it, once for all processes
+        if self._listeners.telemetry is None:  # else the supervisor has it, once for all processes
             metrics.registry.register(MemoryKillsCollector())
         self._telemetry = TelemetryServer(
             telemetry.metrics_host,
@@ -86,7 +89,7 @@ class Worker:
             metrics.registry,
             healthy=self._healthy,
             ready=self._ready,
-            listener=self._listener,
+            listener=self._listeners.telemetry,
         )
         return metrics
 
@@ -102,4 +105,4 @@ class Worker:
         """Address of the endpoint for other machines."""
         telemetry, transport = self._settings.telemetry, self._settings.transport
         host = telemetry.metrics_advertise_host or transport.advertise_host or transport.bind_host
-        return f"{host}:{port if self._listener is None else telemetry.metrics_port}"
+        return f"{host}:{port if self._listeners.telemetry is None else telemetry.metrics_port}"

@@ -58,9 +58,14 @@ class RequestInputs:
         self._replica = replica
         self._log = log
         self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._found: tuple[object, dict[tuple[str, str], RequestInput]] = ((), {})
+        """Inputs as clients name them, as long as exactly these jobs run."""
 
     def known(self, job: str, task: str) -> RequestInput | None:
         """The input, if nothing has to be read from ZooKeeper to find it; None: ask `find`."""
+        jobs, inputs = self._found
+        if jobs is self._replica().jobs and (job, task) in inputs:
+            return inputs[job, task]
         digest = self._replica().digest_of(JobId(job))
         found = self._jobs.get(digest or "")
         if found is None or JobId(job) not in self._replica().jobs:
@@ -77,7 +82,17 @@ class RequestInputs:
         manifest = self._manifest(replica, found)
         if manifest is None:
             return Answer(Status.UNKNOWN, f"there is no job {job!r}")
-        return self._input(found, manifest, task)
+        input_ = self._input(found, manifest, task)
+        if isinstance(input_, RequestInput):
+            self._remember(replica, job, task, input_)
+        return input_
+
+    def _remember(self, replica: Replica, job: str, task: str, found: RequestInput) -> None:
+        jobs, inputs = self._found
+        if jobs is not replica.jobs or len(inputs) >= JOBS_MAX:
+            inputs = {}
+            self._found = (replica.jobs, inputs)
+        inputs[job, task] = found
 
     def stopped(self, found: RequestInput) -> Answer | None:
         """Why the input takes nothing until somebody does something; None: it does."""

@@ -8,15 +8,15 @@ request is over. Each attempt is under the same id, so the segments are taken on
 A request with a key may fall into parts. Its home, the partition of its id, gets the first part and
 knows the digest of the whole: when that is a conflict, nothing is taken.
 
-All of it runs on one thread with an event loop: nothing here takes long, and a request that waits
+All of it runs on the event loop of the process: nothing here takes long, and a request that waits
 costs no thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -24,6 +24,7 @@ from typing import Any
 
 from onyx.errors import OnyxError, contained
 from onyx.flow.batch import Segments
+from onyx.front.loop import Loop
 from onyx.ids import GroupId
 from onyx.ledger.returns import Parts, put_together
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
@@ -43,7 +44,7 @@ AGAIN_MAX_S = 0.5
 """Between two attempts to find the owner of a partition."""
 STOP_TIMEOUT_S = 2.0
 ID_BITS = 128
-ENDING = Answer(Status.UNAVAILABLE, "this worker ends", AGAIN_MAX_S)
+_ENDS = Answer(Status.UNAVAILABLE, "this worker leaves the cluster", AGAIN_MAX_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,7 @@ class RequestRouter:
         background: Callable[[Callable[[], Any]], Future[Any]],
         randomness: Randomness,
         group: GroupId,
+        loop: Loop,
         resolve: Resolve,
     ) -> None:
         self._inputs = inputs
@@ -77,40 +79,66 @@ class RequestRouter:
         self._background = background
         self._randomness = randomness
         self._group = group
+        self._loop = loop
         self._resolve = resolve
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
         self._stopped = False
+        self._active: set[asyncio.Task[Any]] = set()
+        """Answer a request."""
+        self._ended: set[asyncio.Task[Any]] = set()
+        """Of those, the ones that `stop` ends; whoever else cancels one has gone."""
 
     def append(self, append: Append) -> Future[Answer]:
         """The answer to a request, at the latest after the time that it gives."""
-        loop = self._running_loop()
+        loop = self._loop.running()
         if loop is None:
-            return answered(ENDING)
-        return asyncio.run_coroutine_threadsafe(self._answer(append), loop)
+            return answered(_ENDS)
+        return asyncio.run_coroutine_threadsafe(self.answer(append), loop)
 
     def stop(self) -> None:
-        """Answer nothing any more."""
-        with self._lock:
-            self._stopped = True
-            loop, thread = self._loop, self._thread
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join(STOP_TIMEOUT_S)
-
-    def _running_loop(self) -> asyncio.AbstractEventLoop | None:
-        """Started by the first request: most workers get none."""
-        with self._lock:
-            if self._loop is None and not self._stopped:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=_run, args=[self._loop], name="onyx-router", daemon=True
-                )
-                self._thread.start()
-            return None if self._stopped else self._loop
+        """Answer nothing any more: whoever waits is told so."""
+        self._stopped = True
+        loop = self._loop.running()
+        if loop is not None and self._active:
+            with contextlib.suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(self._end(), loop).result(STOP_TIMEOUT_S)
 
     # --- on the loop ----------------------------------------------------------------------------
+
+    async def find(self, job: str, task: str) -> RequestInput | Answer:
+        """The input that a client names, or the answer that there is none."""
+        known = self._inputs.known(job, task)
+        if known is not None:
+            return known
+        if self._stopped:
+            return _ENDS
+        find = self._background(lambda: self._inputs.find(job, task))
+        found: RequestInput | Answer = await asyncio.wrap_future(find)
+        return found
+
+    async def answer(self, append: Append) -> Answer:
+        """The answer to a request, at the latest after the time that it gives."""
+        if self._stopped:
+            return _ENDS
+        task = asyncio.current_task()
+        assert task is not None, "runs on the loop"
+        self._active.add(task)
+        try:
+            return await self._answer(append)
+        except asyncio.CancelledError:
+            if task not in self._ended:
+                raise
+            task.uncancel()
+            return _ENDS
+        finally:
+            self._active.discard(task)
+            self._ended.discard(task)
+
+    async def _end(self) -> None:
+        self._ended |= self._active
+        for task in self._ended:
+            task.cancel()
+        if self._ended:
+            await asyncio.wait(list(self._ended))
 
     async def _answer(self, append: Append) -> Answer:
         last = _LastAnswer()
@@ -121,8 +149,6 @@ class RequestRouter:
             what = f"no answer within {append.timeout_s:g} s"
             why = last.answer.reason if last.answer is not None else ""
             return Answer(Status.TIMED_OUT, f"{what}: {why}" if why else what)
-        except asyncio.CancelledError:  # nobody waits any more, or the router stops
-            return ENDING
         except Refused as error:
             return Answer(Status.INVALID, str(error), refused=error.rows)
         except OnyxError as error:
@@ -132,7 +158,7 @@ class RequestRouter:
             return Answer(Status.UNAVAILABLE, f"a bug in Onyx: {contained(error)}", AGAIN_MAX_S)
 
     async def _route(self, append: Append, last: _LastAnswer) -> Answer:
-        found = await self._find(append)
+        found = await self.find(append.job, append.task)
         if isinstance(found, Answer):
             return found
         if append.part is not None:
@@ -158,14 +184,6 @@ class RequestRouter:
         finish = self._background(lambda: with_values(answer, self._resolve))
         finished: Answer = await asyncio.wrap_future(finish)
         return finished
-
-    async def _find(self, append: Append) -> RequestInput | Answer:
-        known = self._inputs.known(append.job, append.task)
-        if known is not None:
-            return known
-        find = self._background(lambda: self._inputs.find(append.job, append.task))
-        found: RequestInput | Answer = await asyncio.wrap_future(find)
-        return found
 
     async def _registered(
         self, whole: _Whole, home: int, parts: Mapping[int, Segments], last: _LastAnswer
@@ -221,19 +239,6 @@ class RequestRouter:
             return Answer(Status.UNAVAILABLE, "the partition moves to another worker")
         request = Request(whole.id, whole.digest, segments, whole.append.level, size_bytes)
         return await asyncio.wrap_future(mailbox.offer(request))
-
-
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    """Until the loop is stopped; then whoever waits is answered."""
-    try:
-        loop.run_forever()
-        waiting = asyncio.all_tasks(loop)
-        for task in waiting:
-            task.cancel()
-        if waiting:
-            loop.run_until_complete(asyncio.wait(waiting))
-    finally:
-        loop.close()
 
 
 class _LastAnswer:

@@ -44,14 +44,17 @@ class Workforce:
             life.background.run,
             context.randomness,
             group,
+            context.reception.loop,
             context.resolver.resolve,
         )
+        self._reception = context.reception
         self._holding = Holding(group, life.transport, context.clock, self.tasks, crashed)
 
     def start(self) -> None:
         """Take what the transport brings, and run the tasks that are given from now on."""
         self._life.transport.start(self._life.group, Deliveries(self.tasks, self._router.append))
         self._life.transport.on_room(self._threads.wake)
+        self._reception.open(self._router)
         self._threads.start()
         self._holding.start()
 
@@ -65,6 +68,7 @@ class Workforce:
         """The incarnation has ended: end all tasks, and answer nothing any more."""
         self.tasks.stop()
         self.checker.stop()
+        self._reception.close(self._router)
         self._router.stop()
         self._holding.stop()
         self._threads.stop()

@@ -1,1 +1,1 @@
-"""Input `requests`: segments that clients hand to a running job."""
+"""Inputs `requests` and `http`: segments that clients hand to a running job."""

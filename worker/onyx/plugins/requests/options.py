@@ -1,11 +1,13 @@
-"""Options of the input `requests`."""
+"""Options of the inputs `requests` and `http`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import msgspec
 
+from onyx.errors import Problem
 from onyx.plugins.options import Options
 
 
@@ -24,3 +26,21 @@ class RequestsOptions(Options, frozen=True):
     """Ids of requests that each partition remembers. One that is not processed always is."""
     remember_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 3_600
     """How long an id is remembered."""
+
+
+class HttpInputOptions(RequestsOptions, frozen=True):
+    """Who may send requests over HTTP, and what becomes of them."""
+
+    token_file: str | None = None
+    """File on each worker with the tokens (`Authorization: Bearer ...`) that open the input, one a
+    line. It is read again when it changes. Without it and `tokenEnv`, anybody may send."""
+    token_env: str | None = None
+    """Variable of the workers' environment that holds the token."""
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
+        if self.token_file is not None and self.token_env is not None:
+            yield Problem("tokenEnv", "cannot be there together with tokenFile", "take one of them")
+        for option, name in (("tokenFile", self.token_file), ("tokenEnv", self.token_env)):
+            if name == "":
+                yield Problem(option, "is empty", "leave it out for an input that is open to all")

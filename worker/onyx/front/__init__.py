@@ -1,0 +1,1 @@
+"""Requests of clients over HTTP: what every worker serves for inputs with `plugin: http`."""

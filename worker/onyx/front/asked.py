@@ -1,0 +1,167 @@
+"""What the head of an HTTP request asks for; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from onyx.front.replies import Rejected
+from onyx.requests.append import Form
+from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Level
+
+FORMS: Mapping[bytes, Form] = {
+    b"application/json": Form.JSON_LINES,
+    b"application/x-ndjson": Form.JSON_LINES,
+    b"application/jsonl": Form.JSON_LINES,
+    b"application/vnd.apache.arrow.stream": Form.ARROW,
+}
+PARAMETERS_MAX = 16
+HEADERS_MAX = 128
+NAME_CHARACTERS_MAX = 512
+PATHS = "POST to /jobs/JOB/INPUT"
+_ONCE = (b"authorization", b"content-length", b"content-type", b"idempotency-key")
+_UTF8 = (b"", b"utf-8", b'"utf-8"', b"utf8", b"us-ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request before its body."""
+
+    job: str
+    """Id or name."""
+    task: str
+    """The input; empty if the job has only one."""
+    form: Form
+    id: str
+    level: Level
+    timeout_s: float
+    length: int | None
+    """Bytes of the body, if the client says."""
+    token: bytes | None
+
+
+def asked_by(scope: Mapping[str, Any]) -> Asked:
+    """What an ASGI scope asks for. Raises Rejected."""
+    job, task = _path(scope)
+    if scope["method"] != "POST":
+        raise Rejected(405, f"{PATHS}", {"Allow": "POST"})
+    headers = _headers(scope["headers"])
+    level, timeout_s = _parameters(scope["query_string"])
+    return Asked(
+        job,
+        task,
+        _form(headers),
+        _id(headers.get(b"idempotency-key")),
+        level,
+        timeout_s,
+        _length(headers.get(b"content-length")),
+        _token(headers.get(b"authorization")),
+    )
+
+
+def _path(scope: Mapping[str, Any]) -> tuple[str, str]:
+    # Of the raw path: a name may have a slash, written as %2F.
+    parts = scope["raw_path"].decode("ascii", "replace").split("/")
+    if len(parts) not in (3, 4) or parts[:2] != ["", "jobs"]:
+        raise Rejected(404, f"there is nothing here: {PATHS}")
+    job, task = (unquote(each) for each in (*parts[2:], "")[:2])
+    if not job or max(len(job), len(task)) > NAME_CHARACTERS_MAX:
+        raise Rejected(404, f"there is no such job: {PATHS}")
+    return job, task
+
+
+def _headers(given: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    headers: dict[bytes, bytes] = {}
+    for number, (name, value) in enumerate(given):
+        if number >= HEADERS_MAX:
+            raise Rejected(431, f"a request has at most {HEADERS_MAX} headers")
+        if name in headers and name in _ONCE:
+            raise Rejected(400, f"header {name.decode('latin-1')} is there twice")
+        headers[name] = value
+    return headers
+
+
+def _form(headers: Mapping[bytes, bytes]) -> Form:
+    encoding = headers.get(b"content-encoding", b"identity").strip().lower()
+    if encoding != b"identity":
+        raise Rejected(415, "send the body without Content-Encoding")
+    kind, *parameters = headers.get(b"content-type", b"").lower().split(b";")
+    form = FORMS.get(kind.strip())
+    charset = dict(_pair(each) for each in parameters).get(b"charset", b"")
+    if form is None or charset not in _UTF8:
+        known = ", ".join(each.decode() for each in FORMS)
+        raise Rejected(415, f"Content-Type is one of {known}, in UTF-8")
+    return form
+
+
+def _pair(parameter: bytes) -> tuple[bytes, bytes]:
+    name, _, value = parameter.partition(b"=")
+    return name.strip(), value.strip()
+
+
+def _parameters(query: bytes) -> tuple[Level, float]:
+    try:
+        given = parse_qsl(
+            query.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(query),
+            max_num_fields=PARAMETERS_MAX,
+        )
+    except ValueError as error:
+        raise Rejected(400, "the query of the URL cannot be read") from error
+    level, timeout_s = Level.ACK, TIMEOUT_S
+    for name, value in given:
+        if name == "ack":
+            level = _level(value)
+        elif name == "timeout":
+            timeout_s = _timeout_s(value)
+        else:
+            raise Rejected(400, f"there is no parameter {name!r}, only ack and timeout")
+    return level, timeout_s
+
+
+def _level(value: str) -> Level:
+    try:
+        return Level(value)
+    except ValueError as error:
+        raise Rejected(400, f"ack is one of {', '.join(Level)}") from error
+
+
+def _timeout_s(value: str) -> float:
+    try:
+        timeout_s = float(value)
+    except ValueError:
+        timeout_s = math.nan
+    if not 0 < timeout_s <= TIMEOUT_S_MAX:
+        raise Rejected(400, f"timeout is a number of seconds up to {TIMEOUT_S_MAX:g}")
+    return timeout_s
+
+
+def _id(value: bytes | None) -> str:
+    if value is None:
+        return ""
+    text = value.decode("latin-1").strip()
+    if len(text) > 1 and text[0] == text[-1] == '"':  # a string, as structured headers write it
+        text = text[1:-1]
+    if not text or len(text) > ID_CHARACTERS_MAX or not (text.isascii() and text.isprintable()):
+        what = f"1 to {ID_CHARACTERS_MAX} printable ASCII characters"
+        raise Rejected(400, f"Idempotency-Key has {what}")
+    return text
+
+
+def _length(value: bytes | None) -> int | None:
+    if value is None:
+        return None
+    if not value.isdigit():
+        raise Rejected(400, "Content-Length is no number")
+    return int(value[:20])
+
+
+def _token(value: bytes | None) -> bytes | None:
+    if value is None:
+        return None
+    kind, _, token = value.strip().partition(b" ")
+    return token.strip() if kind.lower() == b"bearer" and token.strip() else None

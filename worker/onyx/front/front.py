@@ -1,0 +1,76 @@
+"""The front of a process: its server and event loop, as whoever runs the process sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from onyx.errors import SettingsError
+from onyx.front.loop import Loop
+from onyx.seams import Clock
+from onyx.settings import Settings
+from onyx.telemetry.interface import GroupMetrics
+
+if TYPE_CHECKING:
+    from onyx.front.app import Requests
+    from onyx.front.server import Server
+
+CALL_TIMEOUT_S = 10.0
+
+
+class Front:
+    """Listens from construction on, and answers from `start` on."""
+
+    def __init__(self, server: Server, loop: Loop) -> None:
+        self._server = server
+        self._loop = loop
+        self._started = False
+        self.port = server.port
+        """Where it listens."""
+
+    def start(self) -> None:
+        """Serve clients."""
+        self._started = True
+        loop = self._loop.running()
+        if loop is not None:
+            opened = asyncio.run_coroutine_threadsafe(self._server.open(), loop)
+            opened.result(CALL_TIMEOUT_S)
+
+    def close(self) -> None:
+        """Answer what can be answered soon, and close all connections."""
+        loop = self._loop.running()
+        if loop is None or not self._started:
+            self._server.discard()
+            return
+        closed = asyncio.run_coroutine_threadsafe(self._server.close(), loop)
+        closed.result(CALL_TIMEOUT_S)
+
+
+def open_front(
+    settings: Settings,
+    requests: Requests,
+    loop: Loop,
+    clock: Clock,
+    metrics: GroupMetrics,
+    listener: socket.socket | None = None,
+    beat: Callable[[], None] = lambda: None,
+) -> Front | None:
+    """The front of this process, if its settings ask for one.
+
+    Raises:
+        SettingsError: the certificates are not good, or uvicorn is not installed.
+        Unavailable: the port is taken.
+    """
+    if settings.http.port is None:
+        return None
+    try:
+        from onyx.front.app import App
+        from onyx.front.server import Server
+    except ImportError as error:
+        raise SettingsError(
+            f"ONYX_HTTP_PORT needs {error.name}: pip install 'onyx-on-kubernetes[http]'"
+        ) from error
+    app = App(settings, requests, clock, metrics)
+    return Front(Server(settings.http, app, metrics, listener, beat), loop)

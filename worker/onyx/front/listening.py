@@ -1,0 +1,26 @@
+"""The socket on which requests over HTTP are taken."""
+
+from __future__ import annotations
+
+import socket
+
+from onyx.errors import Unavailable
+
+BACKLOG = 1_024
+"""Connections that the system holds until they are accepted."""
+
+
+def listener_at(host: str, port: int) -> socket.socket:
+    """Listen. Several processes may accept from the same socket.
+
+    Raises:
+        Unavailable: the port is taken.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot listen on {host}:{port} (http.bind_host and http.port): {error}; choose a "
+            "free port, or 0 to be given one"
+        ) from error

@@ -1,0 +1,97 @@
+"""Answers as HTTP: a status, headers and a JSON body; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from onyx.requests.request import Answer, Status
+
+STATUSES: Mapping[Status, int] = {
+    Status.PROCESSED: 200,
+    Status.JOURNALLED: 202,
+    Status.ACCEPTED: 202,
+    Status.CONFLICT: 409,
+    Status.INVALID: 400,
+    Status.UNKNOWN: 404,
+    Status.BUSY: 429,
+    Status.UNAVAILABLE: 503,
+    Status.TIMED_OUT: 504,
+}
+ROWS_REFUSED = 422
+"""In place of 400, when it is known which segments are wrong."""
+RETRY_AFTER_S = 1.0
+"""Where an answer does not say when to come again."""
+_OWN = {
+    400: "bad-request",
+    401: "unauthorized",
+    404: Status.UNKNOWN,
+    405: "method-not-allowed",
+    408: "too-slow",
+    413: "too-large",
+    415: "unsupported-type",
+    429: Status.BUSY,
+    431: "too-large",
+    503: Status.UNAVAILABLE,
+    504: Status.TIMED_OUT,
+}
+"""The words for what is answered before a request is taken."""
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What goes to the client."""
+
+    code: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Rejected(Exception):
+    """A request is not taken, for a reason that HTTP has a status for."""
+
+    def __init__(self, code: int, reason: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+        self.headers = dict(headers or {})
+
+
+def reply_to(answer: Answer) -> Reply:
+    """The reply with an answer."""
+    code = STATUSES[answer.status]
+    if answer.status is Status.INVALID and answer.refused:
+        code = ROWS_REFUSED
+    headers = {}
+    if answer.status.again:
+        headers = after(RETRY_AFTER_S if answer.retry_after_s is None else answer.retry_after_s)
+    body = {
+        "status": answer.status,
+        "reason": answer.reason,
+        "segments": answer.segments,
+        "values": answer.values,
+        "refused": answer.refused,
+    }
+    return Reply(code, _encoder.encode(body), headers)
+
+
+def rejection(rejected: Rejected) -> Reply:
+    """The reply without an answer."""
+    body: dict[str, Any] = {
+        "status": _OWN[rejected.code],
+        "reason": rejected.reason,
+        "segments": 0,
+        "values": {},
+        "refused": {},
+    }
+    return Reply(rejected.code, _encoder.encode(body), rejected.headers)
+
+
+def after(seconds: float) -> dict[str, str]:
+    """The header that says when to come again, in whole seconds."""
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}

@@ -1,0 +1,49 @@
+"""Where clients of one process are received, over all incarnations of its group.
+
+The front listens as long as the process lives, and the router knows the cluster as long as its
+incarnation does. Between two incarnations there is no router: clients come again.
+"""
+
+from __future__ import annotations
+
+from onyx.front.app import Target
+from onyx.front.loop import Loop
+from onyx.peer.requests.router import RequestRouter
+from onyx.requests.append import Append
+from onyx.requests.request import Answer, Status
+
+AGAIN_S = 1.0
+_NOBODY = Answer(Status.UNAVAILABLE, "this worker is not in the cluster now", AGAIN_S)
+
+
+class Reception:
+    """Implements the front's `Requests`. `open` and `close` are called on any thread, the rest on
+    that of the loop."""
+
+    def __init__(self) -> None:
+        self.loop = Loop()
+        self._router: RequestRouter | None = None
+
+    def open(self, router: RequestRouter) -> None:
+        """An incarnation takes requests by this router."""
+        self._router = router
+
+    def close(self, router: RequestRouter) -> None:
+        """It takes none any more."""
+        if self._router is router:
+            self._router = None
+
+    async def find(self, job: str, task: str) -> Target | Answer:
+        """An input, or the answer that there is none."""
+        router = self._router
+        if router is None:
+            return _NOBODY
+        found = await router.find(job, task)
+        if isinstance(found, Answer):
+            return found
+        return Target(found.job, found.task, found.entry.plugin or "", found.entry.options)
+
+    async def append(self, append: Append) -> Answer:
+        """The answer to a request."""
+        router = self._router
+        return _NOBODY if router is None else await router.answer(append)
