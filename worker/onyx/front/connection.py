@@ -98,11 +98,17 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone, and does not wait for an answer any more."""
-        if self.transport is not None:
-            super().connection_lost(exc)
+        if self._early is not None:
+            self.never_made()
+            return
+        super().connection_lost(exc)
         self.pipeline.clear()
         if self._task is not None:
             self._task.cancel()
+        self.never_made()
+
+    def never_made(self) -> None:
+        """There is no connection, or none any more."""
         self.lost = True
         self._on_lost(self)
 

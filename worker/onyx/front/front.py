@@ -30,6 +30,11 @@ class Front:
         self.port = server.port
         """Where it listens."""
 
+    @property
+    def connections(self) -> int:
+        """How many clients are connected now."""
+        return self._server.connections
+
     def start(self) -> None:
         """Serve clients."""
         self._started = True

@@ -87,6 +87,11 @@ class Server:
         """Whether clients have to speak TLS."""
         return self._files is not None
 
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return len(self._open)
+
     async def open(self) -> None:
         """Accept connections."""
         loop = asyncio.get_running_loop()
@@ -183,11 +188,12 @@ class _Entrance(asyncio.Protocol):
                 ssl_handshake_timeout=HEAD_TIMEOUT_S,
                 ssl_shutdown_timeout=HEAD_TIMEOUT_S,
             )
-        except (OSError, asyncio.CancelledError):  # of ssl as well
+        except OSError:  # of ssl as well
+            encrypted = None
+        if encrypted is None or transport.is_closing():  # it ends without an error, too
             transport.abort()
-            self._connection.connection_lost(None)
-            return
-        if encrypted is not None and not self._connection.lost:
+            self._connection.never_made()
+        elif not self._connection.lost:
             self._connection.connection_made(encrypted)
 
 

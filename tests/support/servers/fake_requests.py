@@ -1,0 +1,39 @@
+"""Requests that a test answers, in place of the router and the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from onyx.front.app import Target
+from onyx.requests.append import Append
+from onyx.requests.request import Answer, Status
+
+
+class FakeRequests:
+    """Implements `Requests`: job `orders` has the inputs `in` (http) and `bus` (requests)."""
+
+    def __init__(self) -> None:
+        self.options: Mapping[str, Any] = {}
+        self.answer = Answer(Status.PROCESSED, segments=1)
+        self.appended: list[Append] = []
+        self.cancelled = 0
+        self.hold = False
+        """Whether requests wait for ever."""
+
+    async def find(self, job: str, task: str) -> Target | Answer:
+        if job != "orders" or task not in ("in", "", "bus"):
+            return Answer(Status.UNKNOWN, "there is no such input")
+        plugin = "requests" if task == "bus" else "http"
+        return Target("the-id", task or "in", plugin, self.options)
+
+    async def append(self, append: Append) -> Answer:
+        self.appended.append(append)
+        try:
+            while self.hold:
+                await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return self.answer
