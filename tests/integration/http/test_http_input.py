@@ -59,6 +59,15 @@ class Orders:
                 },
             }
         )
+        self._await_known()
+
+    def _await_known(self) -> None:
+        waiter = threading.Event()
+        for _ in range(TURNS_MAX):
+            ended = self.env.client.status(self.job).state in ("killed", "completed")
+            if ended or self.post(b"")[0] != 404:
+                return
+            waiter.wait(TURN_S)
 
     def post(
         self, body: bytes | Any, query: str = "", **headers: str
@@ -81,7 +90,8 @@ class Orders:
         raise AssertionError(answer)
 
     def rows(self) -> Counter[str]:
-        lines = [line for file in self.folder.glob("*.jsonl") for line in file.open()]
+        files = self.folder.glob("*.jsonl")
+        lines = [line for file in files for line in file.read_text().splitlines()]
         return Counter(json.dumps(json.loads(line)) for line in lines)
 
     def end(self) -> Counter[str]:
