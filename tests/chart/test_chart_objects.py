@@ -28,7 +28,12 @@ from onyx_operator.clusters.pool import pool_name, selector
 from onyx_operator.settings import OperatorSettings
 
 KUBERNETES = ("1.29", "1.37")
-OF_OTHERS = {"cert-manager.io/v1", "monitoring.coreos.com/v1", "onyx.dev/v1alpha1"}
+OF_OTHERS = {
+    "cert-manager.io/v1",
+    "gateway.networking.k8s.io/v1",
+    "monitoring.coreos.com/v1",
+    "onyx.dev/v1alpha1",
+}
 """Kinds that have no schema of Kubernetes."""
 VOLUMES = {"configMap", "secret", "emptyDir", "persistentVolumeClaim", "projected"}
 HEALTH = "ONYX_TELEMETRY_METRICS_PORT"

@@ -29,6 +29,7 @@ BASES = [
     GIVEN_SECRETS,
     {"operator": {"serviceAccount": {"name": "mine"}}},
     {"zookeeper": {"persistence": {"enabled": False}}},
+    {"cluster": {"http": {"enabled": True, "route": {"parentRefs": [{"name": "public"}]}}}},
 ]
 """A value that has an effect has it on top of one of these."""
 BASES_RENDERED = [render(base) for base in BASES]
@@ -51,6 +52,7 @@ OTHERS: Object = {
     "cluster.spark.podTemplate": {"spec": {"hostname": "other"}},
     "cluster.spark.executors.podTemplate": {"spec": {"hostname": "other"}},
     "imagePullSecrets": [{"name": "other"}],
+    "cluster.http.route.hostnames": ["other.example"],
     "cluster.settings": {"ONYX_TAGS": "gpu"},
     "operator.settings": {"ONYX_OPERATOR_JOBS_RETRY_MIN_S": "2"},
     "zookeeper.settings": {"ONYX_TELEMETRY_LOG_LEVEL": "DEBUG"},

@@ -24,6 +24,7 @@ WHOLE: Mapping[str, Any] = {
     "code": {"configMap": "flights-code"},
     "zookeeper": {"address": "zk-0:2181,zk-1:2181", "authSecret": "zookeeper"},
     "tls": {"secretName": "onyx-tls", "zookeeper": True},
+    "http": {"tlsSecretName": "http-tls", "serviceAnnotations": {"note": "front"}},
     "data": {"claimName": "shared"},
     "settings": {"ONYX_LEDGER_FRONTIER_INTERVAL_S": "0.5", "ONYX_LEAVE_TIMEOUT_S": "30"},
     "env": [

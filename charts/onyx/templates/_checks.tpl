@@ -27,6 +27,14 @@
 {{- if and .Values.cluster.create .Values.watchNamespaces (not .Values.clusterWide) (not (has .Release.Namespace .Values.watchNamespaces)) -}}
 {{- fail (printf "watchNamespaces must contain %q, where the chart makes the OnyxCluster; or set cluster.create to false" .Release.Namespace) -}}
 {{- end -}}
+{{- if .Values.cluster.http.route.create -}}
+{{- if not .Values.cluster.http.enabled -}}
+{{- fail "cluster.http.route.create needs cluster.http.enabled=true" -}}
+{{- end -}}
+{{- if not .Values.cluster.http.route.parentRefs -}}
+{{- fail "cluster.http.route.parentRefs is needed: the Gateways that the route is attached to" -}}
+{{- end -}}
+{{- end -}}
 {{- include "onyx.zookeeper.check" . -}}
 {{- end -}}
 

@@ -13,6 +13,7 @@ from onyx.model.keys.fields import section_of
 from onyx_operator.clusters.memory import runs_spark
 from onyx_operator.clusters.mounts import (
     CODE_PATH,
+    HTTP_TLS_PATH,
     SPARK_TOKEN_FILE,
     TLS_PATH,
     ZOOKEEPER_ACCOUNT_PATH,
@@ -21,6 +22,7 @@ from onyx_operator.clusters.pool import Pool
 
 TRANSPORT_PORT = 7700
 METRICS_PORT = 9600
+HTTP_PORT = 7780
 CONNECT_PORT = 15_002
 TOKEN_VARIABLE = "ONYX_SPARK_TOKEN_FILE"  # noqa: S105 - where it is
 _MASTER_VARIABLE = "ONYX_SPARK_MASTER"
@@ -53,6 +55,9 @@ def _variable(name: str, source: Source) -> dict[str, Any]:
 def _identity(pool: Pool) -> dict[str, Source]:
     """Who the worker is and whom it talks to."""
     modules = {"ONYX_MODULES": ",".join(pool.cluster.modules)} if pool.cluster.modules else {}
+    http: dict[str, Source] = {}
+    if pool.cluster.http is not None:
+        http = {"ONYX_HTTP_BIND_HOST": "0.0.0.0", "ONYX_HTTP_PORT": str(HTTP_PORT)}  # noqa: S104
     return {
         "ONYX_TENANCY_ID": pool.tenancy_id,
         "ONYX_JOB_SCHEDULER": pool.cluster.job_scheduler,
@@ -63,6 +68,7 @@ def _identity(pool: Pool) -> dict[str, Source]:
         "ONYX_TRANSPORT_PORT": str(TRANSPORT_PORT),
         "ONYX_TELEMETRY_METRICS_HOST": "0.0.0.0",  # noqa: S104
         "ONYX_TELEMETRY_METRICS_PORT": str(METRICS_PORT),
+        **http,
     }
 
 
@@ -91,6 +97,9 @@ def _derived(pool: Pool) -> dict[str, Source]:
         # Workers dial each other by address, which no certificate can name in advance.
         found["ONYX_TLS_SERVER_NAME"] = f"{pool.name}.{pool.namespace}.svc"
         found |= _tls("ONYX_ZOOKEEPER_TLS") if cluster.tls.zookeeper else {}
+    if cluster.http is not None and cluster.http.tls_secret_name is not None:
+        found["ONYX_HTTP_CERT_FILE"] = f"{HTTP_TLS_PATH}/tls.crt"
+        found["ONYX_HTTP_KEY_FILE"] = f"{HTTP_TLS_PATH}/tls.key"
     secret = cluster.zookeeper.auth_secret
     if secret is not None:
         user = {"secretKeyRef": {"name": secret, "key": "user"}}

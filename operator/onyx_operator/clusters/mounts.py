@@ -9,6 +9,7 @@ from typing import Any
 from onyx_operator.clusters.pool import Pool
 
 TLS_PATH = "/etc/onyx/tls"
+HTTP_TLS_PATH = "/etc/onyx/http-tls"
 ZOOKEEPER_ACCOUNT_PATH = "/etc/onyx/zookeeper"
 CODE_PATH = "/opt/onyx/code"
 SPARK_TOKEN_KEY = "token"  # noqa: S105 - what it is called
@@ -43,6 +44,8 @@ def mounts(pool: Pool) -> Iterator[Mount]:
     yield from shared_mounts(pool)
     if cluster.tls is not None:
         yield Mount("tls", TLS_PATH, _secret(cluster.tls.secret_name))
+    if cluster.http is not None and cluster.http.tls_secret_name is not None:
+        yield Mount("http-tls", HTTP_TLS_PATH, _secret(cluster.http.tls_secret_name))
     if cluster.zookeeper.auth_secret is not None:
         source = _secret(cluster.zookeeper.auth_secret)
         yield Mount("zookeeper-account", ZOOKEEPER_ACCOUNT_PATH, source)

@@ -3,7 +3,7 @@
 They run under the restricted Pod Security standard: a numeric user, no privileges, a read-only root
 with `/tmp` to write to. What the cluster's `podTemplate` says is merged last and may change all of
 it but the labels by which the pods are found. There is no preStop hook: a worker leaves the cluster
-on SIGTERM, and no Service sends it anything that would have to be drained first.
+on SIGTERM and is not ready from then on, and goes on taking requests over HTTP meanwhile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from onyx.model.cluster import EnvSource, PodTemplate, PullSecret
 from onyx.model.keys.fields import section_of
-from onyx_operator.clusters.environment import METRICS_PORT, TRANSPORT_PORT, environment
+from onyx_operator.clusters.environment import HTTP_PORT, METRICS_PORT, TRANSPORT_PORT, environment
 from onyx_operator.clusters.memory import spark_memory, with_spark
 from onyx_operator.clusters.merge import merged
 from onyx_operator.clusters.mounts import mounts
@@ -110,8 +110,8 @@ def _container(pool: Pool) -> dict[str, Any]:
         **sources(pool),
         **_resources(pool),
         "ports": [
-            {"name": "transport", "containerPort": TRANSPORT_PORT, "protocol": "TCP"},
-            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
+            {"name": name, "containerPort": port, "protocol": "TCP"}
+            for name, port in _ports(pool).items()
         ],
         "startupProbe": _probe("/livez", period_s=2, failures=60),
         "livenessProbe": _probe("/livez", period_s=20, failures=3),
@@ -121,6 +121,11 @@ def _container(pool: Pool) -> dict[str, Any]:
         # The status of a worker that fails has the end of what it printed, and so has ours.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
+
+
+def _ports(pool: Pool) -> dict[str, int]:
+    http = {} if pool.cluster.http is None else {"http": HTTP_PORT}
+    return {"transport": TRANSPORT_PORT, "metrics": METRICS_PORT, **http}
 
 
 def sources(pool: Pool) -> dict[str, Any]:

@@ -62,6 +62,11 @@ class Pool:
         }
 
     @property
+    def http_name(self) -> str:
+        """Name of the Service for requests over HTTP."""
+        return f"{self.name}-http"
+
+    @property
     def spark_name(self) -> str:
         """Name of everything of the Spark server."""
         return f"{self.cluster.name}-spark"

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.model.cluster import SparkServer
+from onyx.model.cluster import HttpRequests, SparkServer
 from onyx_operator.clusters import spark
-from onyx_operator.clusters.environment import METRICS_PORT, TRANSPORT_PORT
+from onyx_operator.clusters.environment import HTTP_PORT, METRICS_PORT, TRANSPORT_PORT
 from onyx_operator.clusters.pods import account_name, pod_template
 from onyx_operator.clusters.pool import Pool, digest_of
 from onyx_operator.kube import CONFIG_MAPS, Resource
@@ -76,6 +76,8 @@ def children(pool: Pool) -> tuple[Child, ...]:
         found.append((POLICIES, _policy(pool)))
     if cluster.pod_disruption_budget.enabled:
         found.append((BUDGETS, _budget(pool)))
+    if cluster.http is not None:
+        found.append((SERVICES, _http_service(pool, cluster.http)))
     if cluster.spark is not None:
         found += _spark(pool, cluster.spark)
     made = [Child(kind, _stamped(body), _PODS_KEYS.get(kind, "")) for kind, body in found]
@@ -161,8 +163,34 @@ def _service(pool: Pool) -> dict[str, Any]:
     }
 
 
+def _http_service(pool: Pool, wanted: HttpRequests) -> dict[str, Any]:
+    """Any worker takes any request, so clients need no more than one that is ready."""
+    metadata = _metadata(pool, pool.http_name)
+    metadata["annotations"].update(wanted.service_annotations)
+    secure = wanted.tls_secret_name is not None
+    return {
+        "metadata": metadata,
+        "spec": {
+            "type": "ClusterIP",
+            "selector": pool.selector,
+            "ports": [
+                {
+                    "name": "https" if secure else "http",
+                    "port": 443 if secure else 80,
+                    "targetPort": "http",
+                    "protocol": "TCP",
+                    "appProtocol": "https" if secure else "http",
+                }
+            ],
+        },
+    }
+
+
 def _policy(pool: Pool) -> dict[str, Any]:
     workers = {"podSelector": {"matchLabels": pool.selector}}
+    http = (
+        [] if pool.cluster.http is None else [{"ports": [{"port": HTTP_PORT, "protocol": "TCP"}]}]
+    )
     return {
         "metadata": _metadata(pool),
         "spec": {
@@ -171,6 +199,7 @@ def _policy(pool: Pool) -> dict[str, Any]:
             "ingress": [
                 {"from": [workers], "ports": [{"port": TRANSPORT_PORT, "protocol": "TCP"}]},
                 {"ports": [{"port": METRICS_PORT, "protocol": "TCP"}]},
+                *http,
             ],
         },
     }

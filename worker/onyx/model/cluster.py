@@ -201,6 +201,20 @@ class SparkServer:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpRequests:
+    """Requests of clients over HTTP, for inputs with plugin http, and a Service in front of the
+    workers."""
+
+    tls_secret_name: Annotated[str | None, _OBJECT] = None
+    """Secret with tls.crt and tls.key, which workers show to clients. Without it they speak plain
+    HTTP, for a gateway or a mesh in front."""
+    service_annotations: Annotated[Mapping[str, str], _ANNOTATIONS] = field(
+        default_factory=lambda: EMPTY
+    )
+    """Annotations of the Service."""
+
+
+@dataclass(frozen=True, slots=True)
 class DisruptionBudget:
     """How many workers a drain of nodes may evict at once."""
 
@@ -215,7 +229,8 @@ class NetworkPolicy:
     """Who may reach the workers."""
 
     enabled: bool = True
-    """Create a NetworkPolicy: only workers reach the workers' transport; metrics are open."""
+    """Create a NetworkPolicy: only workers reach the workers' transport; metrics and requests over
+    HTTP are open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +286,8 @@ class Cluster:
     """The ZooKeeper of the log."""
     tls: TlsSource | None = None
     """Certificates of the workers."""
+    http: HttpRequests | None = None
+    """Requests over HTTP; by default workers take none. http: {} is enough."""
     data: DataVolume | None = None
     """A volume that the workers share."""
     settings: Annotated[
@@ -318,6 +335,8 @@ SET_BY_OPERATOR: Mapping[str, str] = MappingProxyType(
         "ONYX_MODULES": "modules",
         "ONYX_PEERS": "peersPerWorker",
         "ONYX_ZOOKEEPER_ADDRESS": "zookeeper.address",
+        "ONYX_HTTP_BIND_HOST": "http",
+        "ONYX_HTTP_PORT": "http",
         "ONYX_TRANSPORT_BIND_HOST": "",
         "ONYX_TRANSPORT_ADVERTISE_HOST": "",
         "ONYX_TRANSPORT_PORT": "",
