@@ -162,10 +162,42 @@ _NETWORK = Row(
     ],
 )
 
+_REQUESTS = Row(
+    "Requests over HTTP",
+    [
+        lines(
+            "Requests per second",
+            [
+                Query(
+                    "sum by (code)"
+                    f" (rate(onyx_http_served_requests_total{{{FLEET}}}[$__rate_interval]))",
+                    "{{code}}",
+                )
+            ],
+            "By how they were answered. 4xx: clients change something, or come again (429). "
+            "Gone: the client did not wait.",
+            stacked=True,
+        ),
+        lines(
+            "Time to the answer",
+            [
+                Query(
+                    f"histogram_quantile({share}, sum by (le)"
+                    f" (rate(onyx_http_served_seconds_bucket{{{FLEET}}}[$__rate_interval])))",
+                    name,
+                )
+                for share, name in ((0.5, "median"), (0.99, "99th percentile"))
+            ],
+            "With ack=ack it ends when all that follows is durable in the outputs.",
+            unit="s",
+        ),
+    ],
+)
+
 DASHBOARD = Dashboard(
     uid="onyx-fleet",
     title="Onyx / Fleet",
     description="Workers, peers, jobs and the log of every OnyxCluster.",
     variables=[NAMESPACE, CLUSTER],
-    rows=[_OVERVIEW, _PEERS, _LOG, _NETWORK],
+    rows=[_OVERVIEW, _PEERS, _LOG, _NETWORK, _REQUESTS],
 )

@@ -27,6 +27,7 @@ def test_a_thread_without_a_beat_for_too_long_is_named() -> None:
     assert liveness.stalled() == ""
     liveness.beat(Watched.GROUP)
     liveness.beat(Watched.LOG)
+    liveness.beat(Watched.REQUESTS)
     clock.advance(1.0)
     assert liveness.stalled() == "the thread that the tasks share has not moved for 61 s"
     liveness.forget(Watched.TASKS)

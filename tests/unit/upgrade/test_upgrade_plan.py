@@ -133,6 +133,15 @@ def test_another_plugin_counts_its_positions_otherwise() -> None:
     assert "plugin was sequence and is generator" in problems[0]
 
 
+def test_requests_may_come_another_way() -> None:
+    def by(plugin: str) -> Callable[[Spec], None]:
+        return lambda spec: entry(spec, "read").update(plugin=plugin, options={})
+
+    old = changed(by("requests"))
+    fates, problems = reported(changed(by("http")), old)
+    assert (fates["input read"], problems) == ("carried over", [])
+
+
 def beside(spec: Spec) -> None:
     """Segments go on from `pass` to another task too."""
     spec["workflow"].append(["pass", "aside"])

@@ -25,9 +25,9 @@ from onyx.requests.append import Append, Payload
 from onyx.requests.request import Answer
 from onyx.seams import Clock
 from onyx.settings import Settings
-from onyx.telemetry.catalog import (HTTP_SERVED, HTTP_SERVED_SECONDS)
-from onyx.telemetry.labels import Served
+from onyx.telemetry.catalog import HTTP_SERVED, HTTP_SERVED_SECONDS
 from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.labels import Served
 
 logger = logging.getLogger("onyx.front")
 

@@ -60,15 +60,15 @@ class Connection(HttpToolsProtocol):
     ) -> None:
         """
         Args:
-            on_lost: is told that the connection has ended.
-            rejected: is told of what is not even a request.
+            on_lost: is called when the connection has ended.
+            rejected: is called for what is not even a request.
         """
         super().__init__(config, state, {}, asyncio.get_running_loop())
         self.logger = _quiet
         self.access_log = False
         self.lost = False
         self.under: asyncio.Transport | None = None
-        """Below TLS."""
+        """The connection below TLS."""
         self._on_lost = on_lost
         self._rejected = rejected
         self._body_timeout_s = settings.body_timeout_s + HEAD_TIMEOUT_S

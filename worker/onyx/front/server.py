@@ -26,8 +26,8 @@ from onyx.front.connection import HEAD_TIMEOUT_S, Connection
 from onyx.front.listening import BACKLOG, listener_at
 from onyx.settings import HttpSettings
 from onyx.telemetry.catalog import HTTP_SERVED
-from onyx.telemetry.labels import Served
 from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.labels import Served
 from onyx.tls.server_files import ServerFiles
 
 VARIABLES = "ONYX_HTTP"

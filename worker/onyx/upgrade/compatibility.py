@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
-from onyx.model.plugins import makes_one_result
+from onyx.model.plugins import makes_one_result, takes_requests
 from onyx.model.workflow import ancestors, children
 from onyx.windows.units import standard
 
@@ -34,7 +34,10 @@ def windowed(job: Job) -> tuple[str, ...]:
 
 
 def input_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
-    """Positions belong to a plugin. Partitions are matched by name, so options may change."""
+    """Positions belong to a plugin; those of inputs that take requests belong to their journals,
+    whichever way requests come. Partitions are matched by name, so options may change."""
+    if all(takes_requests(each.type, each.plugin) for each in (old, new)):
+        return None
     return _differs("plugin", old.plugin, new.plugin)
 
 

@@ -62,13 +62,7 @@ def run(
     job = read_job(file, engine=engine)
     found = _checked(file, job, modules, log_level)
     configure(found.telemetry.log_level, found.telemetry.log_format)
-    needed = minimum_peers(job)
-    total = max(needed, processes) if peers is None else peers
-    if total < needed:
-        raise UserError(
-            f"job {job.name} needs {needed} peers, --peers gives {total}: give more, or leave "
-            "--peers out"
-        )
+    total = _peers_in_all(job, peers, processes)
     signal.signal(signal.SIGTERM, _interrupt)
     with local_cluster(found, deal(total, processes)) as (client, workers, there):
         ways = ways_in(job, there, workers.http_port)
@@ -93,6 +87,17 @@ def _checked(file: Path, job: Job, modules: list[str] | None, log_level: str) ->
     found = _settings(job, modules, log_level)
     check_functions(job, file, found)
     return found
+
+
+def _peers_in_all(job: Job, peers: int | None, processes: int) -> int:
+    needed = minimum_peers(job)
+    total = max(needed, processes) if peers is None else peers
+    if total < needed:
+        raise UserError(
+            f"job {job.name} needs {needed} peers, --peers gives {total}: give more, or leave "
+            "--peers out"
+        )
+    return total
 
 
 def _interrupt(*_: object) -> None:

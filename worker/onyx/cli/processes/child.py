@@ -32,9 +32,9 @@ class Listeners(NamedTuple):
     """Sockets that a process is given."""
 
     telemetry: socket.socket | None = None
-    """Of its metrics endpoint, if it does not choose."""
+    """The metrics endpoint listens here, if it does not choose."""
     http: socket.socket | None = None
-    """For requests over HTTP, shared by all processes; None: it takes none."""
+    """Requests over HTTP come here, for all processes; None: it takes none."""
 
 
 class Child:

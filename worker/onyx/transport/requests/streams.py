@@ -27,6 +27,8 @@ from onyx.transport.requests.service import MANY, SERVICE
 
 UNSENT_MAX = 1_024
 """Requests of one call that wait for their answers; more are refused as BUSY."""
+HEAD_BYTES_MAX = 16_384
+"""All of a request but its segments: names and an id, of limited length."""
 RETRY_S = 0.2
 
 Code = grpc.StatusCode
@@ -68,13 +70,16 @@ class AppendStreams:
 
     def _open(self, address: str) -> _Call:
         options = channel_options(self._settings)
-        return _Call(address, open_channel(address, options, self._certificates))
+        payload_bytes_max = self._settings.frame_bytes_max - HEAD_BYTES_MAX
+        channel = open_channel(address, options, self._certificates)
+        return _Call(address, channel, payload_bytes_max)
 
 
 class _Call:
     """One call, until it breaks."""
 
-    def __init__(self, address: str, channel: grpc.Channel) -> None:
+    def __init__(self, address: str, channel: grpc.Channel, payload_bytes_max: int) -> None:
+        self._payload_bytes_max = payload_bytes_max
         self.broken = False
         self._address = address
         self._channel = channel
@@ -90,6 +95,12 @@ class _Call:
 
     def send(self, append: Append) -> Future[Answer]:
         future: Future[Answer] = Future()
+        size_bytes = len(append.payload.data)
+        if size_bytes > self._payload_bytes_max:
+            # gRPC would break the call, and with it all other requests on their way.
+            reason = f"the request has {size_bytes:,} bytes where it is handed over to the worker "
+            reason += f"that owns its partition, and may have {self._payload_bytes_max:,}"
+            return answered(Answer(Status.INVALID, reason))
         with self._lock:
             if self.broken:
                 return answered(self._unavailable("the connection was lost"))
