@@ -33,7 +33,16 @@ def test_a_job_that_we_ship_is_valid(path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
     folders = {path.parent.name for path in JOBS}
-    assert folders == {"failures", "flights", "hello", "nexmark", "windows", "jobs"}
+    assert folders == {
+        "failures",
+        "flights",
+        "hello",
+        "http",
+        "jobs",
+        "nexmark",
+        "requests",
+        "windows",
+    }
 
 
 @pytest.mark.parametrize("name", ["job.yaml", "outliers.yaml", "windows.yaml"])

@@ -25,6 +25,7 @@ from onyx.model.job import Job
 from onyx.settings import Settings
 from onyx.telemetry.logs import configure
 
+
 class TooManyDeadLetters(OnyxError):
     """More segments failed than --fail-on-dead-letters allows."""
 

@@ -97,8 +97,8 @@ class RequestRouter:
     def stop(self) -> None:
         """Answer nothing any more: whoever waits is told so."""
         self._stopped = True
-        loop = self._loop.running()
-        if loop is not None and self._active:
+        loop = self._loop.running() if self._active else None
+        if loop is not None:
             with contextlib.suppress(TimeoutError):
                 asyncio.run_coroutine_threadsafe(self._end(), loop).result(STOP_TIMEOUT_S)
 

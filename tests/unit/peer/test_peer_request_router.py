@@ -1,0 +1,162 @@
+"""The router of requests: whoever waits is answered, also at the end, and whoever has gone costs
+nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any, cast
+
+import pytest
+
+from onyx.front.app import Target
+from onyx.front.loop import Loop
+from onyx.ids import GroupId, JobId, TaskName
+from onyx.model.job import CatalogEntry
+from onyx.peer.requests.inputs import Owner, RequestInput, RequestInputs
+from onyx.peer.requests.reception import Reception
+from onyx.peer.requests.router import RequestRouter
+from onyx.requests.append import Append, Form, Payload
+from onyx.requests.desk import Address, Desk
+from onyx.requests.request import Answer, Request, Status
+from onyx.transport.interface import Transport
+
+ME = GroupId("me")
+ENTRY = CatalogEntry(name="in", type="input", plugin="http", options={"tokenEnv": "T"})
+INPUT = RequestInput(JobId("job"), ENTRY)
+APPEND = Append("job", "in", Payload(Form.JSON_LINES, b'{"n": 1}'))
+TURNS_MAX = 500
+
+
+class Inputs:
+    """Implements `RequestInputs` for one input with one partition, which is owned here."""
+
+    def known(self, job: str, task: str) -> RequestInput | None:
+        return INPUT if job == "job" else None
+
+    def find(self, job: str, task: str) -> RequestInput | Answer:
+        return Answer(Status.UNKNOWN, "no such job")
+
+    def stopped(self, found: RequestInput) -> Answer | None:
+        return None
+
+    waits = stopped
+
+    def partitions(self, found: RequestInput) -> int:
+        return 1
+
+    def owner(self, found: RequestInput, partition: int) -> Owner:
+        return Owner(ME, "")
+
+
+class Mailbox:
+    """Implements `desk.Mailbox`; keeps requests until a test answers them."""
+
+    def __init__(self) -> None:
+        self.offered: list[Future[Answer]] = []
+
+    def offer(self, request: Request) -> Future[Answer]:
+        self.offered.append(Future())
+        return self.offered[-1]
+
+
+class World:
+    def __init__(self) -> None:
+        self.reception, self.mailbox, desk = Reception(), Mailbox(), Desk()
+        desk.open(Address(JobId("job"), TaskName("in"), 0), self.mailbox)
+        self.router = RequestRouter(
+            cast(RequestInputs, Inputs()),
+            desk,
+            cast(Transport, None),
+            self.in_background,
+            random.Random(1),
+            ME,
+            self.reception.loop,
+        )
+
+    def in_background(self, run: Callable[[], Any]) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(run())
+        return future
+
+    def waiting(self) -> Future[Answer]:
+        """The answer of a request that has come to the mailbox."""
+        count = len(self.mailbox.offered)
+        future = self.router.append(APPEND)
+        until(lambda: len(self.mailbox.offered) > count)
+        return future
+
+
+def until(done: Callable[[], bool]) -> None:
+    waiter = threading.Event()
+    for _ in range(TURNS_MAX):
+        if done():
+            return
+        waiter.wait(0.01)
+    raise AssertionError("it did not come to pass")
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.reception.loop.close()
+
+
+def test_a_request_is_answered_by_its_mailbox(world: World) -> None:
+    future = world.waiting()
+    world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, segments=1))
+    assert future.result(10).status is Status.PROCESSED
+
+
+def test_at_the_end_whoever_waits_is_answered_and_nobody_else_is_taken(world: World) -> None:
+    futures = [world.waiting() for _ in range(3)]
+    world.router.stop()
+    for future in (*futures, world.router.append(APPEND)):
+        answer = future.result(10)
+        assert (answer.status, answer.reason) == (
+            Status.UNAVAILABLE,
+            "this worker leaves the cluster",
+        )
+    assert all(each.cancelled() for each in world.mailbox.offered)
+
+
+def test_a_client_that_goes_away_leaves_its_place(world: World) -> None:
+    world.waiting().cancel()
+    until(lambda: world.mailbox.offered[0].cancelled())
+    world.router.stop()
+
+
+def test_a_router_that_nobody_has_used_ends_without_a_thread(world: World) -> None:
+    world.router.stop()
+    assert "onyx-requests" not in {each.name for each in threading.enumerate()}
+
+
+def test_without_an_incarnation_clients_come_again(world: World) -> None:
+    found = asyncio.run(world.reception.find("job", "in"))
+    answer = asyncio.run(world.reception.append(APPEND))
+    assert isinstance(found, Answer)
+    assert (found.status, answer.status) == (Status.UNAVAILABLE, Status.UNAVAILABLE)
+
+
+def test_the_front_learns_the_options_of_an_input(world: World) -> None:
+    world.reception.open(world.router)
+    assert asyncio.run(world.reception.find("job", "in")) == Target(
+        "job", "in", "http", {"tokenEnv": "T"}
+    )
+    assert isinstance(asyncio.run(world.reception.find("other", "in")), Answer)
+    world.reception.close(world.router)
+    assert isinstance(asyncio.run(world.reception.find("job", "in")), Answer)
+
+
+def test_a_loop_that_is_closed_takes_nothing(world: World) -> None:
+    future = world.waiting()
+    world.reception.loop.close()
+    assert future.cancelled() or future.exception(10) is not None
+    assert world.router.append(APPEND).result(10).status is Status.UNAVAILABLE
+    closed = Loop()
+    closed.close()
+    assert closed.running() is None
