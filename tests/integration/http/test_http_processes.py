@@ -1,0 +1,97 @@
+"""Requests over HTTP to several worker processes, of which one dies meanwhile."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+import urllib3
+
+from onyx import api
+from onyx.cli.local_cluster import local_cluster
+from onyx.settings import HttpSettings, Settings, ZooKeeperSettings
+
+pytestmark = pytest.mark.server
+
+TURNS_MAX = 600
+TURN_S = 0.1
+ORDERS = 40
+
+
+def worker_processes() -> list[psutil.Process]:
+    return [each for each in psutil.Process().children() if "worker" in each.cmdline()]
+
+
+def taken(url: str, number: int) -> int:
+    """Send an order under its key until it is answered for good; how often that took."""
+    waiter = threading.Event()
+    for turn in range(TURNS_MAX):
+        try:
+            response = urllib3.request(
+                "POST",
+                url,
+                json={"n": number},
+                headers={"Idempotency-Key": f"order-{number}"},
+                timeout=30,
+                retries=False,
+            )
+            if response.status == 200:
+                return turn + 1
+            assert response.status in (404, 429, 503, 504), response.data
+        except urllib3.exceptions.HTTPError:
+            pass  # the process that had accepted it has died
+        waiter.wait(TURN_S)
+    raise AssertionError(number)
+
+
+def test_a_process_that_dies_costs_no_order_and_makes_none_twice(tmp_path: Path) -> None:
+    settings = replace(
+        Settings(),
+        data_dir=str(tmp_path),
+        zookeeper=ZooKeeperSettings(session_timeout_s=4.0),
+        http=HttpSettings(port=0),
+    )
+    job = {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": "orders"},
+        "spec": {
+            "guarantee": "exactly-once",
+            "workflow": [["in", "out"]],
+            "catalog": [
+                {"name": "in", "type": "input", "plugin": "http", "options": {"partitions": 2}},
+                {
+                    "name": "out",
+                    "type": "output",
+                    "plugin": "files",
+                    "options": {"path": "out", "format": "jsonl"},
+                },
+            ],
+        },
+    }
+    with local_cluster(settings, [2, 2]) as (client, workers, zookeeper):
+        env = replace(settings, zookeeper=replace(settings.zookeeper, address=zookeeper))
+        submitted = api.submit_job(env, job).job
+        url = f"http://127.0.0.1:{workers.http_port}/jobs/orders/in"
+        taken(url, 0)
+        sending = [threading.Thread(target=taken, args=(url, n)) for n in range(1, ORDERS)]
+        for number, each in enumerate(sending):
+            each.start()
+            if number == ORDERS // 4:
+                worker_processes()[0].kill()
+        for each in sending:
+            each.join()
+        assert len(worker_processes()) == 2
+        client.drain(submitted)
+        client.wait(submitted, 60)
+    rows = [
+        json.loads(line)["n"]
+        for file in (tmp_path / "out").glob("*.jsonl")
+        for line in file.read_text().splitlines()
+    ]
+    assert Counter(rows) == Counter(range(ORDERS))
