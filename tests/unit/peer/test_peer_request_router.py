@@ -31,6 +31,10 @@ APPEND = Append("job", "in", Payload(Form.JSON_LINES, b'{"n": 1}'))
 TURNS_MAX = 500
 
 
+def no_function(name: str) -> Callable[..., Any]:
+    raise AssertionError(f"{name} is asked for")
+
+
 class Inputs:
     """Implements `RequestInputs` for one input with one partition, which is owned here."""
 
@@ -75,6 +79,7 @@ class World:
             random.Random(1),
             ME,
             self.reception.loop,
+            no_function,
         )
 
     def in_background(self, run: Callable[[], Any]) -> Future[Any]:

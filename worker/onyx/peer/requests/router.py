@@ -85,7 +85,7 @@ class RequestRouter:
         self._active: set[asyncio.Task[Any]] = set()
         """Answer a request."""
         self._ended: set[asyncio.Task[Any]] = set()
-        """Of those, the ones that `stop` ends; whoever else cancels one has gone."""
+        """What `stop` ends is here too; whoever else cancels one has gone."""
 
     def append(self, append: Append) -> Future[Answer]:
         """The answer to a request, at the latest after the time that it gives."""
