@@ -27,7 +27,7 @@ import pyarrow as pa
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
-from onyx.requests.append import Append
+from onyx.requests.append import Append, Form, Payload
 from onyx.requests.content import payload_of
 from onyx.requests.request import (
     ID_CHARACTERS_MAX,
@@ -39,6 +39,7 @@ from onyx.requests.request import (
     Status,
     answered,
 )
+from onyx.requests.writes import Commit, Held
 from onyx.seams import Clock, SystemClock
 from onyx.settings import TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
@@ -133,7 +134,28 @@ class Appender:
             NotYetTaken: `timeout_s` is over; the message says what kept it.
             SegmentError: a segment cannot travel.
         """
-        append = self._append(segments, ack, id, timeout_s)
+        return self._until_taken(self._append(segments, ack, id, timeout_s))
+
+    def hold(self, segments: Segments, held: Held, timeout_s: float = TIMEOUT_S) -> Answer:
+        """Hand segments over, to be taken when their batch is committed. The answer comes when they
+        are durable. Raises like `append`."""
+        return self._until_taken(
+            replace(self._append(segments, Level.JOURNAL, "", timeout_s), write=held)
+        )
+
+    def commit(
+        self, commit: Commit, ack: str = Level.JOURNAL, timeout_s: float = TIMEOUT_S
+    ) -> Answer:
+        """Have all that some writers hold of a batch taken, once: a batch that was committed before
+        stays what it was then. Its answer comes as `ack` says. Raises like `append`; the same
+        commit may be sent again after `NotYetTaken`.
+        """
+        nothing = Payload(Form.MSGPACK, b"")
+        append = self._request(nothing, ack, uuid.uuid4().hex, timeout_s)
+        return self._until_taken(replace(append, write=commit))
+
+    def _until_taken(self, append: Append) -> Answer:
+        timeout_s = append.timeout_s
         ends_s = self._clock.monotonic_s() + timeout_s
         wait_s = AGAIN_FIRST_S
         while True:
@@ -171,14 +193,17 @@ class Appender:
         self._on_close()
 
     def _append(self, segments: Segments, ack: str, id: str, timeout_s: float) -> Append:
-        if ack not in set(Level):
-            raise UserError(f"ack is {', '.join(Level)}, and not {ack!r}")
         if len(id) > ID_CHARACTERS_MAX:
             raise UserError(f"an id has at most {ID_CHARACTERS_MAX} characters, not {len(id)}")
+        payload = payload_of(_checked(segments))
+        return self._request(payload, ack, id or uuid.uuid4().hex, timeout_s)
+
+    def _request(self, payload: Payload, ack: str, id: str, timeout_s: float) -> Append:
+        if ack not in set(Level):
+            raise UserError(f"ack is {', '.join(Level)}, and not {ack!r}")
         if not 0 < timeout_s <= TIMEOUT_S_MAX:
             raise UserError(f"timeout_s is above 0, at most {TIMEOUT_S_MAX:g}, not {timeout_s}")
-        payload = payload_of(_checked(segments))
-        return Append(self._job, self._task, payload, id or uuid.uuid4().hex, Level(ack), timeout_s)
+        return Append(self._job, self._task, payload, id, Level(ack), timeout_s)
 
     def next_worker(self) -> None:
         """Go on with another worker of those that there are now."""

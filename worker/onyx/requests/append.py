@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from onyx.requests.request import TIMEOUT_S, Level
+from onyx.requests.writes import Commit, Held
 
 
 class Form(enum.StrEnum):
@@ -55,3 +56,5 @@ class Append:
     number: int = 0
     """Comes back with the answer: answers of one stream come as they are found."""
     part: Part | None = None
+    write: Held | Commit | None = None
+    """The request is one of a write; or it has no segments, and commits a batch of one."""

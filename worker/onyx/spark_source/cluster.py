@@ -9,6 +9,7 @@ import dataclasses
 import os
 
 from onyx.client.client import Client
+from onyx.client.workers import addresses_of
 from onyx.errors import UserError
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.ids import JobId
@@ -18,6 +19,7 @@ from onyx.model.report import listed, nearest
 from onyx.settings import Settings, from_environment
 from onyx.spark_source.options import SourceOptions
 from onyx.spark_source.outputs import Found, output_at, readable
+from onyx.spark_source.write_options import WriteOptions
 from onyx.storage.opening import absolute
 
 
@@ -38,7 +40,13 @@ def find(options: SourceOptions) -> Found:
     return Found(output, arrow_schema(entry) if output.content == "parts" else None)
 
 
-def settings(options: SourceOptions) -> Settings:
+def workers(options: WriteOptions) -> list[str]:
+    """Addresses of the workers. Raises Unavailable: there is none, or ZooKeeper does not answer."""
+    with connect(options) as client:
+        return addresses_of(client.replica())
+
+
+def settings(options: SourceOptions | WriteOptions) -> Settings:
     """The settings: those of ONYX_* variables, with what the options say."""
     found = from_environment(os.environ)
     if options.zookeeper is not None:
@@ -49,7 +57,7 @@ def settings(options: SourceOptions) -> Settings:
     return found
 
 
-def connect(options: SourceOptions) -> Client:
+def connect(options: SourceOptions | WriteOptions) -> Client:
     """A client of the cluster; close it."""
     chosen = settings(options)
     return Client(ZooKeeperClientLog(chosen), chosen.job_scheduler)

@@ -11,7 +11,6 @@ driver.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -22,26 +21,27 @@ from onyx.spark.objects.frames import spark_schema
 from onyx.spark_source import schemas
 from onyx.spark_source.errors import in_one_line
 from onyx.spark_source.listing import published
-from onyx.spark_source.lookups import found, state_schema
+from onyx.spark_source.lookups import found, state_schema, target_of
 from onyx.spark_source.options import SourceOptions, read_options
 from onyx.spark_source.readers import OutputReader, StateReader
 from onyx.spark_source.rows import TEXT
 from onyx.spark_source.stream import OutputStream
+from onyx.spark_source.write_options import write_options
+from onyx.spark_source.writers import JobStreamWriter, JobWriter
 
 
 class OnyxDataSource(DataSource):  # type: ignore[misc]
     """`format("onyx")`: register it with `spark.dataSource.register(OnyxDataSource)`."""
 
-    @in_one_line()
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Raises UserError: an option is wrong."""
-        super().__init__(options)
-        self._options = read_options(options)
-
     @classmethod
     def name(cls) -> str:
         """The name of the format."""
         return "onyx"
+
+    @property
+    def _options(self) -> SourceOptions:
+        """Looked at only by readers: PySpark does not say before what it is about to do."""
+        return read_options(self.options)
 
     @in_one_line()
     def schema(self) -> Any:
@@ -75,6 +75,31 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
                 'follow the parts with option("content", "parts")'
             )
         return OutputStream(output, schema, self._options)
+
+    @in_one_line()
+    def writer(self, schema: Any, overwrite: bool) -> JobWriter:
+        """Writes rows into a running job."""
+        options = write_options(self.options)
+        if overwrite:
+            raise UserError(
+                'format("onyx"): rows are added to what a job reads: use mode("append")'
+            )
+        return JobWriter(target_of(options), options)
+
+    @in_one_line()
+    def streamWriter(self, schema: Any, overwrite: bool) -> JobStreamWriter:
+        """Writes the rows of each micro-batch into a running job."""
+        options = write_options(self.options)
+        if options.id is not None:
+            raise UserError(
+                "format(\"onyx\"): a stream needs no option 'id': its checkpoint has one"
+            )
+        if overwrite:
+            raise UserError(
+                'format("onyx"): rows are added to what a job reads: use outputMode("append") or '
+                '("update")'
+            )
+        return JobStreamWriter(target_of(options), options)
 
 
 def _check(schema: Any, options: SourceOptions) -> None:

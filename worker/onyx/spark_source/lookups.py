@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from onyx.errors import UserError
 from onyx.spark_source.options import SourceOptions
 from onyx.spark_source.outputs import Found, output_at
+from onyx.spark_source.write_options import WriteOptions
+from onyx.spark_source.writers import Target
 
 
 def found(options: SourceOptions) -> Found:
@@ -34,3 +37,21 @@ def state(options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
     from onyx.spark_source import window_state
 
     return window_state.state(options, schema)
+
+
+def target_of(options: WriteOptions) -> Target:
+    """Where rows are written.
+
+    Raises:
+        UserError: an address is none.
+        Unavailable: there is no worker, or ZooKeeper does not answer.
+    """
+    assert options.job is not None, "checked with the options"
+    if options.workers is not None:
+        workers = [each.strip() for each in options.workers.split(",") if each.strip()]
+        if not workers or not all(":" in each for each in workers):
+            raise UserError(f"option 'workers' is host:port[,host:port], not {options.workers!r}")
+        return Target(tuple(workers), options.job, options.task)
+    from onyx.spark_source import cluster
+
+    return Target(tuple(cluster.workers(options)), options.job, options.task)

@@ -6,7 +6,7 @@ Spark gives all values as text and all keys in lower case.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -74,13 +74,29 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             yield f"only one of {', '.join(_LIMITS)} can be given"
 
 
+class Wanted(Protocol):
+    """Options that know what of them does not go together."""
+
+    def wrong(self) -> Iterator[str]:
+        """What is wrong beyond their types."""
+        ...
+
+
+T = TypeVar("T", bound=Wanted)
+
+
 def read_options(given: Mapping[str, str]) -> SourceOptions:
-    """Options as Spark hands them over.
+    """Options of a reader as Spark hands them over.
 
     Raises:
         UserError: one is unknown, missing or not of its type.
     """
-    names = [field.encode_name for field in msgspec.structs.fields(SourceOptions)]
+    return converted(given, SourceOptions)
+
+
+def converted(given: Mapping[str, str], kind: type[T]) -> T:
+    """Text by keys, whose case does not count, as options. Raises like `read_options`."""
+    names = [field.encode_name for field in msgspec.structs.fields(kind)]  # type: ignore[arg-type]
     known = {name.lower(): name for name in names}
     for key in given:
         if key.lower() not in known:
@@ -88,7 +104,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
             raise UserError(f'format("onyx"): option {key!r} is not known; {hint}')
     values = {known[key.lower()]: value for key, value in given.items()}
     try:
-        options = msgspec.convert(values, SourceOptions, strict=False)
+        options = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise UserError(f'format("onyx"): an option is wrong: {error}') from error
     for problem in options.wrong():

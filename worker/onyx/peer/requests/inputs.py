@@ -122,6 +122,13 @@ class RequestInputs:
         """How many the input has, when it does not wait."""
         return self._replica().partitions(found.job)[found.task].count
 
+    def versions(self, found: RequestInput) -> list[JobId]:
+        """The job of an input and those that it upgraded, the newest first."""
+        replica, versions = self._replica(), [found.job]
+        while (old := replica.upgrades(versions[-1])) is not None and old not in versions:
+            versions.append(old)
+        return versions
+
     def owner(self, found: RequestInput, partition: int) -> Owner:
         """The worker that owns a partition, when the input does not wait."""
         replica = self._replica()

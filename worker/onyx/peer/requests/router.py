@@ -27,6 +27,7 @@ from onyx.flow.batch import Segments
 from onyx.front.loop import Loop
 from onyx.ids import GroupId
 from onyx.ledger.returns import Parts, put_together
+from onyx.peer.requests.held_writes import HeldWrites
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.peer.requests.returned import Resolve, needs_user_code, with_values
 from onyx.requests.append import Append, Form, Part, Payload
@@ -34,7 +35,8 @@ from onyx.requests.content import Refused, digest_of, payload_of, segments_of
 from onyx.requests.desk import Address, Desk
 from onyx.requests.request import Answer, Level, Request, Status, answered
 from onyx.requests.splitting import partition_of, parts_of
-from onyx.seams import Randomness
+from onyx.seams import Clock, Randomness
+from onyx.storage.interface import BlobStore
 from onyx.transport.interface import Transport
 
 logger = logging.getLogger("onyx.peer")
@@ -72,7 +74,10 @@ class RequestRouter:
         group: GroupId,
         loop: Loop,
         resolve: Resolve,
+        store: Callable[[], BlobStore],
+        clock: Clock,
     ) -> None:
+        """`store` opens where the state of the cluster is kept."""
         self._inputs = inputs
         self._desk = desk
         self._transport = transport
@@ -86,6 +91,7 @@ class RequestRouter:
         """Answer a request."""
         self._ended: set[asyncio.Task[Any]] = set()
         """What `stop` ends is here too; whoever else cancels one has gone."""
+        self._writes = HeldWrites(inputs, store, clock, self._answer)
 
     def append(self, append: Append) -> Future[Answer]:
         """The answer to a request, at the latest after the time that it gives."""
@@ -101,6 +107,7 @@ class RequestRouter:
         if loop is not None:
             with contextlib.suppress(TimeoutError):
                 asyncio.run_coroutine_threadsafe(self._end(), loop).result(STOP_TIMEOUT_S)
+        self._writes.stop()
 
     # --- on the loop ----------------------------------------------------------------------------
 
@@ -161,6 +168,8 @@ class RequestRouter:
         found = await self.find(append.job, append.task)
         if isinstance(found, Answer):
             return found
+        if append.write is not None:
+            return await self._writes.answer(found, append, append.write)
         if append.part is not None:
             return await self._deliver(found, append, append.part)
         stopped = self._inputs.stopped(found) or self._inputs.waits(found)

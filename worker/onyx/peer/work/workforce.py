@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from onyx.peer.events import Answer
 from onyx.peer.life import Life
@@ -46,6 +47,8 @@ class Workforce:
             group,
             context.reception.loop,
             context.resolver.resolve,
+            partial(self.services.state_store, durable=True),
+            context.clock,
         )
         self._reception = context.reception
         self._holding = Holding(group, life.transport, context.clock, self.tasks, crashed)

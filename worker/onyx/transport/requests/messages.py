@@ -9,6 +9,15 @@ from onyx.codec.returns import decode_returns, encode_returns
 from onyx.errors import SegmentError
 from onyx.requests.append import Append, Form, Part, Payload
 from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level, Status
+from onyx.requests.writes import (
+    BATCH_MAX,
+    WRITE_CHARACTERS_MAX,
+    WRITERS_MAX,
+    BatchOfWrite,
+    Commit,
+    Held,
+    Writer,
+)
 from onyx.wire.v1 import requests_pb2 as pb
 
 NAME_CHARACTERS_MAX = 512
@@ -45,10 +54,12 @@ def encode_append(append: Append) -> bytes:
         number=append.number,
         timeout_ms=max(1, round(append.timeout_s * 1_000)),
     )
-    setattr(message, _FIELDS[append.payload.form], append.payload.data)
+    if not isinstance(append.write, Commit):
+        setattr(message, _FIELDS[append.payload.form], append.payload.data)
     if append.part is not None:
         message.part.partition = append.part.partition
         message.part.digest = append.part.digest
+    _encode_write(append.write, message)
     return message.SerializeToString()
 
 
@@ -60,6 +71,9 @@ def decode_append(data: bytes) -> Append:
         raise SegmentError(f"{len(data)} bytes are no request") from error
     form = message.WhichOneof("segments")
     level = _LEVELS.get(message.ack)
+    write = _write_of(message)
+    if isinstance(write, Commit):
+        form = form or "msgpack"
     if form is None or level is None:
         raise SegmentError("a request needs segments (json, arrow or msgpack) and a known ack")
     if len(message.id) > ID_CHARACTERS_MAX:
@@ -81,7 +95,42 @@ def decode_append(data: bytes) -> Append:
         tenancy=message.tenancy,
         number=message.number,
         part=part,
+        write=write,
     )
+
+
+def _encode_write(write: Held | Commit | None, message: pb.AppendRequest) -> None:
+    if isinstance(write, Held):
+        held = message.held
+        held.write, held.batch = write.batch
+        held.writer, held.number = write.writer, write.number
+    elif write is not None:
+        message.commit.write, message.commit.batch = write.batch
+        for name, requests in write.writers:
+            message.commit.writers.add(name=name, requests=requests)
+
+
+def _write_of(message: pb.AppendRequest) -> Held | Commit | None:
+    """Raises SegmentError: it cannot be meant."""
+    if message.HasField("held"):
+        held = message.held
+        return Held(_batch_of(held.write, held.batch), held.writer, held.number)
+    if not message.HasField("commit"):
+        return None
+    commit = message.commit
+    if len(commit.writers) > WRITERS_MAX:
+        raise SegmentError(f"a commit names at most {WRITERS_MAX:,} writers")
+    writers = tuple(Writer(each.name, each.requests) for each in commit.writers)
+    return Commit(_batch_of(commit.write, commit.batch), writers)
+
+
+def _batch_of(write: str, batch: int) -> BatchOfWrite:
+    if not 0 < len(write) <= WRITE_CHARACTERS_MAX or batch > BATCH_MAX:
+        raise SegmentError(
+            f"the id of a write has 1 to {WRITE_CHARACTERS_MAX} characters, and its batch a number "
+            f"up to {BATCH_MAX}"
+        )
+    return BatchOfWrite(write, batch)
 
 
 def encode_answer(answer: Answer, number: int) -> bytes:

@@ -2,7 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -40,7 +40,7 @@ APPEND_STATUS_UNAVAILABLE: AppendStatus
 APPEND_STATUS_TIMED_OUT: AppendStatus
 
 class AppendRequest(_message.Message):
-    __slots__ = ("tenancy", "job", "task", "id", "ack", "json", "arrow", "msgpack", "number", "timeout_ms", "part")
+    __slots__ = ("tenancy", "job", "task", "id", "ack", "json", "arrow", "msgpack", "number", "timeout_ms", "part", "held", "commit")
     TENANCY_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,8 @@ class AppendRequest(_message.Message):
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
     tenancy: str
     job: str
     task: str
@@ -63,7 +65,39 @@ class AppendRequest(_message.Message):
     number: int
     timeout_ms: int
     part: RequestPart
-    def __init__(self, tenancy: _Optional[str] = ..., job: _Optional[str] = ..., task: _Optional[str] = ..., id: _Optional[str] = ..., ack: _Optional[_Union[AckLevel, str]] = ..., json: _Optional[bytes] = ..., arrow: _Optional[bytes] = ..., msgpack: _Optional[bytes] = ..., number: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., part: _Optional[_Union[RequestPart, _Mapping]] = ...) -> None: ...
+    held: HeldRequest
+    commit: CommitRequest
+    def __init__(self, tenancy: _Optional[str] = ..., job: _Optional[str] = ..., task: _Optional[str] = ..., id: _Optional[str] = ..., ack: _Optional[_Union[AckLevel, str]] = ..., json: _Optional[bytes] = ..., arrow: _Optional[bytes] = ..., msgpack: _Optional[bytes] = ..., number: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., part: _Optional[_Union[RequestPart, _Mapping]] = ..., held: _Optional[_Union[HeldRequest, _Mapping]] = ..., commit: _Optional[_Union[CommitRequest, _Mapping]] = ...) -> None: ...
+
+class HeldRequest(_message.Message):
+    __slots__ = ("write", "batch", "writer", "number")
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    write: str
+    batch: int
+    writer: str
+    number: int
+    def __init__(self, write: _Optional[str] = ..., batch: _Optional[int] = ..., writer: _Optional[str] = ..., number: _Optional[int] = ...) -> None: ...
+
+class CommitRequest(_message.Message):
+    __slots__ = ("write", "batch", "writers")
+    WRITE_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    WRITERS_FIELD_NUMBER: _ClassVar[int]
+    write: str
+    batch: int
+    writers: _containers.RepeatedCompositeFieldContainer[CommittedWriter]
+    def __init__(self, write: _Optional[str] = ..., batch: _Optional[int] = ..., writers: _Optional[_Iterable[_Union[CommittedWriter, _Mapping]]] = ...) -> None: ...
+
+class CommittedWriter(_message.Message):
+    __slots__ = ("name", "requests")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    REQUESTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    requests: int
+    def __init__(self, name: _Optional[str] = ..., requests: _Optional[int] = ...) -> None: ...
 
 class RequestPart(_message.Message):
     __slots__ = ("partition", "digest")

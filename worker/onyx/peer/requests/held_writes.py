@@ -1,0 +1,164 @@
+"""Requests of clients that are held back, and their commits: on the event loop of the router.
+
+What is held lies in the store of the cluster's state, which all workers see. So whichever worker is
+asked does it, and one that dies leaves nothing that the next one does not find.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from onyx.journal.held import Decision, HeldBatch, Name, NotHeld
+from onyx.path_names import ALPHABET, is_path_name
+from onyx.peer.requests.inputs import RequestInput, RequestInputs
+from onyx.requests.append import Append
+from onyx.requests.content import segments_of
+from onyx.requests.request import Answer, Level, Status
+from onyx.requests.splitting import parts_of
+from onyx.requests.writes import Commit, Held
+from onyx.seams import Clock
+from onyx.storage.interface import BlobStore
+
+T = TypeVar("T")
+THREADS = 4
+WRITERS_AT_ONCE = 8
+"""Writers of a batch whose requests are taken at once. Those of one writer are taken in order."""
+
+
+class HeldWrites:
+    """For the router: `hold` and `commit` are called on its loop."""
+
+    def __init__(
+        self,
+        inputs: RequestInputs,
+        store: Callable[[], BlobStore],
+        clock: Clock,
+        take: Callable[[Append], Awaitable[Answer]],
+    ) -> None:
+        """
+        Args:
+            store: opens the store of the cluster's state; it may block.
+            take: answers a request that is not held back.
+        """
+        self._inputs = inputs
+        self._store = store
+        self._clock = clock
+        self._take = take
+        self._threads = ThreadPoolExecutor(THREADS, "onyx-held-writes")
+
+    async def answer(self, found: RequestInput, append: Append, write: Held | Commit) -> Answer:
+        """The answer to a request of a write. Raises what the router answers for."""
+        stopped = self._inputs.stopped(found)
+        if stopped is not None:
+            return stopped
+        if isinstance(write, Held):
+            return await self._hold(found, append, write)
+        return await self._commit(found, append, write)
+
+    def stop(self) -> None:
+        """Begin nothing more. Does not wait."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _hold(self, found: RequestInput, append: Append, held: Held) -> Answer:
+        # What cannot be taken is refused now: it could not be when the batch is committed.
+        segments = segments_of(append.payload)
+        parts_of(segments, found.partition_key, 0, 2)
+        if not is_path_name(held.writer):
+            return Answer(Status.INVALID, f"a writer of a write is named by {ALPHABET}")
+        name = Name(held.writer, held.number)
+        if not await self._blocking(lambda: self._batch(found, held).hold(name, append.payload)):
+            reason = f"writer {held.writer} holds another request {held.number} already"
+            return Answer(Status.CONFLICT, reason)
+        return Answer(Status.JOURNALLED, segments=len(segments))
+
+    async def _commit(self, found: RequestInput, append: Append, commit: Commit) -> Answer:
+        now_ms = self._clock.wall_ms()
+        batch = await self._blocking(lambda: self._batch(found, commit))
+        try:
+            decision = await self._blocking(lambda: batch.commit(commit.writers, now_ms))
+        except NotHeld as error:
+            return Answer(Status.INVALID, str(error))
+        left = await self._blocking(lambda: batch.left(decision))
+        too_late = self._too_late(found, commit, decision, now_ms) if left else ""
+        if too_late:
+            return Answer(Status.INVALID, too_late)
+        whole = replace(append, job=found.job, task=found.task, write=None)
+        processed = append.level is Level.ACK
+        taken = await self._all(
+            left, batch, commit, replace(whole, level=Level.JOURNAL), drops=not processed
+        )
+        if processed and taken.status.reached:
+            # All are in the journal, in order, so now they may be waited for in any order.
+            alone = [[name] for names in left for name in names]
+            taken = await self._all(alone, batch, commit, whole, drops=True)
+        if taken.status is Status.UNKNOWN:
+            # The job has just ended. The same commit finds the one that upgrades it, or nothing.
+            taken = replace(taken, status=Status.UNAVAILABLE)
+        if not taken.status.reached:
+            return taken
+        await self._blocking(batch.sweep)
+        return replace(taken, status=Status.PROCESSED if processed else Status.JOURNALLED)
+
+    async def _all(
+        self,
+        left: list[list[Name]],
+        batch: HeldBatch,
+        commit: Commit,
+        whole: Append,
+        drops: bool,
+    ) -> Answer:
+        """Have all requests taken, those of one list in order.
+
+        Args:
+            drops: whether they need not be held any more then.
+        """
+        room = asyncio.Semaphore(WRITERS_AT_ONCE)
+
+        async def of_writer(names: list[Name]) -> Answer:
+            async with room:
+                taken = Answer(Status.JOURNALLED)
+                for name in names:
+                    answer = await self._one(name, batch, commit, whole)
+                    if drops and answer.status.reached:
+                        await self._blocking(partial(batch.drop, name))
+                    if not answer.status.reached:
+                        return answer
+                    taken = replace(taken, segments=taken.segments + answer.segments)
+                return taken
+
+        answers = await asyncio.gather(*map(of_writer, left))
+        failed = next((each for each in answers if not each.status.reached), None)
+        return failed or Answer(Status.JOURNALLED, segments=sum(each.segments for each in answers))
+
+    async def _one(self, name: Name, batch: HeldBatch, commit: Commit, whole: Append) -> Answer:
+        payload = await self._blocking(lambda: batch.read(name))
+        if payload is None:
+            return Answer(Status.JOURNALLED)
+        number = f"{commit.batch.batch}/{name.writer}/{name.number}"
+        id = f"held/{commit.batch.digest}/{number}"
+        return await self._take(replace(whole, payload=payload, id=id))
+
+    def _too_late(
+        self, found: RequestInput, commit: Commit, decision: Decision, now_ms: int
+    ) -> str:
+        """Why a commit that was cut off cannot go on: the journal may have forgotten the ids of
+        what it took then."""
+        remembered_s = int(found.entry.options.get("rememberSeconds", 3_600))
+        if now_ms - decision.wall_ms < 1_000 * remembered_s:
+            return ""
+        return (
+            f"the commit of batch {commit.batch.batch} of write {commit.batch.write!r} was cut off "
+            f"more than {remembered_s} s ago (rememberSeconds), and it is not known any more which "
+            "of its rows were taken: see what the job has made of them, and go on with the next one"
+        )
+
+    def _batch(self, found: RequestInput, write: Held | Commit) -> HeldBatch:
+        return HeldBatch(self._store(), self._inputs.versions(found), found.task, write.batch)
+
+    async def _blocking(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)

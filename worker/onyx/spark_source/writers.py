@@ -1,0 +1,148 @@
+"""`write` and `writeStream`: the rows of a query go into an input of a running job.
+
+Spark may run a part of a query again, with other rows in the same partition, and a batch in other
+partitions. So neither a partition nor what is in it names rows that are the same again. Each run of
+a part therefore holds its rows in the cluster under a name of its own, and Spark's commit, which
+names one run of each part, has them taken (`onyx.requests.writes`). A batch that is committed again
+stays what it was.
+
+A stream is known by the id in its checkpoint, and a batch by its number. Spark tells both to the
+tasks only, so what a task returns carries them to the commit.
+
+Rejected: ids of partition and number (a repeated batch may be cut otherwise: rows lost and
+doubled); ids of what rows hold (two equal rows would be one); rows sent by the driver (its memory).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from onyx.errors import UserError
+from onyx.requests.writes import BatchOfWrite, Commit, Held, Writer
+from onyx.settings import from_environment
+from onyx.spark_source.errors import in_one_line
+from onyx.spark_source.requests import requests_of
+from onyx.spark_source.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    from onyx.client.appender import Appender
+
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Local properties of Spark's tasks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The input that rows go to."""
+
+    workers: tuple[str, ...]
+    job: str
+    task: str
+
+    def appender(self) -> Appender:
+        """With the certificates of the process that asks (`ONYX_TLS_*`)."""
+        # Half of what has to be imported, and readers do not need it.
+        from onyx.client.appender import Appender
+
+        tls = from_environment(os.environ).tls
+        return Appender(self.workers, self.job, self.task, tls)
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):  # type: ignore[misc]
+    """What one run of a part holds."""
+
+    batch: BatchOfWrite
+    writer: Writer
+
+
+class JobWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """One write of all rows of a query."""
+
+    def __init__(self, target: Target, options: WriteOptions) -> None:
+        self._target = target
+        self._options = options
+        self._batch = BatchOfWrite(options.id or f"write/{uuid.uuid4().hex}", 0)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Hold the rows of a part."""
+        with in_one_line():
+            return _hold(self._target, self._options, self._batch, iterator)
+
+    def commit(self, messages: Sequence[Written | None]) -> None:
+        """Have the rows of all parts taken."""
+        with in_one_line():
+            _commit(self._target, self._options, self._batch, messages)
+
+    def abort(self, messages: Sequence[Written | None]) -> None:
+        """A commit that has failed may have been made. What is held goes with the job, or when the
+        same write is committed."""
+
+
+class JobStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Micro-batch after micro-batch."""
+
+    def __init__(self, target: Target, options: WriteOptions) -> None:
+        self._target = target
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Hold the rows of a part of a micro-batch."""
+        with in_one_line():
+            return _hold(self._target, self._options, _of_stream(), iterator)
+
+    def commit(self, messages: Sequence[Written | None], batchId: int) -> None:
+        """Have the rows of a micro-batch taken."""
+        batches = {each.batch for each in messages if each is not None}
+        if not batches:
+            return
+        (batch,) = batches
+        assert batch.batch == batchId, "Spark says it to tasks and to the commit"
+        with in_one_line():
+            _commit(self._target, self._options, batch, messages)
+
+    def abort(self, messages: Sequence[Written | None], batchId: int) -> None:
+        """As `JobWriter.abort`."""
+
+
+def _of_stream() -> BatchOfWrite:
+    """The micro-batch whose task runs in this process."""
+    context = TaskContext.get()
+    query = context and context.getLocalProperty(QUERY)
+    batch = context and context.getLocalProperty(BATCH)
+    if not query or batch is None:
+        raise UserError("Spark does not say of which query and micro-batch these rows are")
+    return BatchOfWrite(f"query/{query}", int(batch))
+
+
+def _hold(
+    target: Target, options: WriteOptions, batch: BatchOfWrite, rows: Iterator[pa.RecordBatch]
+) -> Written:
+    name, count = uuid.uuid4().hex, 0
+    with target.appender() as appender:
+        for count, request in enumerate(requests_of(rows, options.batch_rows), 1):
+            appender.hold(request, Held(batch, name, count - 1), options.timeout)
+    return Written(batch, Writer(name, count))
+
+
+def _commit(
+    target: Target,
+    options: WriteOptions,
+    batch: BatchOfWrite,
+    messages: Sequence[Written | None],
+) -> None:
+    writers = tuple(each.writer for each in messages if each is not None and each.writer.requests)
+    with target.appender() as appender:
+        appender.commit(Commit(batch, writers), options.ack, options.timeout)
