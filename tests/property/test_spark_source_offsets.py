@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.errors import UserError
-from onyx.spark_source.offsets import (
+from onyx.plugins.parts.offsets import (
     Limit,
     Mark,
     Part,

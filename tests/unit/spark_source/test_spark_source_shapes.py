@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from onyx.errors import UserError
+from onyx.plugins.parts.offsets import Part, Rows
 from onyx.spark.objects.frames import spark_schema
 from onyx.spark_source import errors, schemas
-from onyx.spark_source.offsets import Part, Rows
 from onyx.spark_source.options import read_options
 from onyx.spark_source.rows import TEXT, batches, count
 

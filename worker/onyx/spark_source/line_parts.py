@@ -9,10 +9,10 @@ from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.text_reader import FileBlocks, FileReader
+from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.protocol import Cursor, Reader
 from onyx.plugins.records import BadRecords, Records
 from onyx.spark_source.lines import JsonLines, TextLines
-from onyx.spark_source.offsets import Rows
 from onyx.storage.files import Files
 
 

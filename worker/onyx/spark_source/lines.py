@@ -26,8 +26,8 @@ import pyarrow.types as kinds
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import MISMATCH, to_array
+from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.records import whole_lines
-from onyx.spark_source.offsets import Rows
 
 _WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, *MISMATCH)
 _EXPECTED = re.compile(r"Expected `(?P<wanted>.*)`, got `(?P<got>.*)` - at `\$\.(?P<key>.*)`")

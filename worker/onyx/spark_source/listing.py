@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
 from onyx.errors import UserError
-from onyx.plugins.parts.names import PART, whose
+from onyx.plugins.parts.listing import files_in, parts_in
+from onyx.plugins.parts.names import whose
+from onyx.plugins.parts.offsets import Part
 from onyx.spark.target import MANIFEST
-from onyx.spark_source.offsets import Part
 from onyx.storage.opening import location_of
 
-_SUFFIXES = (".parquet", ".jsonl", ".jsonl.gz")
 _RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
 
 
@@ -43,10 +44,6 @@ class OutputFiles:
     """In messages."""
     jobs: tuple[str, ...] = ()
     """Whose parts; none: of all jobs that wrote there."""
-
-
-class NotThere(UserError):
-    """A folder does not exist, where this process runs."""
 
 
 def published(output: OutputFiles) -> list[Part]:
@@ -91,11 +88,8 @@ def subfolders(folder: str) -> list[str]:
 
 
 def _parts(output: OutputFiles, folder: Folder) -> Iterator[Part]:
-    for name, path, size_bytes in _files(output, folder.path):
-        found = PART.fullmatch(name)
-        if found and found["suffix"] in _SUFFIXES and _is_wanted(output, found["whose"]):
-            writer = folder.writers + found["writer"]
-            yield Part(path, writer, int(found["number"]), size_bytes)
+    found = parts_in(folder.path, partial(_is_wanted, output), output.name)
+    return (replace(part, writer=folder.writers + part.writer) for part in found)
 
 
 def _is_wanted(output: OutputFiles, of: str) -> bool:
@@ -112,7 +106,7 @@ def _result(output: OutputFiles, folder: Folder) -> Iterator[Part]:
     named = manifest.get("files") if isinstance(manifest, dict) else None
     # What is below a folder counts as that folder, which cannot be read here.
     valid = named and {head + slash for head, slash, _ in (each.partition("/") for each in named)}
-    files = sorted(_files(output, folder.path))
+    files = sorted(files_in(folder.path, output.name))
     for number, (name, path, size_bytes) in enumerate(files):
         if name.startswith(("_", ".")) or (valid is not None and name not in valid):
             continue
@@ -122,17 +116,3 @@ def _result(output: OutputFiles, folder: Folder) -> Iterator[Part]:
                 f"folders can be read here: spark.read.format(...).load({folder.path!r}) reads it"
             )
         yield Part(path, "result", number, size_bytes)
-
-
-def _files(output: OutputFiles, folder: str) -> Iterator[tuple[str, str, int]]:
-    """Name, path and size of what is in a folder; folders have a slash at the end."""
-    at = location_of(folder)
-    entries = at.entries()
-    if entries is None:
-        raise NotThere(
-            f"{output.name}: {folder} is not there: nothing has been written yet, or this machine "
-            "does not see the volume of the workers"
-        )
-    for each in entries:
-        name = f"{each.name}/" if each.is_folder else each.name
-        yield name, f"{at}/{each.name}", each.size_bytes

@@ -13,9 +13,9 @@ from onyx.plugins.context import context_of
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetRows
+from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.protocol import Cursor, Reader
 from onyx.seams import SystemClock
-from onyx.spark_source.offsets import Rows
 from onyx.storage.files import Files
 
 _READ = CatalogEntry("onyx", "input", plugin="files", batch_format="arrow")

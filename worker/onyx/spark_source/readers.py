@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from onyx.plugins.parts.offsets import Rows
 from onyx.spark_source.errors import in_one_line
 from onyx.spark_source.listing import OutputFiles, published
 from onyx.spark_source.lookups import state
-from onyx.spark_source.offsets import Rows
 from onyx.spark_source.options import SourceOptions
 from onyx.spark_source.rows import batches
 from onyx.spark_source.stream import arrow_of

@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from onyx.errors import OnyxError, UserError
 from onyx.flow.columns.record_batch import Columns
+from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.protocol import Reader
 from onyx.spark_source.fitting import as_text, fitted
 from onyx.spark_source.line_parts import open_lines
 from onyx.spark_source.lines import Misfit
-from onyx.spark_source.offsets import Rows
 from onyx.spark_source.parquet_parts import open_parquet, rows_of_parquet
 
 BATCH_ROWS = 65_536

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from onyx.errors import OnyxError, UserError
 from onyx.flow.columns.types import usual_schema
 from onyx.plugins.files.byte_sources import named_errors
+from onyx.plugins.parts.offsets import Part, Rows
 from onyx.spark_source.lines import misfit
-from onyx.spark_source.offsets import Part, Rows
 from onyx.spark_source.rows import TEXT, batches
 from onyx.spark_source.shapes import FIELDS_MAX, Shape
 from onyx.storage.files import Files

@@ -22,10 +22,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from onyx.spark_source import offsets
+from onyx.plugins.parts import offsets
+from onyx.plugins.parts.listing import NotThere
+from onyx.plugins.parts.offsets import Limit, Offset, Part
 from onyx.spark_source.errors import in_one_line
-from onyx.spark_source.listing import NotThere, OutputFiles, published
-from onyx.spark_source.offsets import Limit, Offset, Part
+from onyx.spark_source.listing import OutputFiles, published
 from onyx.spark_source.options import SourceOptions
 from onyx.spark_source.rows import batches, count
 
