@@ -66,6 +66,10 @@ PLUGINS = (
         takes_requests=True,
     ),
     BuiltIn(
+        "input", "job", "onyx.plugins.job.input:JobInput",
+        "onyx.plugins.job.options:JobOptions", endless=True, journalled=True,
+    ),
+    BuiltIn(
         "input", "kafka", "onyx.plugins.kafka.input:KafkaInput",
         "onyx.plugins.kafka.options:InputOptions", extra="kafka", by_spark=True, endless=True,
     ),
@@ -170,6 +174,11 @@ def keeps_journal(kind: str, plugin: str | None) -> bool:
     """Whether such an input keeps what it gives in a journal."""
     row = built_in(kind, plugin)
     return row is not None and row.journalled
+
+
+def deals_parts(kind: str, plugin: str | None) -> bool:
+    """Whether such an input deals the parts of another job to its partitions."""
+    return (kind, plugin) == ("input", "job")
 
 
 def keeps_parts(kind: str, plugin: str | None) -> bool:

@@ -73,6 +73,20 @@ def _no_store() -> BlobStore:
 
 
 @dataclass(frozen=True, slots=True)
+class JobOutput:
+    """What an output `files` of another job is, with the versions that upgraded each other."""
+
+    paths: Mapping[str, str]
+    """Where each version that was not known writes, by its id: an absolute path or a URL."""
+    state: Literal["runs", "completed", "killed", "forgotten"]
+    """Of the newest version."""
+
+
+def _no_jobs(job: str, task: str, known: Sequence[str]) -> JobOutput:
+    raise UserError("there are no other jobs in this process")
+
+
+@dataclass(frozen=True, slots=True)
 class PluginContext:
     """Where a plugin runs, and what it may use of its worker."""
 
@@ -131,6 +145,10 @@ class PluginContext:
     """Have the task read soon. Safe from any thread."""
     durable_store: Callable[[], BlobStore] = _no_store
     """Where the state of the cluster is kept. Blocks when first called. Safe from any thread."""
+    output_of: Callable[[str, str, Sequence[str]], JobOutput] = _no_jobs
+    """An output of another job: of the id or name, by its task, and of versions that are known
+    already, which decide. Blocks. Safe from any thread. Raises Unavailable: there is no such job
+    yet; UserError: its output cannot be followed."""
     desk: Desk = field(default_factory=Desk)
     """Where the requests of clients to this process are handed over."""
 

@@ -9,6 +9,7 @@ from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import PluginContext
+from onyx.task.other_jobs import output_of
 from onyx.task.parts.runtime import Runtime
 from onyx.task.seal_progress import report, stage_ended
 from onyx.task.services import Services
@@ -33,6 +34,7 @@ def context_in_process(
         tracked="at-most-once" not in (job.guarantee, entry.guarantee),
         desk=services.desk,
         durable_store=partial(services.state_store, durable=True),
+        output_of=partial(output_of, services),
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
-from onyx.model.plugins import makes_one_result, takes_requests
+from onyx.model.plugins import deals_parts, makes_one_result, takes_requests
 from onyx.model.workflow import ancestors, children
 from onyx.windows.units import standard
 
@@ -35,10 +36,19 @@ def windowed(job: Job) -> tuple[str, ...]:
 
 def input_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
     """Positions belong to a plugin; those of inputs that take requests belong to their journals,
-    whichever way requests come. Partitions are matched by name, so options may change."""
+    whichever way requests come. Partitions are matched by name, so options may change, but for
+    those that say what is dealt to the partitions."""
     if all(takes_requests(each.type, each.plugin) for each in (old, new)):
-        return None
-    return _differs("plugin", old.plugin, new.plugin)
+        return _option_differs(old, new, ("partitions", "partitionKey"))
+    changed = _differs("plugin", old.plugin, new.plugin)
+    if changed is None and deals_parts(new.type, new.plugin):
+        return _option_differs(old, new, ("job", "task", "partitions"))
+    return changed
+
+
+def _option_differs(old: CatalogEntry, new: CatalogEntry, names: Sequence[str]) -> Doubt | None:
+    found = (_differs(name, old.options.get(name), new.options.get(name)) for name in names)
+    return next((each for each in found if each is not None), None)
 
 
 def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:

@@ -110,7 +110,7 @@ def settled(before: Iterable[Part], after: Iterable[Part]) -> list[Part]:
 
 def end(start: Offset, parts: Iterable[Part]) -> Offset:
     """The offset behind all parts."""
-    return advanced(start, parts, Limit(), _not_asked)
+    return advanced(start, parts, Limit(), not_asked)
 
 
 def advanced(
@@ -126,7 +126,7 @@ def advanced(
     """
     marks = dict(start)
     rows, size_bytes = limit.rows, 0
-    for files, part in enumerate(_in_turn(start, parts)):
+    for files, part in enumerate(unread(start, parts)):
         if files >= limit.parts or (files and size_bytes + part.size_bytes > limit.size_bytes):
             break
         mark = marks.get(part.writer, BEGIN)
@@ -180,7 +180,7 @@ def _of_writer(writer: str, at: Mark, to: Mark, parts: Sequence[Part]) -> list[R
     return found
 
 
-def _in_turn(start: Offset, parts: Iterable[Part]) -> list[Part]:
+def unread(start: Offset, parts: Iterable[Part]) -> list[Part]:
     """Unread parts: the first one of each writer, then their second ones, and so on, so that a
     limit starves no writer."""
     turns: dict[str, int] = {}
@@ -192,5 +192,5 @@ def _in_turn(start: Offset, parts: Iterable[Part]) -> list[Part]:
     return [part for _, _, part in sorted(found, key=lambda each: each[:2])]
 
 
-def _not_asked(part: Part) -> int:
+def not_asked(part: Part) -> int:
     raise AssertionError(f"without a limit nobody counts the rows of {part.path}")

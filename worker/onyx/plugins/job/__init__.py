@@ -1,0 +1,1 @@
+"""Input `job`: follows what another job of the cluster writes."""

@@ -1,0 +1,170 @@
+"""The parts of an output of another job, in the order in which they were found, for one partition.
+
+Parts are dealt to partitions by their names. What a listing has that was not there before goes into
+the journal of the partition, one segment a part, and from then on has its place: a part that is
+published late, under a smaller name, comes behind. How far the listing is known (`parts.offsets`: a
+mark for each writer) lies in the same chunk, so each part is taken once, whoever looks next.
+
+The end is a chunk too: the other job has completed, and the listing after that has nothing new. It
+stays the end when the other job is forgotten.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from typing import Any
+
+import msgspec
+
+from onyx.errors import OnyxError, Unavailable, UserError
+from onyx.flow.batch import U64
+from onyx.journal.chunk import Content, Remembered
+from onyx.plugins.job.options import JobOptions
+from onyx.plugins.parts import offsets
+from onyx.plugins.parts.listing import NotThere, parts_in
+from onyx.plugins.parts.names import whose
+from onyx.plugins.parts.offsets import Limit, Mark, Part
+from onyx.plugins.protocol import JobOutput, PluginContext
+from onyx.storage.opening import is_remote
+from onyx.structs import prepared
+
+PARTS_MAX = 1_000
+"""Parts of one chunk."""
+PATH = "path"
+"""Key of a segment of the journal: where the part is."""
+
+
+@prepared
+class Known(msgspec.Struct, frozen=True):
+    """How far the output is known: the cursor of the journal."""
+
+    paths: dict[str, str] = msgspec.field(default_factory=dict)
+    """Where each version of the job writes, by its id."""
+    marks: dict[str, Mark] = msgspec.field(default_factory=dict)
+    """By writer, of the parts of this partition."""
+    ended: bool = False
+
+
+class PartsFeed:
+    """Implements `journalled.feed.Feed`."""
+
+    def __init__(
+        self, context: PluginContext, options: JobOptions, partition: int, cursor: Any
+    ) -> None:
+        """`cursor` is that of the journal."""
+        self._context = context
+        self._options = options
+        self._partition = partition
+        self._known = Known() if cursor is None else msgspec.convert(cursor, Known)
+        self._next_s = context.clock.monotonic_s()
+        self._closed = threading.Event()
+        self.ended = self._known.ended
+        """Whether everything is in the journal. Read by the task."""
+        self.obstacle = ""
+        """Why nothing more comes for now."""
+
+    def take(self, first: int, wait_s: float) -> Content | None:
+        """The parts that are new, or the end."""
+        now_s = self._context.clock.monotonic_s()
+        if self.ended or now_s < self._next_s:
+            self._closed.wait(wait_s if self.ended else min(wait_s, self._next_s - now_s))
+            return None
+        self._next_s = now_s + self._options.poll_seconds
+        options, known = self._options, self._known
+        try:
+            output = self._context.output_of(options.job, options.task, sorted(known.paths))
+            parts = self._parts(self._checked({**known.paths, **output.paths}), output)
+        except Unavailable as error:
+            self.obstacle = f"{self._context.where}: {error}"
+            return None
+        return self._content(output, parts)
+
+    def appended(self, content: Content) -> None:
+        """The parts have their places."""
+        self._known = msgspec.convert(content.cursor, Known)
+        if content.count == PARTS_MAX:
+            self._next_s = self._context.clock.monotonic_s()
+        if self._known.ended:
+            self.ended = True
+            self._context.wake()  # nothing that could be read does it
+
+    def hold(self, reason: str) -> None:
+        """Parts wait where they are."""
+
+    def acked(self, positions: U64) -> None:
+        """Nobody waits for a part."""
+
+    def awaited(self, position: int) -> bool:
+        """Nobody does."""
+        return False
+
+    def passed(self, position: int) -> None:
+        """Parts stay where they are."""
+
+    def remembered(self) -> list[Remembered]:
+        """No requests."""
+        return []
+
+    def close(self, error: OnyxError | None) -> None:
+        """Look no further."""
+        self._closed.set()
+
+    def _content(self, output: JobOutput, parts: list[Part]) -> Content | None:
+        known = self._known
+        paths = {**known.paths, **output.paths}
+        new = offsets.unread(known.marks, parts)[:PARTS_MAX]
+        ends = not new and output.state == "completed"
+        self.obstacle = "" if new else self._obstacle(output)
+        if not new and not ends:
+            return None
+        marks = offsets.advanced(known.marks, parts, Limit(parts=PARTS_MAX), offsets.not_asked)
+        cursor = msgspec.to_builtins(Known(paths, dict(marks), ends))
+        return Content([[{PATH: part.path} for part in new]] if new else [], cursor=cursor)
+
+    def _checked(self, paths: dict[str, str]) -> dict[str, str]:
+        where, job = self._context.where, self._options.job
+        if self._context.job in paths:
+            raise UserError(f"{where}: a job cannot follow itself: job {job} is this one")
+        if not paths:
+            raise UserError(
+                f"{where}: job {job} has ended and is forgotten (`onyx gc`), so nobody knows where "
+                "it has written: read its parts with an input `files`"
+            )
+        return paths
+
+    def _obstacle(self, output: JobOutput) -> str:
+        if output.state in ("runs", "completed"):
+            return ""
+        how = "was killed" if output.state == "killed" else "is known no more (`onyx gc`)"
+        return (
+            f"{self._context.where}: all is read that job {self._options.job} has published, and "
+            f"it {how}: submit a job that upgrades it, or drain this one"
+        )
+
+    def _parts(self, paths: dict[str, str], output: JobOutput) -> list[Part]:
+        """The parts of this partition, up to the newest one of each writer that is certain: a
+        listing may have a part, and miss one before it that was published meanwhile."""
+        before = self._listed(paths, output)
+        return offsets.settled(before, self._listed(paths, output))
+
+    def _listed(self, paths: dict[str, str], output: JobOutput) -> list[Part]:
+        wanted = {whose(self._options.task, job) for job in paths}
+        name = f"job {self._options.job}, task {self._options.task}"
+        found: list[Part] = []
+        for folder in sorted(set(paths.values())):
+            try:
+                found += parts_in(folder, wanted.__contains__, name)
+            except NotThere:
+                # An output makes its folder when it starts; a bucket has none without objects.
+                if output.state == "completed" and not is_remote(folder):
+                    raise
+        return [each for each in found if self._is_mine(each)]
+
+    def _is_mine(self, part: Part) -> bool:
+        return partition_of(part.path, self._options.partitions) == self._partition
+
+
+def partition_of(path: str, partitions: int) -> int:
+    """Where a part goes, by its name alone: a folder may be seen under several."""
+    return zlib.crc32(path.rpartition("/")[2].encode()) % partitions

@@ -1,0 +1,115 @@
+"""Other jobs of the cluster, as an input that follows one of their outputs asks for them.
+
+A job and those that upgrade it, or that it upgraded, are one: a *chain* of versions. Which jobs
+these are is in the replica, and where they write in their manifests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from onyx.errors import Unavailable, UserError
+from onyx.ids import JobId
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.parsing.job import parse_mapping
+from onyx.model.report import listed, nearest
+from onyx.plugins.protocol import JobOutput
+from onyx.replica.jobs import has_completed
+from onyx.replica.state import Replica
+from onyx.storage.opening import absolute
+from onyx.task.services import Services
+
+FOLLOWED = "files"
+"""The plugin of outputs that can be followed."""
+
+
+def output_of(services: Services, job: str, task: str, known: Sequence[str]) -> JobOutput:
+    """What an output of a job is now. Blocks.
+
+    Args:
+        job: id or name.
+        known: versions that are followed already; then the name does not matter any more.
+
+    Raises:
+        Unavailable: there is no such job yet, or ZooKeeper does not answer.
+        UserError: several jobs have the name, or there is no such output, or none of parts.
+    """
+    replica = services.replica()
+    chain = versions_of(replica, [JobId(each) for each in known] or [_named(services, job)])
+    new = [each for each in chain if each not in known]
+    entries = {each: _output(services, replica, each, task) for each in new}
+    data_dir = services.settings.data_dir
+    paths = {
+        str(each): absolute(str(entry.options["path"]), data_dir)
+        for each, entry in entries.items()
+        if entry is not None
+    }
+    return JobOutput(paths, _state(replica, chain))
+
+
+def versions_of(replica: Replica, jobs: Iterable[JobId]) -> list[JobId]:
+    """These jobs, those that they upgraded, and those that upgraded them, one after another."""
+    chain = list(dict.fromkeys(jobs))
+    for job in chain:  # which grows
+        old = replica.upgrades(job)
+        newer = (each for each, record in replica.records.items() if record.upgrades == job)
+        found = [*([old] if old is not None else []), *newer]
+        chain += [each for each in found if each not in chain]
+    return chain
+
+
+def _state(
+    replica: Replica, chain: Sequence[JobId]
+) -> Literal["runs", "completed", "killed", "forgotten"]:
+    if any(each in replica.jobs for each in chain):
+        return "runs"
+    ends = [has_completed(replica, each) for each in chain]
+    if True in ends:
+        return "completed"
+    return "killed" if False in ends else "forgotten"
+
+
+def _named(services: Services, job: str) -> JobId:
+    replica = services.replica()
+    if JobId(job) in replica.records or has_completed(replica, JobId(job)) is not None:
+        return JobId(job)
+    named = [each for each in replica.records if _name(services, replica, each) == job]
+    running = [each for each in named if each in replica.jobs] or named
+    if not running:
+        raise Unavailable(f"there is no job {job!r} yet")
+    if not set(running) <= set(versions_of(replica, running[:1])):
+        raise UserError(f"several jobs are named {job!r}: give the id of {listed(running)}")
+    return running[0]
+
+
+def _name(services: Services, replica: Replica, job: JobId) -> str:
+    manifest = _manifest(services, replica, job)
+    return "" if manifest is None else manifest.name
+
+
+def _output(services: Services, replica: Replica, job: JobId, task: str) -> CatalogEntry | None:
+    """The entry of the output; None where nobody knows the job any more."""
+    manifest = _manifest(services, replica, job)
+    if manifest is None:
+        return None
+    outputs = {entry.name: entry for entry in manifest.catalog if entry.type == "output"}
+    entry = outputs.get(task)
+    if entry is None:
+        hint = nearest(task, outputs) or f"its outputs are {listed(list(outputs))}"
+        raise UserError(f"job {job} has no output {task!r}: {hint}")
+    if entry.plugin != FOLLOWED:
+        raise UserError(
+            f"task {task} of job {job} is an output {entry.plugin!r}; only outputs {FOLLOWED!r} "
+            "can be followed"
+        )
+    return entry
+
+
+def _manifest(services: Services, replica: Replica, job: JobId) -> Job | None:
+    digest = replica.digest_of(job)
+    if digest is None:
+        return None
+    return parse_mapping(msgspec.json.decode(services.log.get_chunk(digest)))
