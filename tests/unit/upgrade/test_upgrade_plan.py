@@ -126,6 +126,20 @@ def test_groups_by_another_key_are_other_groups() -> None:
     assert problems == []
 
 
+@pytest.mark.parametrize("option", ["job", "task", "partitions"])
+def test_parts_of_another_job_are_dealt_anew_only_with_an_answer(option: str) -> None:
+    options = {"job": "first", "task": "out", "partitions": 2}
+
+    def follows(options: Spec) -> Callable[[Spec], object]:
+        return lambda spec: entry(spec, "read").update(plugin="job", options=options)
+
+    other = {**options, option: 3 if option == "partitions" else "other"}
+    same = changed(follows({**options, "pollSeconds": 5}))
+    assert reported(same, old=changed(follows(options)))[0]["input read"] == "carried over"
+    _, problems = reported(changed(follows(other)), old=changed(follows(options)))
+    assert any(f"{option} was" in each for each in problems)
+
+
 def test_another_plugin_counts_its_positions_otherwise() -> None:
     generator = {"plugin": "generator", "options": {"segments": 3}}
     fates, problems = reported(changed(lambda spec: entry(spec, "read").update(generator)))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 from onyx.errors import UserError
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Spark
+from onyx.plugins.job_output import JobOutput, no_jobs
 from onyx.requests.desk import Desk
 from onyx.seams import Clock
 from onyx.storage.interface import BlobStore
@@ -70,20 +71,6 @@ START = Cursor(0)
 
 def _no_store() -> BlobStore:
     raise UserError("there is no store for state in this process")
-
-
-@dataclass(frozen=True, slots=True)
-class JobOutput:
-    """What an output `files` of another job is, with the versions that upgraded each other."""
-
-    paths: Mapping[str, str]
-    """Where each version that was not known writes, by its id: an absolute path or a URL."""
-    state: Literal["runs", "completed", "killed", "forgotten"]
-    """Of the newest version."""
-
-
-def _no_jobs(job: str, task: str, known: Sequence[str]) -> JobOutput:
-    raise UserError("there are no other jobs in this process")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +132,7 @@ class PluginContext:
     """Have the task read soon. Safe from any thread."""
     durable_store: Callable[[], BlobStore] = _no_store
     """Where the state of the cluster is kept. Blocks when first called. Safe from any thread."""
-    output_of: Callable[[str, str, Sequence[str]], JobOutput] = _no_jobs
+    output_of: Callable[[str, str, Sequence[str]], JobOutput] = no_jobs
     """An output of another job: of the id or name, by its task, and of versions that are known
     already, which decide. Blocks. Safe from any thread. Raises Unavailable: there is no such job
     yet; UserError: its output cannot be followed."""

@@ -41,7 +41,7 @@ class Held:
     writer: str
     """Who holds it: a name that nobody else has, such as a random one."""
     number: int
-    """Of this request among those of the writer, from 0."""
+    """The number of this request among those of the writer, from 0."""
 
 
 class Writer(NamedTuple):

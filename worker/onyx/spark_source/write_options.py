@@ -36,13 +36,13 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """When a batch counts as written: when its rows are in the journal of the input, or when all
     that follows from them is durable."""
     id: str | None = None
-    """Of a write that is no stream: the same write is taken once under one id."""
+    """The id of a write that is no stream: the same write is taken once under one id."""
     batch_rows: Annotated[int, msgspec.Meta(ge=1, le=SEGMENTS_MAX)] = 50_000
     """Rows of one request, at most."""
     timeout: Annotated[float, msgspec.Meta(gt=0, le=TIMEOUT_S_MAX)] = TIMEOUT_S
     """Seconds to try for each request, and for the commit of a batch."""
     checkpoint_location: str | None = None
-    """Of the query. Spark hands it over; it is not used here."""
+    """The checkpoint of the query. Spark hands it over; it is not used here."""
 
     def wrong(self) -> Iterator[str]:
         """What is wrong beyond the types of the options."""

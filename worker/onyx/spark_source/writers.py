@@ -114,7 +114,7 @@ class JobStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             _commit(self._target, self._options, batch, messages)
 
     def abort(self, messages: Sequence[Written | None], batchId: int) -> None:
-        """As `JobWriter.abort`."""
+        """What is held goes later, as with `JobWriter.abort`."""
 
 
 def _of_stream() -> BatchOfWrite:

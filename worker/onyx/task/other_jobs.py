@@ -16,7 +16,7 @@ from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.model.report import listed, nearest
-from onyx.plugins.protocol import JobOutput
+from onyx.plugins.job_output import JobOutput
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.storage.opening import absolute

@@ -24,7 +24,8 @@ from onyx.plugins.job.feed import PARTS_MAX, Known, PartsFeed, partition_of
 from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.job.reader import PartsReader
-from onyx.plugins.protocol import START, Cursor, JobOutput, PluginContext
+from onyx.plugins.job_output import JobOutput
+from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.seams import SystemClock
 from onyx.storage.memory import MemoryBlobStore
 

@@ -21,11 +21,12 @@ from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
 from onyx.plugins.job.options import JobOptions
+from onyx.plugins.job_output import JobOutput
 from onyx.plugins.parts import offsets
 from onyx.plugins.parts.listing import NotThere, parts_in
 from onyx.plugins.parts.names import whose
 from onyx.plugins.parts.offsets import Limit, Mark, Part
-from onyx.plugins.protocol import JobOutput, PluginContext
+from onyx.plugins.protocol import PluginContext
 from onyx.storage.opening import is_remote
 from onyx.structs import prepared
 

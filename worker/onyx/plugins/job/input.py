@@ -57,7 +57,7 @@ class JobInput:
         return PartsReader(parts, cursor, self._open_part, feed)
 
     def column_types(self) -> Mapping[str, pa.DataType]:
-        """Those of JSON lines, as they were learned."""
+        """The column types of JSON lines, as they were learned."""
         return self._files.column_types()
 
     def close(self) -> None:

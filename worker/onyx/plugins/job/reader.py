@@ -40,7 +40,7 @@ class At(msgspec.Struct, frozen=True):
     row: int = 0
     """The row of the part from which it is read."""
     state: Any = None
-    """Of the reader of the part."""
+    """What the reader of the part wants to know to begin there."""
 
 
 class PartsReader:
@@ -75,7 +75,7 @@ class PartsReader:
         return self._read(lambda reader: reader.read(segments_max), [])
 
     def read_columns(self, segments_max: int) -> pa.RecordBatch | list[Segment]:
-        """The same as columns."""
+        """Rows like those of `read`, as columns."""
         nothing: pa.RecordBatch | list[Segment] = []
         return self._read(
             lambda reader: reader.read_columns(segments_max),  # type: ignore[attr-defined]

@@ -1,0 +1,24 @@
+"""What an input may learn of an output of another job of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from onyx.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutput:
+    """An output `files` of another job, with the versions that upgraded each other."""
+
+    paths: Mapping[str, str]
+    """Where each version that was not known writes, by its id: an absolute path or a URL."""
+    state: Literal["runs", "completed", "killed", "forgotten"]
+    """What became of the newest version."""
+
+
+def no_jobs(job: str, task: str, known: Sequence[str]) -> JobOutput:
+    """For processes that are in no cluster."""
+    raise UserError("there are no other jobs in this process")
