@@ -70,8 +70,10 @@ def written(folder: Path) -> Counter[int]:
 
 
 def kill_peer_of(cluster: Cluster, job: JobId, task: str) -> None:
-    worker = cluster.worker_of(cluster.replica.run(job).allocation[TaskName(task)][0])
-    worker.kill()
+    peers = cluster.until(
+        lambda replica: replica.run(job).allocation.get(TaskName(task)), f"{task} has peers"
+    )
+    cluster.worker_of(peers[0]).kill()
     cluster.start_worker(PEERS)
 
 

@@ -146,8 +146,10 @@ class Stream:
     def kill_owner(self) -> None:
         """The worker that owns a partition of the input, once some rows are held."""
         wait_until(lambda: len(self.held()) > 3, "rows are held")
-        peer = self.cluster.replica.run(self.job).allocation[TaskName("in")][0]
-        self.cluster.worker_of(peer).kill()
+        peers = self.cluster.until(
+            lambda replica: replica.run(self.job).allocation.get(TaskName("in")), "in has peers"
+        )
+        self.cluster.worker_of(peers[0]).kill()
 
 
 def test_a_stream_writes_each_row_once_when_batches_are_repeated_and_workers_die(
