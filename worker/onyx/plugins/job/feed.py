@@ -20,6 +20,7 @@ import msgspec
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
+from onyx.ledger.returns import Parts
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.job_output import JobOutput
 from onyx.plugins.parts import offsets
@@ -95,6 +96,9 @@ class PartsFeed:
 
     def acked(self, positions: U64) -> None:
         """Nobody waits for a part."""
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """Nobody waits for what functions give back."""
 
     def awaited(self, position: int) -> bool:
         """Nobody does."""
