@@ -38,6 +38,7 @@ from onyx.plugins.protocol import (
     UpgradedJob,
 )
 from onyx.plugins.roll_limits import RollLimits
+from onyx.plugins.sources.protocol import LiveSource, Portion
 from onyx.plugins.transactions import TransactionStore, TransactionWriter
 from onyx.storage.staging.interface import PartStore
 
@@ -60,6 +61,7 @@ __all__ = [
     "IndexedReader",
     "Input",
     "JobId",
+    "LiveSource",
     "OneResultOutput",
     "Options",
     "Output",
@@ -68,6 +70,7 @@ __all__ = [
     "PartStore",
     "PartsWriter",
     "PluginContext",
+    "Portion",
     "Problem",
     "Reader",
     "RollLimits",

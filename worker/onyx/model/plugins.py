@@ -70,6 +70,10 @@ PLUGINS = (
         "onyx.plugins.job.options:JobOptions", endless=True, journalled=True,
     ),
     BuiltIn(
+        "input", "iterator", "onyx.plugins.sources.iterator:iterator_input",
+        "onyx.plugins.sources.options:IteratorOptions", endless=True, journalled=True,
+    ),
+    BuiltIn(
         "input", "kafka", "onyx.plugins.kafka.input:KafkaInput",
         "onyx.plugins.kafka.options:InputOptions", extra="kafka", by_spark=True, endless=True,
     ),
@@ -81,6 +85,10 @@ PLUGINS = (
     BuiltIn(
         "input", "sequence", "onyx.plugins.sequence:SequenceInput",
         "onyx.plugins.small_options:SequenceOptions", by_spark=True,
+    ),
+    BuiltIn(
+        "input", "source", "onyx.plugins.sources.input:source_input",
+        "onyx.plugins.sources.options:SourceOptions", endless=True, journalled=True,
     ),
     BuiltIn(
         "input", "spark", "onyx.spark.input.plugin:SparkInput",
@@ -170,10 +178,16 @@ def takes_requests(kind: str, plugin: str | None) -> bool:
     return row is not None and row.takes_requests
 
 
-def keeps_journal(kind: str, plugin: str | None) -> bool:
+def keeps_journal(kind: str, plugin: str | None, options: Mapping[str, object]) -> bool:
     """Whether such an input keeps what it gives in a journal."""
     row = built_in(kind, plugin)
-    return row is not None and row.journalled
+    return row is not None and row.journalled and not reads_native(kind, plugin, options)
+
+
+def reads_native(kind: str, plugin: str | None, options: Mapping[str, object]) -> bool:
+    """Whether such an input leaves what it reads in its queue until it is processed."""
+    row = built_in(kind, plugin)
+    return row is not None and row.journalled and options.get("mode") == "native"
 
 
 def deals_parts(kind: str, plugin: str | None) -> bool:

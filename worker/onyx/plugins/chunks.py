@@ -6,7 +6,7 @@ blocks are cut without a copy, and neighbours of the same types are joined.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -38,6 +38,18 @@ def first_alike(runs: Iterable[Segments]) -> Segments:
         of_first = types
         found.append(run)
     return joined(found) if found else []
+
+
+def gathered(runs: Sequence[Segments]) -> list[Segments]:
+    """Neighbours in dicts as one run, without the empty ones."""
+    found: list[Segments] = []
+    for run in runs:
+        last = found[-1] if found else None
+        if isinstance(run, list) and isinstance(last, list):
+            last.extend(run)
+        elif len(run):
+            found.append(run[:] if isinstance(run, list) else run)
+    return found
 
 
 def good_runs(

@@ -154,6 +154,9 @@ class PluginContext:
 class Reader(Protocol):
     """An open partition."""
 
+    # `obstacle: str` may say why nothing new comes, empty when it may come. It is read by any
+    # thread, shown while the task does not advance, and no part of the protocol.
+
     def read(self, segments_max: int) -> list[Segment]:
         """The next segments, at most `segments_max`; empty when there are none now. Their positions
         continue from the position at which the reader was opened.

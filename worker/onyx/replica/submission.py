@@ -67,7 +67,7 @@ def submission(
 
 def _keeps_state(job: Job) -> bool:
     """Whether the job keeps state logs or journals."""
-    if any(keeps_journal(entry.type, entry.plugin) for entry in job.catalog):
+    if any(keeps_journal(entry.type, entry.plugin, entry.options) for entry in job.catalog):
         return True
     tracked = job.guarantee != "at-most-once"
     return tracked and (bool(job.windows) or job.guarantee == "exactly-once")

@@ -212,6 +212,24 @@ SPARK_STAGE_BYTES_WRITTEN = Metric(
     TASK,
     "Bytes that stages have written, failed attempts included; unknown with Spark Connect.",
 )
+JOURNAL_BYTES = Metric(
+    "onyx_source_journal_bytes",
+    "gauge",
+    TASK,
+    "Bytes in the journals of an input that are kept, mostly because they are not processed yet.",
+)
+SOURCE_ACKED = Metric(
+    "onyx_source_acked_messages_total",
+    "counter",
+    TASK,
+    "Messages that an input has acknowledged to its queue.",
+)
+SOURCE_REDELIVERED = Metric(
+    "onyx_source_redelivered_messages_total",
+    "counter",
+    TASK,
+    "Messages that a queue has given again and an input knew: they were not taken a second time.",
+)
 HTTP_REQUESTS = Metric(
     "onyx_http_requests_total",
     "counter",

@@ -8,11 +8,12 @@ from onyx.errors import OnyxError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
 from onyx.ledger.returns import Parts
+from onyx.telemetry.interface import TaskMetrics
 
 
 class Feed(Protocol):
     """A source without stable positions. `take`, `appended` and `failed` are called by the writer
-    of the journal, `acked` and `passed` by the task."""
+    of the journal, `acked`, `passed` and `report` by the task."""
 
     def take(self, first: int, wait_s: float) -> Content | None:
         """What goes into the next chunk, whose first segment has this position; None: nothing came
@@ -47,6 +48,18 @@ class Feed(Protocol):
         """The requests that the journal is to know further on, in the order of positions."""
         ...
 
+    def ended(self) -> bool:
+        """Whether everything was taken and nothing will ever follow."""
+        ...
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Count what has happened since the last time; called by the task."""
+        ...
+
     def close(self, error: OnyxError | None) -> None:
         """Nothing is taken any more: the partition goes to another owner, or `error` ended it."""
+        ...
+
+    def release(self) -> None:
+        """The writer has ended: close what it has used. Called by the writer."""
         ...

@@ -7,7 +7,9 @@ the journal. So a task that lags costs no memory, and one that keeps up reads no
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -22,6 +24,7 @@ logger = logging.getLogger(__name__)
 POLL_S = 0.5
 """How often the writer looks whether it is wanted while nothing comes."""
 RETRY_S = 1.0
+LOGGED_EVERY_S = 30.0
 TAIL_SEGMENTS_MAX = 200_000
 """Segments that are held for the reader."""
 CLOSE_TIMEOUT_S = 5.0
@@ -48,6 +51,11 @@ class JournalledPartition:
         self._tail_segments = 0
         self.end = journal.end
         """Behind the last position that may be read: its feed knows of it."""
+        self.exhausted = False
+        """Whether the source has ended, and all of it is in the journal."""
+        self.obstacle = ""
+        """Why nothing is taken now. Read by any thread."""
+        self._logged_s = -math.inf
         self._error: OnyxError | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"onyx-journal-{name}", daemon=True)
@@ -79,33 +87,39 @@ class JournalledPartition:
 
     def _run(self) -> None:
         try:
-            while not self._stopped.is_set():
+            while not self._stopped.is_set() and not self.exhausted:
                 self._step()
         except OnyxError as error:
             self._end(error)
         except BaseException as error:
             logger.exception("a bug in Onyx: please report it")
             self._end(Fenced(f"the journal cannot go on: {contained(error)}"))
+        finally:
+            self.feed.release()
 
     def _step(self) -> None:
         if self.journal.size_bytes > self._bytes_max:
-            self.feed.hold(
+            self.obstacle = (
                 f"the journal of the input holds {self.journal.size_bytes:,} bytes that are not "
                 f"processed, of {self._bytes_max:,} that it may (journalBytesMax)"
             )
+            self.feed.hold(self.obstacle)
             self._stopped.wait(RETRY_S / 10)
             if self.journal.size_bytes <= self._bytes_max:
-                self.feed.hold("")
+                self._go_on()
             return
         try:
             content = self.feed.take(self.journal.end, POLL_S)
         except Unavailable as error:
-            logger.warning("the source cannot be read now, trying again: %s", error)
-            self._stopped.wait(RETRY_S)
+            self._wait(f"the source cannot be read: {error}")
             return
+        self.obstacle = ""
         if content is not None and self._append(content):
             self.feed.appended(content)
             self._publish(content)
+        elif content is None and self.feed.ended():
+            self.exhausted = True
+            self._wake()
 
     def _append(self, content: Content) -> bool:
         """Until it is durable, or the partition is given away."""
@@ -114,12 +128,24 @@ class JournalledPartition:
                 self.journal.append(content)
             except Unavailable as error:
                 self.feed.hold(f"the journal of the input cannot be written: {error}")
-                logger.warning("the journal cannot be written, trying again: %s", error)
-                if self._stopped.wait(RETRY_S):
+                if self._wait(f"the journal of the input cannot be written: {error}"):
                     return False
             else:
-                self.feed.hold("")
+                self._go_on()
                 return True
+
+    def _wait(self, obstacle: str) -> bool:
+        """Wait before the next try; whether the partition is given away meanwhile."""
+        self.obstacle = obstacle
+        now_s = time.monotonic()
+        if now_s - self._logged_s >= LOGGED_EVERY_S:
+            self._logged_s = now_s
+            logger.warning("%s; it is tried again", obstacle)
+        return self._stopped.wait(RETRY_S)
+
+    def _go_on(self) -> None:
+        self.obstacle = ""
+        self.feed.hold("")
 
     def _publish(self, content: Content) -> None:
         count = content.count

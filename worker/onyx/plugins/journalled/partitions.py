@@ -64,7 +64,14 @@ class JournalledPartitions:
         self._open[partition] = owned
         owned.start()
         self._collect_from_now_on()
-        return OwnerReader(owned, cursor.position, state, partial(self._give_away, partition))
+        return OwnerReader(
+            owned,
+            cursor.position,
+            state,
+            partial(self._give_away, partition),
+            self._context.metrics,
+            self._size_bytes,
+        )
 
     def close(self) -> None:
         """Close all that is open."""
@@ -88,6 +95,9 @@ class JournalledPartitions:
                 "submit the job again under another name"
             )
         return journal
+
+    def _size_bytes(self) -> int:
+        return sum(each.journal.size_bytes for each in self._open.values())
 
     def _give_away(self, partition: str) -> None:
         owned = self._open.pop(partition, None)

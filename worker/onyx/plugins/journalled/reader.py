@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -14,9 +15,19 @@ from onyx.ledger.returns import Parts
 from onyx.plugins.chunks import Chunks
 from onyx.plugins.journalled.partition import JournalledPartition
 from onyx.plugins.protocol import Cursor
+from onyx.telemetry.catalog import JOURNAL_BYTES
+from onyx.telemetry.interface import TaskMetrics
 
 Next = Callable[[int], "tuple[int, list[Segments]] | None"]
 """The chunk that has a position, and where it begins; None: there is none yet."""
+
+
+class Chunked(Protocol):
+    """What has positions in chunks."""
+
+    def first_of(self, position: int) -> int:
+        """The first position of the chunk that has this one; the position itself if none has."""
+        ...
 
 
 class JournalReader:
@@ -24,7 +35,7 @@ class JournalReader:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Chunked,
         position: int,
         following: Next,
         end: Callable[[], int],
@@ -97,16 +108,36 @@ class OwnerReader(JournalReader):
         position: int,
         state: dict[str, str],
         closed: Callable[[], None],
+        metrics: TaskMetrics,
+        size_bytes: Callable[[], int],
     ) -> None:
-        """`closed` is called when the partition is given away."""
+        """
+        Args:
+            closed: called when the partition is given away.
+            size_bytes: of the journals of all partitions of the peer.
+        """
         end = partial(getattr, partition, "end")
         super().__init__(partition.journal, position, partition.next_runs, end, state)
         self._partition = partition
         self._closed = closed
+        self._metrics = metrics
+        self._bytes = size_bytes
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing new comes; empty if that is not known. Safe from any thread."""
+        return self._partition.obstacle
+
+    def exhausted(self) -> bool:
+        """Whether the source has ended, and everything was read."""
+        return self._partition.exhausted and self._position >= self._partition.end
 
     def cursor(self, position: int) -> Cursor:
         """The beginning of the chunk that has the position, which is the frontier."""
-        self._partition.feed.passed(position)
+        feed, metrics = self._partition.feed, self._metrics
+        feed.passed(position)
+        feed.report(metrics)
+        metrics.set(JOURNAL_BYTES, self._bytes())
         return super().cursor(position)
 
     def acked(self, positions: U64) -> None:

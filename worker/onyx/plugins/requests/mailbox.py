@@ -14,18 +14,21 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from onyx.errors import OnyxError
-from onyx.flow.batch import U64, Segments
+from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
 from onyx.ledger.returns import Parts, put_together
+from onyx.plugins.chunks import gathered
+from onyx.plugins.journalled.ids import IdMemory
 from onyx.requests.request import Answer, Level, Request, Status, answered
 from onyx.seams import Clock
+from onyx.telemetry.interface import TaskMetrics
 
 WAITING_BYTES_MAX = 67_108_864
 WAITING_REQUESTS_MAX = 10_000
@@ -81,15 +84,13 @@ class Mailbox:
             tracked: whether the job accounts for segments, so that `ack` can be answered.
         """
         self._clock = clock
-        self._max = remember_requests_max
-        self._remember_ms = remember_ms
         self._tracked = tracked
         self._changed = threading.Condition()
         self._waiting: deque[Request] = deque()
         self._waiting_bytes = 0
         self._taken: dict[str, _Entry] = {}
         """What the writer has taken and not appended yet, with what waits."""
-        self._known: dict[str, _Entry] = {}
+        self._known = IdMemory[_Entry](clock, remember_requests_max, remember_ms)
         """Everything in the journal, in the order of positions."""
         self._open: list[_Entry] = []
         """What is not complete of it, in the same order."""
@@ -101,7 +102,7 @@ class Mailbox:
         """Why nothing is taken now."""
         for each in remembered:
             entry = _Entry(each.digest, each.count, each.wall_ms, each.first, each.count)
-            self._known[each.id] = entry
+            self._known.add(each.id, entry)
             self._open.append(entry)
 
     # --- clients --------------------------------------------------------------------------------
@@ -188,7 +189,7 @@ class Mailbox:
             for each in content.requests:
                 entry = self._taken.pop(each.id)
                 entry.first = each.first
-                self._known[each.id] = entry
+                self._known.add(each.id, entry)
                 answers += _answers(entry.journalled, Status.JOURNALLED, entry.count)
                 entry.journalled = []
                 if entry.count and self._tracked:
@@ -199,7 +200,7 @@ class Mailbox:
                     entry.left = 0
                     answers += _answers(entry.processed, Status.PROCESSED, entry.count)
                     entry.processed = []
-            self._forget()
+            self._known.forget()
         _settle(answers)
 
     def hold(self, reason: str) -> None:
@@ -255,11 +256,17 @@ class Mailbox:
     def remembered(self) -> list[Remembered]:
         """Everything that the journal is to know further on, in the order of positions."""
         with self._changed:
-            self._forget()
-            return [
-                Remembered(id, each.digest, each.first, each.count, each.wall_ms)
-                for id, each in self._known.items()
-            ]
+            return self._known.remembered()
+
+    def ended(self) -> bool:
+        """Never: clients may always come."""
+        return False
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Nothing is counted here."""
+
+    def release(self) -> None:
+        """Nothing is open."""
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -281,27 +288,6 @@ class Mailbox:
                 entry.journalled, entry.processed = [], []
             self._changed.notify_all()
         _settle(answers)
-
-    def _forget(self) -> None:
-        oldest_ms = self._clock.wall_ms() - self._remember_ms
-        while self._known:
-            id, entry = next(iter(self._known.items()))
-            old = entry.wall_ms < oldest_ms or len(self._known) > self._max
-            if entry.left > 0 or not old:
-                return
-            del self._known[id]
-
-
-def gathered(runs: Sequence[Segments]) -> list[Segments]:
-    """Neighbours in dicts as one run: one chunk holds many small requests."""
-    found: list[Segments] = []
-    for run in runs:
-        last = found[-1] if found else None
-        if isinstance(run, list) and isinstance(last, list):
-            last.extend(run)
-        elif len(run):
-            found.append(run[:] if isinstance(run, list) else run)
-    return found
 
 
 def _joined(entry: _Entry, level: Level) -> Future[Answer]:

@@ -19,6 +19,7 @@ from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
 from onyx.program.reading.bad_records import BadRecords, described
 from onyx.program.reading.event_times import SourceTimes
+from onyx.program.reading.segments_reader import plugin_reader
 from onyx.runs import Numbers, array_of, joined
 from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
@@ -92,6 +93,12 @@ class Source:
     def resting(self) -> int:
         """Segments that wait for a retry, about."""
         return sum(each.window.resting for each in tuple(self.partitions.values()))
+
+    @property
+    def obstacle(self) -> str:
+        """Why a source gives nothing new, where its reader knows; from any thread."""
+        readers = [plugin_reader(each.reader) for each in tuple(self.partitions.values())]
+        return next(filter(None, (getattr(each, "obstacle", "") for each in readers)), "")
 
     @property
     def pending_timeout_ms(self) -> int:

@@ -1,0 +1,193 @@
+"""A live source as what a journal is fed from: nothing is acked before it is durable.
+
+A worker may die between the journal and the ack. Then the source gives a message again, to the same
+partition, and its id says that the journal has it: it is acked, and not taken. So a message is in
+the journal once, if the source has ids or goes on behind a cursor.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onyx.errors import OnyxError, Unavailable, contained
+from onyx.flow.batch import U64
+from onyx.journal.chunk import Content, Remembered
+from onyx.plugins.journalled.ids import IdMemory
+from onyx.plugins.sources.acks import OwedAcks
+from onyx.plugins.sources.portions import Messages, messages_of
+from onyx.plugins.sources.protocol import LiveSource
+from onyx.seams import Clock
+from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_REDELIVERED
+from onyx.telemetry.interface import TaskMetrics
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Entry:
+    """A message that is in the journal."""
+
+    first: int
+    count: int
+    wall_ms: int
+    digest: bytes = b""
+    left: int = 0
+
+
+class SourceFeed:
+    """Implements `journalled.feed.Feed`. The source is used by the writer alone."""
+
+    def __init__(
+        self,
+        opener: Callable[[], LiveSource],
+        clock: Clock,
+        restored: Iterable[Remembered] = (),
+        remember_ids_max: int = 100_000,
+        remember_ms: int = 3_600_000,
+        examine: bool = False,
+    ) -> None:
+        """
+        Args:
+            opener: opens the source; called by the writer.
+            restored: messages of before, in the order of their positions. Their age counts from
+                now on: the source may not have been asked for hours.
+            examine: look whether every segment can travel.
+        """
+        self._opener = opener
+        self._clock = clock
+        self._examine = examine
+        self._source: LiveSource | None = None
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        """Guards what follows."""
+        self._known = IdMemory[_Entry](clock, remember_ids_max, remember_ms, clock.wall_ms())
+        self._acked = 0
+        self._redelivered = 0
+        self._acks = OwedAcks(self._count_acked)
+        self._cursor: Any = None
+        """The last one that was appended."""
+        self._taken: Messages | None = None
+        """What the writer appends now."""
+        for each in restored:
+            self._known.add(each.id, _Entry(each.first, each.count, each.wall_ms))
+
+    def take(self, first: int, wait_s: float) -> Content | None:
+        """What goes into the next chunk; None: nothing that is new came within `wait_s`."""
+        if self._closed.is_set():
+            return None
+        if self._source is None:
+            self._source = self._opener()
+        source = self._source
+        self._acks.settle(source)
+        portion = source.receive(wait_s)
+        if portion is None:
+            return None
+        if self._closed.is_set():
+            source.fail(portion.handles)
+            return None
+        messages = self._new(messages_of(portion, self._examine))
+        if not messages.segments and messages.cursor in (None, self._cursor):
+            self._acks.add(messages.handles)
+            self._acks.settle(source)
+            return None
+        self._taken = messages
+        return Content(messages.runs, self._remember(messages, first), messages.cursor)
+
+    def _new(self, messages: Messages) -> Messages:
+        """Those that the journal does not have; the others are acked soon."""
+        seen: set[str] = set()
+        known = np.zeros(len(messages.counts), dtype=np.bool_)
+        with self._lock:
+            for index, id in enumerate(messages.ids):
+                known[index] = id in self._known or id in seen
+                seen.add(id)
+            again = int(np.count_nonzero(known))
+            self._redelivered += again
+        if not again:
+            return messages
+        if messages.handles:
+            self._acks.add([messages.handles[index] for index in np.flatnonzero(known).tolist()])
+        return messages.without(known)
+
+    def _remember(self, messages: Messages, first: int) -> tuple[Remembered, ...]:
+        wall_ms, found = self._clock.wall_ms(), []
+        for id, count in zip(messages.ids, messages.counts, strict=False):
+            found.append(Remembered(id, b"", first, count, wall_ms))
+            first += count
+        return tuple(found)
+
+    def appended(self, content: Content) -> None:
+        """It is durable: the source may hear of it. If it does not now, it will before it is asked
+        for more."""
+        assert self._taken is not None
+        assert self._source is not None
+        with self._lock:
+            for each in content.requests:
+                self._known.add(each.id, _Entry(each.first, each.count, each.wall_ms))
+            self._known.forget()
+        self._acks.add(self._taken.handles)
+        self._cursor, self._taken = self._taken.cursor, None
+        try:
+            self._acks.settle(self._source)
+        except Unavailable as error:
+            logger.debug("acks have to wait: %s", error)
+
+    def hold(self, reason: str) -> None:
+        """Nobody waits: what is not taken stays in the queue."""
+
+    def acked(self, positions: U64) -> None:
+        """Nobody waits for that."""
+
+    def awaited(self, position: int) -> bool:
+        """Nobody waits."""
+        return False
+
+    def passed(self, position: int) -> None:
+        """Nobody waits for that."""
+
+    def remembered(self) -> list[Remembered]:
+        """The ids that the journal is to know further on."""
+        with self._lock:
+            return self._known.remembered()
+
+    def ended(self) -> bool:
+        """Whether the source has."""
+        return self._source is not None and self._source.exhausted() and not len(self._acks)
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Count acks, and messages that came again."""
+        with self._lock:
+            acked, self._acked = self._acked, 0
+            redelivered, self._redelivered = self._redelivered, 0
+        if acked:
+            metrics.add(SOURCE_ACKED, acked)
+        if redelivered:
+            metrics.add(SOURCE_REDELIVERED, redelivered)
+
+    def close(self, error: OnyxError | None) -> None:
+        """Take nothing more. The writer closes the source."""
+        self._closed.set()
+
+    def release(self) -> None:
+        """Close the source."""
+        source, self._source = self._source, None
+        if source is None:
+            return
+        try:
+            self._acks.settle(source)
+        except Exception as error:
+            logger.debug("acks are left to who comes next: %s", error)
+        try:
+            source.close()
+        except BaseException as error:
+            logger.warning("a source could not be closed: %s", contained(error))
+
+    def _count_acked(self, count: int) -> None:
+        with self._lock:
+            self._acked += count

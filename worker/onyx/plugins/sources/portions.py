@@ -1,0 +1,114 @@
+"""A portion as the engine takes it: runs of segments, without messages that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from onyx.codec.refusals import refused
+from onyx.codec.refused_rows import refused_rows
+from onyx.errors import UserError, describe_type
+from onyx.flow.arrays import Mask
+from onyx.flow.batch import Segments, chosen_by, format_of
+from onyx.flow.columns.record_batch import Columns
+from onyx.plugins.sources.protocol import Portion
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Messages in order, with what each is."""
+
+    runs: Sequence[Segments]
+    counts: Sequence[int]
+    """Segments of each."""
+    handles: Sequence[Any]
+    ids: Sequence[str]
+    cursor: Any
+
+    @property
+    def segments(self) -> int:
+        """How many there are in all."""
+        return sum(map(len, self.runs))
+
+    def without(self, known: Mask) -> Messages:
+        """Those that are not `known`, by their indices."""
+        kept = ~known
+        mask = np.repeat(kept, self.counts)
+        runs, first = [], 0
+        for run in self.runs:
+            its = mask[first : first + len(run)]
+            first += len(run)
+            if its.any():
+                runs.append(chosen_by(run, its))
+        return Messages(
+            runs,
+            _chosen(self.counts, kept),
+            _chosen(self.handles, kept),
+            _chosen(self.ids, kept),
+            self.cursor,
+        )
+
+
+def messages_of(portion: Portion, examine: bool) -> Messages:
+    """The messages of a portion.
+
+    Args:
+        examine: look whether every segment can travel.
+
+    Raises:
+        UserError: the portion is not what the protocol says.
+    """
+    runs = _runs(portion.segments)
+    if examine:
+        for run in runs:
+            _examine(run)
+    total = sum(map(len, runs))
+    counts = [1] * total if portion.counts is None else portion.counts
+    if sum(counts) != total:
+        raise UserError(f"a portion of {total} segments has messages of {sum(counts)}")
+    for what in ("handles", "ids"):
+        given = len(getattr(portion, what))
+        if given not in (0, len(counts)):
+            raise UserError(f"a portion of {len(counts)} messages has {given} {what}")
+    return Messages(runs, counts, portion.handles, portion.ids, _json(portion.cursor))
+
+
+def _runs(segments: Any) -> Sequence[Segments]:
+    if isinstance(segments, pa.RecordBatch):
+        return [Columns.of(segments)] if segments.num_rows else []
+    if not isinstance(segments, list | tuple):
+        raise UserError(f"segments are {describe_type(segments)}, not a list or a record batch")
+    if segments and all(isinstance(each, list | Columns) for each in segments):
+        return [each for each in segments if len(each)]
+    return [list(segments)] if segments else []
+
+
+def _examine(run: Segments) -> None:
+    find: Callable[[Any], Any] = format_of(run).choose(refused, refused_rows)
+    for _, error in find(run):
+        raise error
+
+
+def _json(cursor: Any) -> Any:
+    """A cursor that is the same once it was stored."""
+    if cursor is None:
+        return None
+    try:
+        if msgspec.json.decode(msgspec.json.encode(cursor)) == cursor:
+            return cursor
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        """Said below."""
+    raise UserError(
+        f"a cursor is {describe_type(cursor)} that would come back as something else; give a value "
+        "of JSON: text, a number, a list, an object with text as keys"
+    )
+
+
+def _chosen(values: Sequence[Any], kept: Mask) -> Sequence[Any]:
+    return list(compress(values, kept.tolist()))
