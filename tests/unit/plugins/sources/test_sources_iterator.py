@@ -115,10 +115,8 @@ def test_an_iterator_that_cannot_go_on_now_is_made_again_behind_its_cursor() -> 
 
 
 def error_of(make: Any, cursor: Any = None) -> OnyxError:
-    source = source_of(make, cursor)
     with pytest.raises(OnyxError) as raised:
-        while not source.exhausted():
-            source.receive(WAIT_S)
+        all_of(source_of(make, cursor))
     return raised.value
 
 
