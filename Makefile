@@ -15,7 +15,7 @@ WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
 FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
-.PHONY: help setup demo check test lowest format lint type imports unit long sim conformance generate monitoring objects clients kafka golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo check test lowest format lint type imports unit long sim conformance generate monitoring objects clients kafka queues golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -27,7 +27,7 @@ $(VENV)/.done: pyproject.toml constraints.txt
 	$(PYTHON) is " + sys.version.split()[0] + ": make PYTHON=python3.11 ...")'
 	@echo "Making $(VENV) with some 50 packages; this takes a few minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,http,examples,test,check,bench]' \
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark,s3,spill,sql,kafka,http,redis,nats,examples,test,check,bench]' \
 	  || { echo "The packages could not be installed: see above. Is there a network?"; exit 1; }
 	touch $@
 
@@ -50,7 +50,7 @@ lowest: ## Test the engine with the lowest versions that pyproject.toml allows, 
 	$(PYTHON) -m venv $(LOWEST)
 	awk -F '[=#]' '{name = tolower($$1); gsub("_", "-", name)} NR == FNR {low[name] = 1; print; next} !(name in low)' \
 	  constraints-lowest.txt constraints.txt > $(LOWEST)/constraints.txt
-	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[s3,spill,sql,kafka,http,operator,examples,test]'
+	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[s3,spill,sql,kafka,http,redis,nats,operator,examples,test]'
 	$(LOWEST)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider $(addprefix tests/unit/,codec flow ledger plugins replica state task telemetry transport windows) \
 	  --deselect tests/unit/transport/test_transport_generated.py
 
@@ -99,6 +99,9 @@ clients: setup ## Build the client in Go that tests run (once, with Go, 3 minute
 
 kafka: setup ## Fetch the Kafka that tests run (once, with Maven, 44 MB); without it they are skipped
 	$(BIN)/python -m tests.support.servers.kafka_jars
+
+queues: setup ## Fetch the Redis and build the NATS that tests run (once, with apt-get and Go); without them they are skipped
+	$(BIN)/python -m tests.support.servers.queue_programs
 
 golden: setup ## Renew the golden renderings of the chart
 	$(BIN)/python -m tests.support.generated.chart

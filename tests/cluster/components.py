@@ -83,8 +83,15 @@ ON_DEMAND = (
         "1.6.0",
         {"protoc-gen-go-grpc": "google.golang.org/grpc/cmd/protoc-gen-go-grpc"},
     ),
+    GoModule(
+        "nats-server",
+        "github.com/nats-io/nats-server/v2",
+        "2.15.2",
+        {"nats-server": "github.com/nats-io/nats-server/v2"},
+    ),
 )
-"""No part of the cluster: an object store for tests, and what generates a client in Go."""
+"""No part of the cluster: an object store and a queue for tests, and what generates a client in
+Go."""
 
 NODE_PACKAGES = {
     "containerd": "containerd",
