@@ -15,6 +15,7 @@ from tests.support.servers.certificates import Secret
 from tests.support.servers.kafka_broker import KafkaBroker
 from tests.support.servers.object_stores import Gateway, ObjectStore
 from tests.support.servers.postgresql import PostgreSQL
+from tests.support.servers.queue_servers import NatsServer, RedisServer
 from tests.support.servers.s3_server import S3Server
 from tests.support.servers.spark_archive import QUICK, jvm_options
 from tests.support.servers.sql_databases import Database
@@ -129,6 +130,23 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     broker = KafkaBroker(tmp_path_factory.mktemp("kafka"))
     yield broker
     broker.kill()
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """A real server shared by all tests: use streams of your own, and start it again if you have
+    killed it. Tests that ask for it are skipped where Redis has not been fetched."""
+    server = RedisServer(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A real server with JetStream shared by all tests, as `redis_server` is."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    yield server
+    server.kill()
 
 
 @pytest.fixture(params=["fake_s3", "s3_gateway"])

@@ -70,14 +70,15 @@ class RedisServer(Server):
     """Everything is on its disk before it is answered."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        """Skips the test when Redis has not been fetched."""
+        """Skips the test when Redis has not been fetched. `{}` in options is the port."""
         super().__init__(folder, "redis")
         found = queue_programs.redis()
         if found is None:
             pytest.skip("Redis has not been fetched: make queues")
         program, self.environment = found
         durable = ("--appendonly", "yes", "--appendfsync", "always", "--save", "")
-        self.command = [program, "--port", self.port, "--dir", folder, *durable, *options]
+        port = ("--port", self.port, "--dir", folder)
+        self.command = [program, *port, *durable, *(each.format(self.port) for each in options)]
         self.start()
 
 

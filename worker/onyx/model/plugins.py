@@ -78,6 +78,14 @@ PLUGINS = (
         "onyx.plugins.kafka.options:InputOptions", extra="kafka", by_spark=True, endless=True,
     ),
     BuiltIn(
+        "input", "nats", "onyx.plugins.queues.jetstream:nats_input",
+        "onyx.plugins.queues.options:NatsOptions", extra="nats", endless=True, journalled=True,
+    ),
+    BuiltIn(
+        "input", "redis", "onyx.plugins.queues.redis_streams:redis_input",
+        "onyx.plugins.queues.options:RedisOptions", extra="redis", endless=True, journalled=True,
+    ),
+    BuiltIn(
         "input", "requests", "onyx.plugins.requests.input:RequestsInput",
         "onyx.plugins.requests.options:RequestsOptions", endless=True, journalled=True,
         takes_requests=True,

@@ -49,7 +49,7 @@ class BadRecords:
         Args:
             where: task and file, for errors.
             keep: return segments instead of raising errors.
-            which: describes the record, with `{}` for its position.
+            which: describes the record, with `{}` for its position or id.
             mend: what the user has to mend.
         """
         self._where = where
@@ -59,7 +59,7 @@ class BadRecords:
         self.kept = 0
         """Segments given in place of bad records."""
 
-    def segment(self, position: int, reason: str, raw: bytes | str) -> Segment:
+    def segment(self, position: int | str, reason: str, raw: bytes | str) -> Segment:
         """The segment in place of a bad record, which a flow condition can route.
 
         Raises:

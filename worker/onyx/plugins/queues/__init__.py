@@ -1,0 +1,1 @@
+"""Queues as inputs: streams of Redis and of NATS JetStream."""

@@ -1,0 +1,170 @@
+"""Messages of queues as segments, dicts or columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segments
+from onyx.flow.columns.record_batch import Columns, of_table
+from onyx.flow.mixed import runs_of
+from onyx.flow.segment import Segment
+from onyx.plugins.chunks import good_runs, with_columns
+from onyx.plugins.json_columns import JsonColumns
+from onyx.plugins.options import option_error
+from onyx.plugins.protocol import PluginContext
+from onyx.plugins.queues.options import QueueOptions
+from onyx.plugins.records import BadRecords, reason_of
+
+_decoder = msgspec.json.Decoder(dict[str, Any])
+_WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+_WRONG_ARROW = (pa.ArrowException, OSError, EOFError, ValueError, UserError)
+
+
+class Message(Protocol):
+    """A message of a queue."""
+
+    @property
+    def id(self) -> str:
+        """Names it in errors."""
+        ...
+
+    @property
+    def value(self) -> bytes | Mapping[bytes, bytes]:
+        """What it holds; a map has its fields."""
+        ...
+
+
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class Added(Generic[M]):
+    """A key that the options add to each segment."""
+
+    option: str
+    key: str | None
+    """None: it is not asked for."""
+    kind: pa.DataType
+    value: Callable[[M], Any]
+
+
+class MessageDecoder(Generic[M]):
+    """Decodes for one input task."""
+
+    def __init__(
+        self,
+        context: PluginContext,
+        options: QueueOptions,
+        form: str,
+        what: str,
+        added: Sequence[Added[M]],
+    ) -> None:
+        """
+        Args:
+            form: `fields`, `json`, `text`, `bytes` or `arrow`.
+            what: the queue, for errors.
+        """
+        self._form = form
+        self._added = [each for each in added if each.key is not None]
+        self._bad = BadRecords(
+            f"{context.where}: {what}",
+            options.on_bad_record == "segment",
+            "message {}",
+            "message's writer",
+        )
+        columns = context.batch_format == "arrow"
+        self._columns = JsonColumns(context.schema) if columns else None
+        for each in self._added:
+            if context.schema is not None and each.key not in context.schema.names:
+                text = f"names {each.key!r}, which the schema of the task lacks; add it there"
+                raise option_error(context, each.option, text)
+
+    def runs(self, messages: Sequence[M]) -> tuple[list[Segments], list[int] | None]:
+        """The segments of messages in order, and how many each has; None: one each.
+
+        Raises:
+            UserError: a message is no record of the format, and bad ones are not kept.
+        """
+        if self._form == "arrow":
+            runs, counts = list[Segments](), list[int]()
+            for message in messages:
+                rows = self._rows(message)
+                runs += rows
+                counts.append(sum(map(len, rows)))
+            return runs, counts
+        if self._columns is None:
+            return [list(map(self._one, messages))], None
+        columns = self._in_columns(messages, self._columns)
+        if columns is not None:
+            return [columns], None
+        kept = self._bad.kept
+        segments = list(map(self._one, messages))
+        if self._bad.kept > kept:
+            return [segments], None
+        return list(runs_of(self._columns.of_dicts(segments))), None
+
+    def _one(self, message: M) -> Segment:
+        try:
+            segment = self._value(message.value)
+            for each in self._added:
+                segment[str(each.key)] = each.value(message)
+            reason = reason_of(segment)
+        except _WRONG as error:
+            segment, reason = {}, f"no {self._form} ({error})"
+        return self._refused(message, reason) if reason else segment
+
+    def _value(self, value: bytes | Mapping[bytes, bytes]) -> Segment:
+        if isinstance(value, Mapping):
+            return {key.decode(): text.decode() for key, text in value.items()}
+        if self._form == "json":
+            return _decoder.decode(value)
+        return {"value": value.decode() if self._form == "text" else value}
+
+    def _refused(self, message: M, reason: str) -> Segment:
+        value = message.value
+        raw = repr(dict(value)) if isinstance(value, Mapping) else value
+        return self._bad.segment(message.id, reason, raw)
+
+    def _in_columns(self, messages: Sequence[M], json: JsonColumns) -> Columns | None:
+        """Columns of messages that are alike and good; None of others."""
+        values = [each.value for each in messages]
+        columns: Columns | None = None
+        try:
+            if self._form == "json":
+                columns = json.of_values(values)  # type: ignore[arg-type]
+            elif self._form in ("text", "bytes"):
+                kind = pa.string() if self._form == "text" else pa.binary()
+                given = [each.decode() for each in values] if self._form == "text" else values  # type: ignore[union-attr]
+                columns = Columns(pa.RecordBatch.from_arrays([pa.array(given, kind)], ["value"]))
+        except _WRONG:
+            return None
+        return None if columns is None else self._with_added(columns, messages)
+
+    def _with_added(self, columns: Columns, messages: Sequence[M]) -> Columns:
+        return with_columns(
+            columns,
+            {
+                str(each.key): pa.array(list(map(each.value, messages)), each.kind)
+                for each in self._added
+            },
+        )
+
+    def _rows(self, message: M) -> list[Segments]:
+        try:
+            with pa.ipc.open_stream(message.value) as stream:
+                table = stream.read_all()
+            table.validate(full=True)  # the offsets of a damaged message lead anywhere
+            rows = self._with_added(of_table(table), [message] * table.num_rows)
+        except _WRONG_ARROW as error:
+            return [[self._refused(message, f"no arrow ({error})")]]
+
+        def bad(index: int, reason: str, row: str) -> Segment:
+            return self._bad.segment(message.id, reason, row)
+
+        return good_runs(rows, bad, dicts=self._columns is None)
