@@ -1,0 +1,252 @@
+"""Input `nats`: a stream of NATS JetStream, by durable consumers of the job's own.
+
+Each partition is one durable consumer with a filter of its own, because the server gives a message
+again to whoever asks the consumer: two partitions with one consumer could both have it in their
+journals. The number of a message in its stream is its id.
+
+A connection that is lost is not mended but made anew, at the next call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import nats
+import nats.errors
+import nats.js.errors
+import pyarrow as pa
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from onyx.errors import Unavailable
+from onyx.plugins.options import task_error
+from onyx.plugins.protocol import PluginContext
+from onyx.plugins.queues.decoding import Added, MessageDecoder
+from onyx.plugins.queues.event_loop import EventLoop
+from onyx.plugins.queues.options import NatsOptions
+from onyx.plugins.queues.secrets import from_environment, password_of
+from onyx.plugins.sources.live import LiveInput, live_input
+from onyx.plugins.sources.protocol import Portion
+
+CONNECT_TIMEOUT_S = 5
+REQUEST_TIMEOUT_S = 15.0
+RECEIVE_S_MIN = 0.02
+"""A request of JetStream that expires at once gets nothing."""
+UNACKED_MAX = 100_000
+"""Messages that the server gives before it hears of the first of them."""
+_REFUSED = ("authorization", "authentication", "permissions", "credentials", "nkeys")
+
+
+class Entry(NamedTuple):
+    """A message of a stream."""
+
+    id: str
+    value: bytes
+    subject: str
+    at_ms: int
+
+
+def nats_input(context: PluginContext, options: NatsOptions) -> LiveInput:
+    """The input `nats`."""
+    decoder = MessageDecoder[Entry](
+        context,
+        options,
+        options.format,
+        f"stream {options.stream!r}",
+        [
+            Added("idField", options.id_field, pa.string(), lambda entry: entry.id),
+            Added("timestampField", options.timestamp_field, pa.int64(), lambda entry: entry.at_ms),
+            Added("subjectField", options.subject_field, pa.string(), lambda each: each.subject),
+        ],
+    )
+    opener = partial(JetStreamSource, options, decoder)
+    return live_input(context, options, max(1, len(options.subjects)), opener)
+
+
+class JetStreamSource:
+    """One durable consumer. Implements `LiveSource`; a handle is the subject for acks."""
+
+    def __init__(
+        self,
+        options: NatsOptions,
+        decoder: MessageDecoder[Entry],
+        context: PluginContext,
+        partition: int,
+        cursor: Any,
+    ) -> None:
+        self._options = options
+        self._decoder = decoder
+        self._context = context
+        self._subject = options.subjects[partition] if options.subjects else None
+        prefix = options.durable or f"onyx-{context.job_name}-{context.task}"
+        self._durable = f"{prefix}-{partition}"
+        self._cursor: int | None = cursor
+        """The last number of the stream that was given."""
+        self._client: Client | None = None
+        self._pulled: JetStreamContext.PullSubscription | None = None
+        self._loop = EventLoop(f"onyx-nats-{context.task}")
+
+    def receive(self, wait_s: float) -> Portion | None:
+        """What has come since the last time, and what was not acked for too long."""
+        most, wait_s = self._options.prefetch, max(wait_s, RECEIVE_S_MIN)
+        with self._explained("reading"):
+            pulled = self._connected()
+            try:
+                messages = self._call(pulled.fetch(most, wait_s), wait_s)
+            except nats.errors.TimeoutError:
+                self._look()
+                return None
+        return self._portion(messages) if messages else None
+
+    def ack(self, handles: Sequence[Any]) -> None:
+        """The consumer forgets these messages."""
+        self._tell("acknowledging", handles, b"+ACK")
+
+    def fail(self, handles: Sequence[Any]) -> None:
+        """They are given again at once."""
+        self._tell("giving back", handles, b"-NAK")
+
+    def exhausted(self) -> bool:
+        """Never."""
+        return False
+
+    def close(self) -> None:
+        """Leave the server; the consumer stays."""
+        self._disconnect()
+        self._loop.close()
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def _portion(self, messages: Sequence[Msg]) -> Portion:
+        entries = list(map(_entry, messages))
+        runs, counts = self._decoder.runs(entries)
+        ids = [each.id for each in entries]
+        self._cursor = max(self._cursor or 0, *map(int, ids))
+        return Portion(runs, [each.reply for each in messages], ids, counts, self._cursor)
+
+    def _tell(self, doing: str, handles: Sequence[Any], answer: bytes) -> None:
+        async def tell(client: Client) -> None:
+            for each in handles:
+                await client.publish(each, answer)
+            await client.flush(int(REQUEST_TIMEOUT_S))
+
+        with self._explained(doing):
+            self._connected()
+            assert self._client is not None
+            self._call(tell(self._client))
+
+    # --- the server -----------------------------------------------------------------------------
+
+    def _connected(self) -> JetStreamContext.PullSubscription:
+        if self._pulled is not None:
+            self._look()
+            return self._pulled
+        self._client = client = Client()
+        self._call(client.connect(**self._settings()))
+        self._pulled = self._call(self._consumer(client.jetstream(timeout=REQUEST_TIMEOUT_S)))
+        return self._pulled
+
+    def _look(self) -> None:
+        """Whether the connection still is one."""
+        if self._client is None or not self._client.is_connected:
+            raise nats.errors.ConnectionClosedError
+
+    async def _consumer(self, stream: JetStreamContext) -> JetStreamContext.PullSubscription:
+        """The consumer, made if it is not there."""
+        name = self._options.stream
+        await stream.stream_info(name)
+        try:
+            await stream.consumer_info(name, self._durable)
+        except nats.js.errors.NotFoundError:
+            await stream.add_consumer(name, self._configuration())
+        return await stream.pull_subscribe_bind(consumer=self._durable, stream=name)
+
+    def _configuration(self) -> ConsumerConfig:
+        start = self._options.start_from
+        policy, first = DeliverPolicy.ALL, None
+        if self._cursor is not None or start.isdecimal():
+            first = self._cursor + 1 if self._cursor is not None else int(start)
+            policy = DeliverPolicy.BY_START_SEQUENCE
+        elif start == "latest":
+            policy = DeliverPolicy.NEW
+        return ConsumerConfig(
+            durable_name=self._durable,
+            deliver_policy=policy,
+            opt_start_seq=first,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=self._options.ack_wait_seconds,
+            max_ack_pending=UNACKED_MAX,
+            max_deliver=-1,
+            filter_subject=self._subject,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        options, context = self._options, self._context
+        scheme = "tls" if options.tls else "nats"
+        token = options.token_env
+        credentials = options.credentials_file
+        return {
+            "servers": [f"{scheme}://{each}" for each in options.addresses],
+            "name": "onyx",
+            "allow_reconnect": False,
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "error_cb": _unsaid,
+            "user": options.username,
+            "password": password_of(context, options),
+            "token": None if token is None else from_environment(context, "tokenEnv", token),
+            "user_credentials": None if credentials is None else context.located(credentials),
+            "tls": self._secure() if options.tls else None,
+        }
+
+    def _secure(self) -> ssl.SSLContext:
+        options, located = self._options, self._context.located
+        made = ssl.create_default_context(cafile=options.ca_file and located(options.ca_file))
+        if options.certificate_file is not None:
+            key = options.key_file and located(options.key_file)
+            made.load_cert_chain(located(options.certificate_file), key)
+        return made
+
+    def _disconnect(self) -> None:
+        client, self._client, self._pulled = self._client, None, None
+        if client is not None:
+            with contextlib.suppress(Exception):
+                self._call(client.close())
+
+    def _call(self, work: Any, more_s: float = 0.0) -> Any:
+        return self._loop.call(work, REQUEST_TIMEOUT_S + more_s)
+
+    @contextlib.contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        """Raises errors of NATS as errors of Onyx: Unavailable if the same may succeed later. The
+        connection is made anew."""
+        options = self._options
+        where = f"{doing} stream {options.stream!r} at {', '.join(options.addresses)}"
+        try:
+            yield
+        except (nats.js.errors.NotFoundError, nats.js.errors.BadRequestError) as error:
+            self._disconnect()
+            what = f"{where} failed: {error.description or error}; is the stream there?"
+            raise task_error(self._context, what) from error
+        except (TimeoutError, nats.errors.Error, Unavailable, OSError) as error:
+            self._disconnect()
+            said = str(error) or type(error).__name__
+            if any(each in said.lower() for each in _REFUSED):
+                what = f"{where} is refused: {said}; look at username, token and credentials"
+                raise task_error(self._context, what) from error
+            raise Unavailable(f"{where} failed: {said}") from error
+
+
+def _entry(message: Msg) -> Entry:
+    metadata = message.metadata
+    at_ms = int(metadata.timestamp.timestamp() * 1000)
+    return Entry(str(metadata.sequence.stream), message.data, message.subject, at_ms)
+
+
+async def _unsaid(error: Exception) -> None:
+    """An error outside of calls: the next call meets it."""
