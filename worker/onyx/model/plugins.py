@@ -95,7 +95,7 @@ PLUGINS = (
         "onyx.plugins.small_options:SequenceOptions", by_spark=True,
     ),
     BuiltIn(
-        "input", "source", "onyx.plugins.sources.input:source_input",
+        "input", "source", "onyx.plugins.sources.own:source_input",
         "onyx.plugins.sources.options:SourceOptions", endless=True, journalled=True,
     ),
     BuiltIn(

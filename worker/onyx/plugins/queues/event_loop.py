@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+import time
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from onyx.errors import Unavailable
 
 T = TypeVar("T")
 END_TIMEOUT_S = 2.0
+LOOK_S = 0.2
 
 
 class EventLoop:
@@ -21,16 +23,33 @@ class EventLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def call(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """The result of a coroutine. Raises Unavailable when it takes too long."""
+    def call(
+        self,
+        work: Coroutine[Any, Any, T],
+        timeout_s: float,
+        alive: Callable[[], bool] = lambda: True,
+    ) -> T:
+        """The result of a coroutine.
+
+        Args:
+            alive: whether an answer may still come; looked at now and then.
+
+        Raises:
+            Unavailable: it takes too long, or no answer can come any more.
+        """
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result(timeout_s)
-        except TimeoutError:
-            if future.done():
-                raise
-            future.cancel()
-            raise Unavailable(f"no answer for {timeout_s:g} s") from None
+        ends_s = time.monotonic() + timeout_s
+        while True:
+            left_s = ends_s - time.monotonic()
+            try:
+                return future.result(min(LOOK_S, max(0.0, left_s)))
+            except TimeoutError:
+                if future.done():
+                    raise
+            if left_s <= 0 or not alive():
+                future.cancel()
+                why = f"no answer for {timeout_s:g} s" if left_s <= 0 else "the connection is lost"
+                raise Unavailable(why)
 
     def close(self) -> None:
         """Cancel what runs, and end the thread."""

@@ -36,6 +36,7 @@ from onyx.plugins.sources.protocol import Portion
 
 CONNECT_TIMEOUT_S = 5
 REQUEST_TIMEOUT_S = 15.0
+CLOSE_TIMEOUT_S = 1.0
 RECEIVE_S_MIN = 0.02
 """A request of JetStream that expires at once gets nothing."""
 UNACKED_MAX = 100_000
@@ -89,6 +90,8 @@ class JetStreamSource:
         self._cursor: int | None = cursor
         """The last number of the stream that was given."""
         self._client: Client | None = None
+        self._up = False
+        """Whether the client has been connected."""
         self._pulled: JetStreamContext.PullSubscription | None = None
         self._loop = EventLoop(f"onyx-nats-{context.task}")
 
@@ -149,12 +152,13 @@ class JetStreamSource:
             return self._pulled
         self._client = client = Client()
         self._call(client.connect(**self._settings()))
+        self._up = True
         self._pulled = self._call(self._consumer(client.jetstream(timeout=REQUEST_TIMEOUT_S)))
         return self._pulled
 
     def _look(self) -> None:
         """Whether the connection still is one."""
-        if self._client is None or not self._client.is_connected:
+        if not self._alive():
             raise nats.errors.ConnectionClosedError
 
     async def _consumer(self, stream: JetStreamContext) -> JetStreamContext.PullSubscription:
@@ -213,13 +217,17 @@ class JetStreamSource:
         return made
 
     def _disconnect(self) -> None:
-        client, self._client, self._pulled = self._client, None, None
+        client, self._client, self._pulled, self._up = self._client, None, None, False
         if client is not None:
             with contextlib.suppress(Exception):
-                self._call(client.close())
+                self._loop.call(client.close(), CLOSE_TIMEOUT_S)
 
     def _call(self, work: Any, more_s: float = 0.0) -> Any:
-        return self._loop.call(work, REQUEST_TIMEOUT_S + more_s)
+        return self._loop.call(work, REQUEST_TIMEOUT_S + more_s, self._alive)
+
+    def _alive(self) -> bool:
+        """Whether the connection is one, or is about to be one."""
+        return not self._up or (self._client is not None and self._client.is_connected)
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.sources.input import JournalledInput
+from onyx.plugins.sources.native import NativeInput
 from onyx.plugins.sources.options import LiveOptions
 from onyx.plugins.sources.protocol import OpenSource
 
-LiveInput = JournalledInput
+LiveInput = JournalledInput | NativeInput
 
 
 def live_input(
@@ -18,4 +19,6 @@ def live_input(
     examine: bool = False,
 ) -> LiveInput:
     """The input, as the option `mode` says."""
+    if options.mode == "native":
+        return NativeInput(context, partitions, opener, examine)
     return JournalledInput(context, options, partitions, opener, examine)

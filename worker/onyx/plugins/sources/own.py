@@ -1,0 +1,55 @@
+"""Input `source`: a live source of the user's own."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from onyx.errors import OnyxError
+from onyx.plugins.options import function_error, task_error
+from onyx.plugins.protocol import PluginContext
+from onyx.plugins.sources.live import LiveInput, live_input
+from onyx.plugins.sources.options import SourceOptions
+from onyx.plugins.sources.protocol import LiveSource
+
+
+def source_input(context: PluginContext, options: SourceOptions) -> LiveInput:
+    """The input `source`."""
+    opener = partial(_opened, options.fn)
+    return live_input(context, options, options.partitions, opener, examine=True)
+
+
+def _opened(fn: str, context: PluginContext, partition: int, cursor: Any) -> LiveSource:
+    try:
+        source = context.resolve(fn)(context, partition, cursor)
+    except OnyxError:
+        raise
+    except BaseException as error:
+        raise function_error(context, fn, error) from error
+    if not isinstance(source, LiveSource):
+        what = f"{fn} returned a {type(source).__name__}; return an onyx.plugin.LiveSource"
+        raise task_error(context, what)
+    return _Guarded(context, fn, source)
+
+
+class _Guarded:
+    """A user's source, whose exceptions name it."""
+
+    def __init__(self, context: PluginContext, fn: str, source: LiveSource) -> None:
+        self._context = context
+        self._fn = fn
+        self._source = source
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._source, name)
+
+        def guarded(*arguments: Any) -> Any:
+            try:
+                return method(*arguments)
+            except OnyxError:
+                raise
+            except BaseException as error:
+                what = f"{name}() of what {self._fn} returned"
+                raise function_error(self._context, what, error) from error
+
+        return guarded
