@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import nats
+import numpy as np
 import pyarrow as pa
 import pytest
 import trustme
@@ -17,6 +18,7 @@ from tests.support.jobs.live_inputs import Owner
 from tests.support.servers.queue_servers import PASSWORD, NatsServer
 
 from onyx.errors import Unavailable, UserError
+from onyx.plugins.protocol import Cursor
 from onyx.plugins.queues.jetstream import JetStreamSource
 
 pytestmark = pytest.mark.server
@@ -60,14 +62,20 @@ class Stream:
         self.add(*({"n": n} for n in range(first, end)), subject=subject)
         return [{"n": n} for n in range(first, end)]
 
-    def owner(self, before: Owner | None = None, context: Any = None, **options: Any) -> Owner:
+    def owner(
+        self,
+        before: Owner | None = None,
+        context: Any = None,
+        cursors: dict[str, Cursor] | None = None,
+        **options: Any,
+    ) -> Owner:
         given = {"servers": self.server.address, "stream": self.name, "ackWaitSeconds": 1}
         owner = Owner(
             "nats",
             given | options,
             before.store if before else None,
             len(self.owners) + 1,
-            before.cursors() if before else None,
+            before.cursors() if before else cursors,
             **(context or {}),
         )
         self.owners.append(owner)
@@ -200,6 +208,23 @@ def test_a_bad_message_is_a_segment_on_request(stream: Stream) -> None:
     found = stream.owner(onBadRecord="segment").read(3)
     assert [each.get("n") for each in found] == [1, None, 2]
     assert found[1]["_raw"] == "{nonsense"
+
+
+def test_without_a_journal_what_was_not_processed_is_given_to_the_next_owner(
+    stream: Stream,
+) -> None:
+    expected = stream.numbers(0, 5)
+    first = stream.owner(mode="native")
+    assert first.read(5) == expected
+    (reader,) = first.readers.values()
+    reader.acked(np.array([0, 2, 3], dtype=np.uint64))
+    first.until(lambda: stream.pending() == 2)
+    cursors = first.cursors(1)
+    first.close()
+    second = stream.owner(mode="native", cursors=cursors)
+    assert sorted(each["n"] for each in second.read(2)) == [1, 4]
+    second.cursors()
+    second.until(lambda: not stream.pending())
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import redis
@@ -16,6 +17,7 @@ from tests.support.jobs.live_inputs import Owner
 from tests.support.servers.queue_servers import PASSWORD, RedisServer
 
 from onyx.errors import OnyxError, Unavailable, UserError
+from onyx.plugins.protocol import Cursor
 from onyx.plugins.queues import redis_streams as module
 from onyx.plugins.queues.redis_streams import RedisSource
 
@@ -47,14 +49,20 @@ class Stream:
         self.add(*({"n": n} for n in range(first, end)))
         return [{"n": n} for n in range(first, end)]
 
-    def owner(self, before: Owner | None = None, context: Any = None, **options: Any) -> Owner:
+    def owner(
+        self,
+        before: Owner | None = None,
+        context: Any = None,
+        cursors: dict[str, Cursor] | None = None,
+        **options: Any,
+    ) -> Owner:
         given = {"server": self.server.address, "stream": self.name, "format": "json"} | options
         owner = Owner(
             "redis",
             given,
             before.store if before else None,
             len(self.owners) + 1,
-            before.cursors() if before else None,
+            before.cursors() if before else cursors,
             **(context or {}),
         )
         self.owners.append(owner)
@@ -240,6 +248,23 @@ def test_a_key_that_is_no_stream_ends_the_job(stream: Stream) -> None:
     owner = stream.owner()
     with pytest.raises(UserError, match="WRONGTYPE"):
         owner.read(1)
+
+
+def test_without_a_journal_what_was_not_processed_is_given_to_the_next_owner(
+    stream: Stream,
+) -> None:
+    expected = stream.numbers(0, 5)
+    first = stream.owner(mode="native")
+    assert first.read(5) == expected
+    (reader,) = first.readers.values()
+    reader.acked(np.array([0, 2, 3], dtype=np.uint64))
+    first.until(lambda: stream.pending() == 2)
+    cursors = first.cursors(1)
+    first.close()
+    second = stream.owner(mode="native", cursors=cursors)
+    assert sorted(each["n"] for each in second.read(2)) == [1, 4]
+    second.cursors()
+    second.until(lambda: not stream.pending())
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from onyx.model.job import Job
+from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.job import parse_mapping
+from onyx.upgrade.compatibility import input_doubt
 from onyx.upgrade.plan import plan, upgrading
 from onyx.upgrade.translation import Translation, numbers
 from onyx.windows.records import SetStates, SetTriggerStates, TimerDue, WatermarkReached
@@ -154,6 +155,25 @@ def test_requests_may_come_another_way() -> None:
     old = changed(by("requests"))
     fates, problems = reported(changed(by("http")), old)
     assert (fates["input read"], problems) == ("carried over", [])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ({}, {"partitions": 3}, ""),
+        ({}, {"mode": "native"}, "mode was journal and is native"),
+        ({"mode": "native"}, {}, "mode was native and is journal"),
+        ({"partitions": 3}, {}, "it had 3 partitions and has 1"),
+    ],
+)
+def test_a_journal_is_carried_over_whole_or_not_at_all(before: Spec, after: Spec, why: str) -> None:
+    old, new = (
+        CatalogEntry(name="read", type="input", plugin="redis", options=each)
+        for each in (before, after)
+    )
+    doubt = input_doubt(old, new)
+    assert (doubt.why if doubt is not None else "").startswith(why)
+    assert (doubt is None) == (why == "")
 
 
 def beside(spec: Spec) -> None:

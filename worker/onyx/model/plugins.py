@@ -192,7 +192,7 @@ def keeps_journal(kind: str, plugin: str | None, options: Mapping[str, object]) 
     return row is not None and row.journalled and not reads_native(kind, plugin, options)
 
 
-def reads_native(kind: str, plugin: str | None, options: Mapping[str, object]) -> bool:
+def reads_native(kind: str | None, plugin: str | None, options: Mapping[str, object]) -> bool:
     """Whether such an input leaves what it reads in its queue until it is processed."""
     row = built_in(kind, plugin)
     return row is not None and row.journalled and options.get("mode") == "native"

@@ -7,7 +7,12 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
-from onyx.model.plugins import deals_parts, makes_one_result, takes_requests
+from onyx.model.plugins import (
+    deals_parts,
+    keeps_journal,
+    makes_one_result,
+    takes_requests,
+)
 from onyx.model.workflow import ancestors, children
 from onyx.windows.units import standard
 
@@ -37,18 +42,38 @@ def windowed(job: Job) -> tuple[str, ...]:
 def input_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
     """Positions belong to a plugin; those of inputs that take requests belong to their journals,
     whichever way requests come. Partitions are matched by name, so options may change, but for
-    those that say what is dealt to the partitions."""
+    those that say what is dealt to the partitions; and a journal is carried over whole."""
     if all(takes_requests(each.type, each.plugin) for each in (old, new)):
         return _option_differs(old, new, ("partitions", "partitionKey"))
     changed = _differs("plugin", old.plugin, new.plugin)
     if changed is None and deals_parts(new.type, new.plugin):
         return _option_differs(old, new, ("job", "task", "partitions"))
-    return changed
+    return changed or _journal_doubt(old, new)
 
 
 def _option_differs(old: CatalogEntry, new: CatalogEntry, names: Sequence[str]) -> Doubt | None:
     found = (_differs(name, old.options.get(name), new.options.get(name)) for name in names)
     return next((each for each in found if each is not None), None)
+
+
+def _journal_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
+    """What is in a journal and not processed is only there."""
+    before, after = (keeps_journal(each.type, each.plugin, each.options) for each in (old, new))
+    if before != after:
+        return _differs("mode", *("journal" if each else "native" for each in (before, after)))
+    if not before:
+        return None
+    counts = [_partitions(each) for each in (old, new)]
+    if counts[1] >= counts[0]:
+        return None
+    why = f"it had {counts[0]} partitions and has {counts[1]}"
+    return Doubt(f"{why}, so what the journals of the others hold would be lost")
+
+
+def _partitions(entry: CatalogEntry) -> int:
+    """How many partitions an input with journals has: subjects are one each."""
+    subjects, count = entry.options.get("subjects"), entry.options.get("partitions", 1)
+    return len(subjects) if isinstance(subjects, list) and subjects else int(str(count))
 
 
 def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:

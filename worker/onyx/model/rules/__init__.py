@@ -67,6 +67,7 @@ JOB: tuple[JobRule, ...] = (
     unused_keys.check_ack_returns,
     tracking.check_untracked,
     tracking.check_guarantees,
+    tracking.check_native,
     tracking.check_retry_modes,
     tracking.check_ackers,
     tracking.check_conditions,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from onyx.model import workflow
 from onyx.model.keys.section import Draft
+from onyx.model.plugins import reads_native
 from onyx.model.report import Report, at
 from onyx.model.rules.looking import entries, good
 
@@ -51,6 +52,21 @@ def check_guarantees(spec: Draft, path: str, report: Report) -> None:
                 "is at-least-once in a job with guarantee exactly-once, which all its inputs have"
             )
             report.add(at(where, "guarantee"), what, "remove it")
+
+
+def check_native(spec: Draft, path: str, report: Report) -> None:
+    """What a queue gives again has other positions, and so other ids."""
+    if good(spec, "guarantee") != "exactly-once":
+        return
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        options = good(draft, "options") or {}
+        if reads_native(good(draft, "type"), good(draft, "plugin"), options):
+            what = (
+                "is native in a job with guarantee exactly-once, whose windows and outputs could "
+                "not tell what the queue gives again from what is new"
+            )
+            hint = "take mode: journal, or give the job guarantee: at-least-once"
+            report.add(at(at(where, "options"), "mode"), what, hint)
 
 
 def check_retry_modes(spec: Draft, path: str, report: Report) -> None:

@@ -93,6 +93,8 @@ class JetStreamSource:
         self._up = False
         """Whether the client has been connected."""
         self._pulled: JetStreamContext.PullSubscription | None = None
+        self._reason: Exception | None = None
+        """The last error that the client told of by itself."""
         self._loop = EventLoop(f"onyx-nats-{context.task}")
 
     def receive(self, wait_s: float) -> Portion | None:
@@ -199,8 +201,10 @@ class JetStreamSource:
             "servers": [f"{scheme}://{each}" for each in options.addresses],
             "name": "onyx",
             "allow_reconnect": False,
+            "max_reconnect_attempts": 1,  # of each server, before connecting is given up
+            "reconnect_time_wait": 0,
             "connect_timeout": CONNECT_TIMEOUT_S,
-            "error_cb": _unsaid,
+            "error_cb": self._notice,
             "user": options.username,
             "password": password_of(context, options),
             "token": None if token is None else from_environment(context, "tokenEnv", token),
@@ -215,6 +219,10 @@ class JetStreamSource:
             key = options.key_file and located(options.key_file)
             made.load_cert_chain(located(options.certificate_file), key)
         return made
+
+    async def _notice(self, error: Exception) -> None:
+        """An error outside of calls, or the reason why no server can be reached."""
+        self._reason = error
 
     def _disconnect(self) -> None:
         client, self._client, self._pulled, self._up = self._client, None, None, False
@@ -243,7 +251,9 @@ class JetStreamSource:
             raise task_error(self._context, what) from error
         except (TimeoutError, nats.errors.Error, Unavailable, OSError) as error:
             self._disconnect()
-            said = str(error) or type(error).__name__
+            unreached = isinstance(error, nats.errors.NoServersError)
+            reason = (self._reason if unreached else None) or error
+            said = str(reason) or type(reason).__name__
             if any(each in said.lower() for each in _REFUSED):
                 what = f"{where} is refused: {said}; look at username, token and credentials"
                 raise task_error(self._context, what) from error
@@ -254,7 +264,3 @@ def _entry(message: Msg) -> Entry:
     metadata = message.metadata
     at_ms = int(metadata.timestamp.timestamp() * 1000)
     return Entry(str(metadata.sequence.stream), message.data, message.subject, at_ms)
-
-
-async def _unsaid(error: Exception) -> None:
-    """An error outside of calls: the next call meets it."""
