@@ -35,11 +35,16 @@ def _table(names, tmp_path):
     return names["TableOptions"](file=str(tmp_path / "out.db"), table="numbers")
 
 
+TOGETHER = dict.fromkeys(("iterator", "nats", "redis", "source"), "queues.md")
+"""Pages of several plugins."""
+
+
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda each: f"{each.name}-{each.type}")
 def test_every_option_is_in_the_guide(plugin: BuiltIn) -> None:
     pages = [
         page.read_text()
-        for pattern in (f"{plugin.name}.md", f"{plugin.name}-*.md")
+        for pattern in (f"{plugin.name}.md", f"{plugin.name}-*.md", TOGETHER.get(plugin.name, ""))
+        if pattern
         for page in GUIDES.glob(pattern)
     ]
     text = "".join(pages) or GUIDE

@@ -13,7 +13,7 @@ class Known(Protocol):
 
     @property
     def digest(self) -> bytes:
-        """Of the content; empty where nobody compares it."""
+        """Hash of the content; empty where nobody compares it."""
         ...
 
     @property

@@ -14,7 +14,7 @@ from onyx.plugins.sources.options import LiveOptions
 _ADDRESS = re.compile(r"(\[[0-9a-fA-F:]+\]|[^:/@\s\[\]]+):\d{1,5}")
 _STREAM_ID = re.compile(r"\d+-\d+")
 _NAME = re.compile(r"[^\s.*>/\\]+")
-"""Of a stream or consumer of NATS."""
+"""Name of a stream or consumer of NATS."""
 
 
 class QueueOptions(LiveOptions, frozen=True):

@@ -100,7 +100,7 @@ class SourceFeed:
         return Content(messages.runs, self._remember(messages, first), messages.cursor)
 
     def _new(self, messages: Messages) -> Messages:
-        """Those that the journal does not have; the others are acked soon."""
+        """Messages that the journal does not have; the others are acked soon."""
         seen: set[str] = set()
         known = np.zeros(len(messages.counts), dtype=np.bool_)
         with self._lock:

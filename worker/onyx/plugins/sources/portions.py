@@ -37,7 +37,7 @@ class Messages:
         return sum(map(len, self.runs))
 
     def without(self, known: Mask) -> Messages:
-        """Those that are not `known`, by their indices."""
+        """Messages that are not `known`, by their indices."""
         kept = ~known
         mask = np.repeat(kept, self.counts)
         runs, first = [], 0
