@@ -55,17 +55,26 @@ def check_guarantees(spec: Draft, path: str, report: Report) -> None:
 
 
 def check_native(spec: Draft, path: str, report: Report) -> None:
-    """What a queue gives again has other positions, and so other ids."""
-    if good(spec, "guarantee") != "exactly-once":
-        return
+    """What a queue gives again has other positions, and so other ids. And without trees nobody
+    knows when to acknowledge."""
+    job = good(spec, "guarantee")
     for draft, where in entries(spec, "catalog", path, "catalog"):
         options = good(draft, "options") or {}
-        if reads_native(good(draft, "type"), good(draft, "plugin"), options):
+        if not reads_native(good(draft, "type"), good(draft, "plugin"), options):
+            continue
+        what = ""
+        if job == "exactly-once":
             what = (
                 "is native in a job with guarantee exactly-once, whose windows and outputs could "
                 "not tell what the queue gives again from what is new"
             )
-            hint = "take mode: journal, or give the job guarantee: at-least-once"
+        elif "at-most-once" in (job, good(draft, "guarantee")):
+            what = (
+                "is native under guarantee at-most-once, where nobody knows what is processed and "
+                "may be acknowledged"
+            )
+        if what:
+            hint = "take mode: journal, or guarantee: at-least-once"
             report.add(at(at(where, "options"), "mode"), what, hint)
 
 

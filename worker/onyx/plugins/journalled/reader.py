@@ -133,12 +133,13 @@ class OwnerReader(JournalReader):
         return self._partition.exhausted and self._position >= self._partition.end
 
     def cursor(self, position: int) -> Cursor:
-        """The beginning of the chunk that has the position, which is the frontier."""
+        """The beginning of the chunk that has the position, which is the frontier. Under
+        at-most-once positions may be given away that nothing has: then what was read last."""
         feed, metrics = self._partition.feed, self._metrics
         feed.passed(position)
         feed.report(metrics)
         metrics.set(JOURNAL_BYTES, self._bytes())
-        return super().cursor(position)
+        return super().cursor(min(position, self._position))
 
     def acked(self, positions: U64) -> None:
         """The trees of these positions, which rise, are complete (`owning.AckedReader`)."""

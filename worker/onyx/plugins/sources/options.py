@@ -27,7 +27,7 @@ class LiveOptions(JournalOptions, frozen=True):
 
     mode: Literal["journal", "native"] = "journal"
     """`journal`: what the source gives is acknowledged to it when it is in the job's journal.
-    `native`: when it is processed; at-least-once and at-most-once only, and without a journal."""
+    `native`: when it is processed; at-least-once only, and without a journal."""
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
