@@ -264,9 +264,9 @@ def test_the_end_stays_the_end_when_the_job_is_forgotten(tmp_path: Path) -> None
     followed = Followed(tmp_path / "out", state="completed")
     looking = Looking(followed)
     assert not looking.parts()
-    assert looking.feed.ended
+    assert looking.feed.ended()
     followed.state = "forgotten"
-    assert Looking(followed, looking.cursor).feed.ended
+    assert Looking(followed, looking.cursor).feed.ended()
 
 
 def test_a_job_that_nobody_knows_any_more_is_refused(tmp_path: Path) -> None:

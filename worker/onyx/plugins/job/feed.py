@@ -30,6 +30,7 @@ from onyx.plugins.parts.offsets import Limit, Mark, Part
 from onyx.plugins.protocol import PluginContext
 from onyx.storage.opening import is_remote
 from onyx.structs import prepared
+from onyx.telemetry.interface import TaskMetrics
 
 PARTS_MAX = 1_000
 """Parts of one chunk."""
@@ -61,16 +62,16 @@ class PartsFeed:
         self._known = Known() if cursor is None else msgspec.convert(cursor, Known)
         self._next_s = context.clock.monotonic_s()
         self._closed = threading.Event()
-        self.ended = self._known.ended
-        """Whether everything is in the journal. Read by the task."""
+        self._ended = self._known.ended
+        """Whether everything is in the journal."""
         self.obstacle = ""
         """Why nothing more comes for now."""
 
     def take(self, first: int, wait_s: float) -> Content | None:
         """The parts that are new, or the end."""
         now_s = self._context.clock.monotonic_s()
-        if self.ended or now_s < self._next_s:
-            self._closed.wait(wait_s if self.ended else min(wait_s, self._next_s - now_s))
+        if self._ended or now_s < self._next_s:
+            self._closed.wait(wait_s if self._ended else min(wait_s, self._next_s - now_s))
             return None
         self._next_s = now_s + self._options.poll_seconds
         options, known = self._options, self._known
@@ -88,7 +89,7 @@ class PartsFeed:
         if content.count == PARTS_MAX:
             self._next_s = self._context.clock.monotonic_s()
         if self._known.ended:
-            self.ended = True
+            self._ended = True
             self._context.wake()  # nothing that could be read does it
 
     def hold(self, reason: str) -> None:
@@ -110,6 +111,16 @@ class PartsFeed:
     def remembered(self) -> list[Remembered]:
         """No requests."""
         return []
+
+    def ended(self) -> bool:
+        """Whether everything is in the journal. Asked by the task."""
+        return self._ended
+
+    def report(self, metrics: TaskMetrics) -> None:
+        """Parts are counted as segments."""
+
+    def release(self) -> None:
+        """Nothing is open."""
 
     def close(self, error: OnyxError | None) -> None:
         """Look no further."""

@@ -84,7 +84,7 @@ class PartsReader:
 
     def exhausted(self) -> bool:
         """Whether the other job has completed, and all of its parts are read."""
-        ended = self._feed is not None and self._feed.ended
+        ended = self._feed is not None and self._feed.ended()
         return ended and self._reader is None and not self._parts.ready()
 
     def cursor(self, position: int) -> Cursor:

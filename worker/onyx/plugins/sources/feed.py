@@ -18,6 +18,7 @@ import numpy as np
 from onyx.errors import OnyxError, Unavailable, contained
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
+from onyx.ledger.returns import Parts
 from onyx.plugins.journalled.ids import IdMemory
 from onyx.plugins.sources.acks import OwedAcks
 from onyx.plugins.sources.portions import Messages, messages_of
@@ -143,6 +144,9 @@ class SourceFeed:
 
     def acked(self, positions: U64) -> None:
         """Nobody waits for that."""
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """A source takes no values."""
 
     def awaited(self, position: int) -> bool:
         """Nobody waits."""
