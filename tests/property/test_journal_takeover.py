@@ -86,7 +86,7 @@ class Owner:
         # The frontier is stored elsewhere, and everything that was acknowledged may be processed.
         acked = self.world.acked.values()
         self.world.frontier = max(self.world.frontier, (max(acked, default=-1) + 1) // 2)
-        journal.collect(self.world.frontier, self.requests, all_of_it=True)
+        journal.collect(self.world.frontier, lambda: self.requests, all_of_it=True)
 
 
 def repeated(work: Callable[[], T]) -> T:

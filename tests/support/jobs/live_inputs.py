@@ -12,7 +12,8 @@ from tests.support.jobs.plugin_context import plugin_context
 from onyx.errors import Unavailable
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
-from onyx.plugins.protocol import Cursor, OwningInput
+from onyx.plugins.journalled.owning import OwningInput
+from onyx.plugins.protocol import Cursor
 from onyx.plugins.registry import build_input
 from onyx.seams import SystemClock
 from onyx.storage.memory import MemoryBlobStore

@@ -18,8 +18,9 @@ from onyx.front.app import App
 from onyx.requests.append import Form
 from onyx.requests.request import Answer, Level, Status
 from onyx.settings import HttpSettings, Settings
-from onyx.telemetry.catalog import HTTP_SERVED, HTTP_SERVED_SECONDS, Metric, Served
+from onyx.telemetry.catalog import HTTP_SERVED, HTTP_SERVED_SECONDS, Metric
 from onyx.telemetry.interface import GroupMetrics
+from onyx.telemetry.labels import Served
 
 JSON = {"content-type": "application/json"}
 

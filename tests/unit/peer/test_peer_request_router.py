@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
+from tests.support.clocks import ManualClock
 
 from onyx.front.app import Target
 from onyx.front.loop import Loop
@@ -22,6 +23,7 @@ from onyx.peer.requests.router import RequestRouter
 from onyx.requests.append import Append, Form, Payload
 from onyx.requests.desk import Address, Desk
 from onyx.requests.request import Answer, Request, Status
+from onyx.storage.memory import MemoryBlobStore
 from onyx.transport.interface import Transport
 
 ME = GroupId("me")
@@ -80,6 +82,8 @@ class World:
             ME,
             self.reception.loop,
             no_function,
+            MemoryBlobStore,
+            ManualClock(),
         )
 
     def in_background(self, run: Callable[[], Any]) -> Future[Any]:

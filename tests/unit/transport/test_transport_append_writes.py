@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from onyx.transport.append_messages import decode_append, encode_append
 
 from onyx.errors import SegmentError
 from onyx.requests.append import Append, Form, Payload
@@ -18,6 +17,7 @@ from onyx.requests.writes import (
     Held,
     Writer,
 )
+from onyx.transport.requests.messages import decode_append, encode_append
 from onyx.wire.v1 import requests_pb2 as pb
 
 NOTHING = Payload(Form.MSGPACK, b"")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from onyx.transport.grpc_append_streams import AppendStreams
-
 from onyx.requests.append import Append, Form, Payload
 from onyx.requests.request import Status
 from onyx.settings import TransportSettings
+from onyx.transport.requests.streams import AppendStreams
 
 
 def test_what_does_not_fit_into_a_message_breaks_nothing_else() -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from onyx.errors import StateError, Unavailable, UserError
 from onyx.flow.batch import Segments
@@ -132,12 +132,15 @@ class Journal:
             )
         return chunk.first, chunk.runs()
 
-    def collect(self, frontier: int, remembered: Sequence[Remembered], all_of_it: bool) -> bool:
+    def collect(
+        self, frontier: int, remembered: Callable[[], Sequence[Remembered]], all_of_it: bool
+    ) -> bool:
         """Delete the chunks before a position below which nothing is ever read again. A failure is
         logged, and the next call tries again.
 
         Args:
-            remembered: requests that are to be known further on, in the order of their positions.
+            remembered: gives the requests that are to be known further on, in the order of their
+                positions. Asked only when something is deleted.
             all_of_it: also if it is little.
 
         Returns:
@@ -153,7 +156,7 @@ class Journal:
         last = passed[-1]
         # The cursor may lie behind the chunks of the summary: a later chunk holds the same or a
         # later one, so whoever reads both ends with the later one.
-        known = [each for each in remembered if each.first < last.end]
+        known = [each for each in remembered() if each.first < last.end]
         try:
             self._replace(last.place, Summary(last.end, cursor, known))
             for each in passed:

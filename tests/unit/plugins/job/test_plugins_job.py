@@ -176,6 +176,7 @@ def test_whoever_goes_on_from_any_cursor_reads_the_same_rows_at_the_same_positio
                     break
                 if not got:
                     reading.wake.wait(0.02)
+                    reading.wake.clear()
             again = plugin.open("0", cursor)
             for at in range(cursor.position, position):
                 (value,) = taken(again, 1, columns)

@@ -29,7 +29,7 @@ JOURNAL_BYTES_MAX = 1_073_741_824
 
 
 class JobInput:
-    """Implements `protocol.Input` and `protocol.OwningInput`."""
+    """Implements `protocol.Input` and `owning.OwningInput`."""
 
     cooperative = False
     examined = True

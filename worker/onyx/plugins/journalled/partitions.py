@@ -127,4 +127,4 @@ class JournalledPartitions:
             owned = self._open.get(name)
             if owned is not None:
                 drained = cursor.position >= owned.end
-                owned.journal.collect(cursor.position, owned.feed.remembered(), drained)
+                owned.journal.collect(cursor.position, owned.feed.remembered, drained)

@@ -14,7 +14,7 @@ from onyx.plugins.sources.protocol import OpenSource
 
 class JournalledInput:
     """Reads live sources by way of a journal. Implements `protocol.Input` and
-    `protocol.OwningInput`."""
+    `owning.OwningInput`."""
 
     cooperative = False
     examined = True

@@ -31,7 +31,7 @@ RETRY_S = 1.0
 
 
 class NativeInput:
-    """Reads live sources. Implements `protocol.Input` and `protocol.OwningInput`."""
+    """Reads live sources. Implements `protocol.Input` and `owning.OwningInput`."""
 
     cooperative = False
     examined = True

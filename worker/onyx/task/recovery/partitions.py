@@ -6,7 +6,7 @@ import json
 
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
-from onyx.plugins.owning import OwningInput
+from onyx.plugins.journalled.owning import OwningInput
 from onyx.plugins.protocol import SnapshotInput
 from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions

@@ -10,7 +10,7 @@ from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow
 from onyx.model.job import CatalogEntry
-from onyx.plugins.owning import AckedReader
+from onyx.plugins.journalled.owning import AckedReader
 from onyx.plugins.protocol import Input
 from onyx.program.reading.segments_reader import plugin_reader
 from onyx.seams import Clock

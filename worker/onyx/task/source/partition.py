@@ -23,7 +23,7 @@ from onyx.ledger.ranges import Range
 from onyx.ledger.retry_modes import OrderedWindow
 from onyx.ledger.returns import Parts
 from onyx.model.job import CatalogEntry
-from onyx.plugins.owning import AckedReader, DrainingReader
+from onyx.plugins.journalled.owning import AckedReader, DrainingReader
 from onyx.plugins.protocol import Input
 from onyx.program.reading.segments_reader import SegmentsReader, plugin_reader
 from onyx.runs import Numbers, array_of, taken
