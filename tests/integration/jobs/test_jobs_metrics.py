@@ -38,8 +38,9 @@ OUTSIDE_A_QUIET_JOB = {
 }
 """Those that need a fault, a second process, windows or a running job; unit tests write them."""
 
-OF_PLUGINS = ("onyx_spark_", "onyx_http_")
-"""What the names of those begin with that a stage of Spark or an http output writes."""
+OF_PLUGINS = ("onyx_spark_", "onyx_http_", "onyx_source_journal_", "onyx_source_acked_",
+              "onyx_source_redelivered_")  # fmt: skip
+"""What the names of those begin with that a stage of Spark, HTTP or a live source writes."""
 
 
 def test_a_job_writes_every_metric_that_it_has_to_do_with() -> None:

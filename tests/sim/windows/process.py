@@ -32,6 +32,7 @@ from onyx.plugins.roll_limits import RollLimits
 from onyx.recorder import Inside, Recording
 from onyx.replica.entry import Command
 from onyx.replica.state import Replica
+from onyx.requests.desk import Desk
 from onyx.runs import Numbers
 from onyx.seams import Clock
 from onyx.task import machine
@@ -75,6 +76,7 @@ class Process:
         self.peers = [PeerId(f"peer-{number}-{index}") for index in range(peers)]
         self.settings = world.settings
         self.clock: Clock = world.clock
+        self.desk = Desk()
         self.transport: Transport = Link(world.network, self.group)
         self.recorded = recording(world)
         self.recorder: Recording = self.recorded

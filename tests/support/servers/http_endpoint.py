@@ -158,7 +158,11 @@ class HttpEndpoint:
             do_PUT = do_PATCH = do_GET = do_POST
 
             def _answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                size = int(self.headers.get("Content-Length", 0))
+                body = self.rfile.read(size)
+                if len(body) < size:  # the connection has ended: nothing is taken of a part
+                    self.close_connection = True
+                    return
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 reply = endpoint._reply(Received(self.command, self.path, headers, body))
                 if reply.how == "hang":

@@ -80,7 +80,7 @@ def test_whatever_dies_a_message_is_in_the_journal_once_and_no_ack_comes_before(
         try:
             if crash == "collect":  # and with it goes what is processed, but not its ids
                 before += journalled(journal, len(before))
-                journal.collect(journal.end, feed.remembered(), all_of_it=True)
+                journal.collect(journal.end, feed.remembered, all_of_it=True)
             else:
                 step(feed, journal, crash)
         except Unavailable:
