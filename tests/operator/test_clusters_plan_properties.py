@@ -67,9 +67,9 @@ class World:
 FIXED = {
     ("metadata",), ("metadata", "name"), ("metadata", "namespace"), ("metadata", "uid"),
     ("metadata", "ownerReferences"), ("metadata", "resourceVersion"), ("metadata", "labels"),
-    ("metadata", "annotations"), ("status",),
+    ("metadata", "annotations"), ("status",), ("spec",),
 }  # fmt: skip
-"""Identity, what the server writes, and what it gives a type."""
+"""Identity, what the server writes, and what has a type that it checks."""
 LEFT_AS_THEY_ARE = ("ownerReferences", "status")
 
 

@@ -74,8 +74,7 @@ def test_a_process_that_dies_costs_no_order_and_makes_none_twice(tmp_path: Path)
             ],
         },
     }
-    with local_cluster(settings, [2, 2]) as (client, workers, zookeeper):
-        env = replace(settings, zookeeper=replace(settings.zookeeper, address=zookeeper))
+    with local_cluster(settings, [2, 2]) as (client, workers, env):
         submitted = api.submit_job(env, job).job
         url = f"http://127.0.0.1:{workers.http_port}/jobs/orders/in"
         taken(url, 0)

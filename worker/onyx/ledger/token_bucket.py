@@ -1,7 +1,9 @@
-"""A limit of so many a second: a bucket into which tokens drip, and that holds those of one second.
+"""A limit of so many a second: a bucket that tokens drip into. It holds one and those of a second.
 
 Whoever takes says what time it is, so all that follows is the same for the same calls. Over any
-time it gives at most the tokens of that time and those of one second, and one at least.
+time it gives at most the tokens of that time, those of one second, and one. The one makes room for
+the part of a token that drips while the next is awaited: a bucket that is full when its first token
+is whole would lose that part, and give less than its rate.
 """
 
 from __future__ import annotations
@@ -39,4 +41,4 @@ class TokenBucket:
 
     @property
     def _capacity(self) -> float:
-        return max(1.0, BURST_S * self.per_second)
+        return 1.0 + BURST_S * self.per_second
