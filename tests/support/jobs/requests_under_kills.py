@@ -1,5 +1,5 @@
 """Requests while workers are killed and stopped, and the proof that each was taken exactly once:
-`python -m tests.support.jobs.requests_under_kills --requests 100000 --kills 50`.
+`python -m tests.support.jobs.requests_under_kills --requests 100000 --kills 50 --clients 32`.
 
 Clients send a request again, under its id, until it is answered. Whatever was answered is in the
 output when the answer comes, and in the end every segment is there once.
@@ -66,6 +66,7 @@ class Clients:
 
     appender: Appender
     requests: int
+    count: int = CLIENTS
     answered: list[int] = field(default_factory=list)
     sent_again: int = 0
     errors: list[Exception] = field(default_factory=list)
@@ -73,7 +74,7 @@ class Clients:
     def __post_init__(self) -> None:
         self._numbers = iter(range(self.requests))
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._send_all) for _ in range(CLIENTS)]
+        self._threads = [threading.Thread(target=self._send_all) for _ in range(self.count)]
 
     def start(self) -> None:
         for thread in self._threads:
@@ -121,8 +122,13 @@ def written(folder: Path) -> Counter[int]:
     return Counter(json.loads(line)["n"] for line in lines)
 
 
-def run(cluster: Cluster, folder: Path, requests: int, faults: Faults) -> Clients:
+def run(
+    cluster: Cluster, folder: Path, requests: int, faults: Faults, count: int = CLIENTS
+) -> Clients:
     """Send requests through all faults.
+
+    Args:
+        count: clients that send at once.
 
     Raises:
         AssertionError: something is lost or doubled, or the job does not recover.
@@ -132,7 +138,7 @@ def run(cluster: Cluster, folder: Path, requests: int, faults: Faults) -> Client
     job = cluster.submit(manifest(folder))
     cluster.await_ready(job, READY_WAIT_S)
     with Appender(lambda: addresses_of(cluster.replica), "under-kills", "in") as appender:
-        clients = Clients(appender, requests)
+        clients = Clients(appender, requests, count)
         clients.start()
         faulted(cluster, job, workers, faults, chance)
         clients.join()
@@ -151,6 +157,7 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--stops", type=int, default=2)
+    parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     faults = Faults(
@@ -166,7 +173,7 @@ def main() -> None:
             ZooKeeperServer(folder / "zookeeper") as server,
             Cluster(server.address, folder, MODULE, SESSION_TIMEOUT_S) as cluster,
         ):
-            clients = run(cluster, folder, given.requests, faults)
+            clients = run(cluster, folder, given.requests, faults, given.clients)
     print(
         f"{given.requests:,} requests, each taken once; {clients.sent_again} had to be sent again"
     )

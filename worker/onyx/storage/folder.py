@@ -341,9 +341,12 @@ def _remove_if_empty(parent: int, name: str) -> None:
     """Remove a folder in which at most the hidden files of dead writers are left."""
     with contextlib.suppress(FileNotFoundError):
         with opened(parent, [name]) as folder:
-            names = os.listdir(folder)
-            if not all(each.startswith(_HIDDEN) for each in names):
-                return
+            names = []
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if not entry.name.startswith(_HIDDEN):
+                        return
+                    names.append(entry.name)
             for each in names:
                 with contextlib.suppress(OSError):
                     os.unlink(each, dir_fd=folder)

@@ -9,7 +9,7 @@ A request with a key may fall into parts. Its home, the partition of its id, get
 knows the digest of the whole: when that is a conflict, nothing is taken.
 
 All of it runs on the event loop of the process: nothing here takes long, and a request that waits
-costs no thread.
+costs no thread. The plain ones do without (`direct`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from onyx.flow.batch import Segments
 from onyx.front.loop import Loop
 from onyx.ids import GroupId
 from onyx.ledger.returns import Parts, put_together
+from onyx.peer.requests.direct import DirectRequests
 from onyx.peer.requests.held_writes import HeldWrites
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.peer.requests.returned import Resolve, needs_user_code, with_values
+from onyx.peer.requests.waiting import WaitingAnswers, timed_out
 from onyx.requests.append import Append, Form, Part, Payload
 from onyx.requests.content import Refused, digest_of, payload_of, segments_of
 from onyx.requests.desk import Address, Desk
@@ -92,17 +94,25 @@ class RequestRouter:
         self._ended: set[asyncio.Task[Any]] = set()
         """What `stop` ends is here too; whoever else cancels one has gone."""
         self._writes = HeldWrites(inputs, store, clock, self._answer)
+        self._waiting = WaitingAnswers(loop, clock)
+        self._direct = DirectRequests(
+            inputs, desk, group, clock, self._waiting, self._routed, self._finished
+        )
 
     def append(self, append: Append) -> Future[Answer]:
         """The answer to a request, at the latest after the time that it gives."""
+        return self._direct.answer(append, self._new_id) or self._routed(append)
+
+    def _routed(self, append: Append) -> Future[Answer]:
         loop = self._loop.running()
         if loop is None:
             return answered(_ENDS)
-        return asyncio.run_coroutine_threadsafe(self.answer(append), loop)
+        return asyncio.run_coroutine_threadsafe(self._on_loop(append), loop)
 
     def stop(self) -> None:
         """Answer nothing any more: whoever waits is told so."""
         self._stopped = True
+        self._waiting.end(_ENDS)
         loop = self._loop.running() if self._active else None
         if loop is not None:
             with contextlib.suppress(TimeoutError):
@@ -124,6 +134,12 @@ class RequestRouter:
 
     async def answer(self, append: Append) -> Answer:
         """The answer to a request, at the latest after the time that it gives."""
+        direct = self._direct.answer(append, self._new_id)
+        if direct is not None:
+            return await asyncio.wrap_future(direct)
+        return await self._on_loop(append)
+
+    async def _on_loop(self, append: Append) -> Answer:
         if self._stopped:
             return _ENDS
         task = asyncio.current_task()
@@ -153,9 +169,8 @@ class RequestRouter:
             async with asyncio.timeout(append.timeout_s):
                 return await self._route(append, last)
         except TimeoutError:
-            what = f"no answer within {append.timeout_s:g} s"
             why = last.answer.reason if last.answer is not None else ""
-            return Answer(Status.TIMED_OUT, f"{what}: {why}" if why else what)
+            return timed_out(append.timeout_s, why)
         except Refused as error:
             return Answer(Status.INVALID, str(error), refused=error.rows)
         except OnyxError as error:
@@ -176,7 +191,7 @@ class RequestRouter:
         if stopped is not None:
             return stopped
         segments, count = segments_of(append.payload), self._inputs.partitions(found)
-        id = append.id or f"{self._randomness.getrandbits(ID_BITS):032x}"
+        id = append.id or self._new_id()
         home = partition_of(id, count)
         parts = parts_of(segments, found.partition_key, home, count)
         whole = _Whole(found, id, digest_of(append.payload), append, len(parts) > 1)
@@ -188,11 +203,16 @@ class RequestRouter:
         return await self._with_values(_together(await asyncio.gather(*sent)))
 
     async def _with_values(self, answer: Answer) -> Answer:
+        return await asyncio.wrap_future(self._finished(answer)) if answer.parts else answer
+
+    def _finished(self, answer: Answer) -> Future[Answer]:
+        """The answer with values; it takes a while where user code puts them together."""
         if not needs_user_code(answer.parts):
-            return with_values(answer, self._resolve) if answer.parts else answer
-        finish = self._background(lambda: with_values(answer, self._resolve))
-        finished: Answer = await asyncio.wrap_future(finish)
-        return finished
+            return answered(with_values(answer, self._resolve))
+        return self._background(lambda: with_values(answer, self._resolve))
+
+    def _new_id(self) -> str:
+        return f"{self._randomness.getrandbits(ID_BITS):032x}"
 
     async def _registered(
         self, whole: _Whole, home: int, parts: Mapping[int, Segments], last: _LastAnswer
