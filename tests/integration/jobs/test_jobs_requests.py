@@ -115,6 +115,18 @@ def test_a_request_is_taken_once_under_its_id_whomever_it_is_sent_to(
     assert len(running.end()) == 50
 
 
+def test_an_appender_goes_on_with_the_worker_that_owns_the_input(env: TestEnv) -> None:
+    running = start(env)
+    owners = {each.append({"n": 0}).owner for each in running.appenders} - {""}
+    assert len(owners) == 1, "two of three pass requests on, to the third"
+    alone = {each.append({"n": 1}).owner for each in running.appenders} - {""}
+    assert alone == owners, "who was given one worker stays with it"
+    with Appender(addresses_of(env.client.replica()), running.name, "in") as appender:
+        answers = [appender.append({"n": n}) for n in range(2)]
+        assert answers[1].owner == ""
+    running.end()
+
+
 def test_what_functions_give_back_is_in_the_answer(env: TestEnv) -> None:
     own = f"{GIVING}:largest"
     running = start(

@@ -5,9 +5,10 @@
     appender.append(rows, ack="journal", id="upload-17")
     answers = [appender.send(each) for each in batches]  # futures
 
-Any worker takes any request. The appender sends to one of those that it knows; when that one is
-gone it goes on with the next, and sends what has no answer again under the same id. So a segment is
-taken once, whatever happens on the way, until `timeout_s` is over.
+Any worker takes any request. The appender sends to one of those that it knows, and goes on with the
+one that owns the input, if an answer names it. When that one is gone it goes on with the next, and
+sends what has no answer again under the same id. So a segment is taken once, whatever happens on
+the way, until `timeout_s` is over.
 
 This module needs no ZooKeeper and no engine: grpcio, protobuf, msgspec, NumPy and pyarrow.
 """
@@ -228,7 +229,17 @@ class Appender:
                 self._workers = list(self._find())
         except Unavailable as error:
             return answered(Answer(Status.UNAVAILABLE, str(error), AGAIN_FIRST_S))
-        return self._streams.send(self._workers[self._turn % len(self._workers)], append)
+        sent = self._streams.send(self._workers[self._turn % len(self._workers)], append)
+        sent.add_done_callback(self._learn)
+        return sent
+
+    def _learn(self, answered: Future[Answer]) -> None:
+        """Go on with the worker that owns the input, if it is one of those that were given: others
+        need not be reachable from here."""
+        owner = "" if answered.cancelled() else answered.result().owner
+        workers = self._workers
+        if owner in workers:
+            self._turn = workers.index(owner)
 
 
 class AsyncAppender:

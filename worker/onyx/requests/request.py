@@ -80,6 +80,8 @@ class Answer:
     """Why there is no value for a key."""
     refused: Mapping[int, str] = field(default_factory=dict)
     """Why segments cannot be taken, by their number in the request."""
+    owner: str = ""
+    """The worker that requests for the input are passed on to; empty: the one that was asked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,17 @@ class RequestRouter:
             if not taken.status.reached:
                 return taken
         sent = [self._part(whole, number, part, last) for number, part in parts.items()]
-        return await self._with_values(_together(await asyncio.gather(*sent)))
+        answer = _together(await asyncio.gather(*sent))
+        if count == 1:
+            answer = replace(answer, owner=self._elsewhere(found))
+        return await self._with_values(answer)
+
+    def _elsewhere(self, found: RequestInput) -> str:
+        """The worker that owns an input with one partition, if it is another one."""
+        if self._inputs.waits(found) is not None:
+            return ""
+        owner = self._inputs.owner(found, 0)
+        return "" if owner.group == self._group else owner.address
 
     async def _with_values(self, answer: Answer) -> Answer:
         return await asyncio.wrap_future(self._finished(answer)) if answer.parts else answer

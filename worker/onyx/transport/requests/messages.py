@@ -143,6 +143,7 @@ def encode_answer(answer: Answer, number: int) -> bytes:
         segments=answer.segments,
         refused=answer.refused,
         errors=answer.errors,
+        owner=answer.owner,
         parts=encode_returns({0: dict(answer.parts)}) if answer.parts else b"",
     )
     for key, value in answer.values.items():
@@ -170,4 +171,5 @@ def decode_answer(data: bytes) -> tuple[int, Answer]:
         parts,
         dict(message.errors),
         dict(message.refused),
+        message.owner,
     )

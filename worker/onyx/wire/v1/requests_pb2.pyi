@@ -108,7 +108,7 @@ class RequestPart(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class AppendAnswer(_message.Message):
-    __slots__ = ("number", "status", "reason", "retry_after_ms", "segments", "values", "errors", "parts", "refused")
+    __slots__ = ("number", "status", "reason", "retry_after_ms", "segments", "values", "errors", "parts", "refused", "owner")
     class ValuesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +139,7 @@ class AppendAnswer(_message.Message):
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     number: int
     status: AppendStatus
     reason: str
@@ -148,4 +149,5 @@ class AppendAnswer(_message.Message):
     errors: _containers.ScalarMap[str, str]
     parts: bytes
     refused: _containers.ScalarMap[int, str]
-    def __init__(self, number: _Optional[int] = ..., status: _Optional[_Union[AppendStatus, str]] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., segments: _Optional[int] = ..., values: _Optional[_Mapping[str, str]] = ..., errors: _Optional[_Mapping[str, str]] = ..., parts: _Optional[bytes] = ..., refused: _Optional[_Mapping[int, str]] = ...) -> None: ...
+    owner: str
+    def __init__(self, number: _Optional[int] = ..., status: _Optional[_Union[AppendStatus, str]] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., segments: _Optional[int] = ..., values: _Optional[_Mapping[str, str]] = ..., errors: _Optional[_Mapping[str, str]] = ..., parts: _Optional[bytes] = ..., refused: _Optional[_Mapping[int, str]] = ..., owner: _Optional[str] = ...) -> None: ...
