@@ -62,7 +62,7 @@ def test_a_rate_holds_back_new_segments_and_not_those_read_again():
     assert reader.read(100) == []
     assert numbers(plugin.open("0", Cursor(6)).read(100)) == [6, 7, 8, 9]
     clock.advance(3600)
-    assert len(reader.read(100)) == 10, "one second's worth at once, not an hour's"
+    assert len(reader.read(100)) == 11, "one and a second's worth at once, not an hour's"
 
 
 def test_a_generator_function_makes_the_segment_of_its_number():
