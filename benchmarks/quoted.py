@@ -143,6 +143,9 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
                at_least=True),
         Quoted("batches of 10,000 rows, journalled", "batches of 10,000 rows, journal", 1_000_000,
                "/s", at_least=True),
+        Quoted("ack at 200/s to Kafka and Bytewax, p50", "ack, p50, to Kafka and Bytewax", 1),
+        Quoted("requests of 100 dicts to Kafka and Bytewax, CPU",
+               "ack, CPU of 100 dicts, to Kafka and Bytewax", 1),
     ),
     "memory": (
         Quoted("memory growth while 10 million segments pass", "memory growth while segments pass",

@@ -6,6 +6,9 @@ every file are forced to disk. A client in this process sends:
 * one segment a request, 200 requests a second, each answered when its segment is in a file;
 * requests of 100 dicts, and record batches of 10,000 rows, a window of them on the way, each
   answered when it is journalled (and, beside it, when it is processed).
+
+Beside it, the same requests by way of Kafka and Bytewax (`kafka_requests.py`), where both are
+there.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -25,7 +29,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pyarrow as pa
-from benchmarks import onyx_run
+from benchmarks import kafka_requests, onyx_run
 from benchmarks.figures import Figure, Measured, parser, run
 
 from onyx import api
@@ -41,8 +45,10 @@ WINDOW = 32
 START_TIMEOUT_S = 60.0
 GOAL_P50_MS, GOAL_P99_MS = 5.0, 20.0
 GOAL_DICTS, GOAL_ROWS = 50_000, 1_000_000
+ACKS = ("journal", "ack")
+OTHERS = "Kafka and Bytewax"
 
-Send = Callable[[], Any]
+Send = Callable[[Any], Future[Any]]
 
 
 @contextmanager
@@ -81,7 +87,7 @@ def cpu_s(process: psutil.Process) -> float:
     return sum(sum(one.cpu_times()[:2]) for one in each)
 
 
-def latencies_ms(appender: Appender, count: int, ack: str) -> list[float]:
+def latencies_ms(send: Send, count: int) -> list[float]:
     """Of requests at a fixed rate, whether the ones before are answered or not."""
     found: list[float] = []
     done = threading.Semaphore(0)
@@ -90,79 +96,114 @@ def latencies_ms(appender: Appender, count: int, ack: str) -> list[float]:
         due_s = start_s + number / PER_SECOND
         time.sleep(max(0.0, due_s - time.monotonic()))
 
-        def answered(future: Any, due_s: float = due_s) -> None:
-            assert future.result().status.reached, future.result()
+        def answered(future: Future[Any], due_s: float = due_s) -> None:
+            assert _reached(future.result()), future.result()
             found.append(1e3 * (time.monotonic() - due_s))
             done.release()
 
-        appender.send({"n": number, "key": "a"}, ack).add_done_callback(answered)
+        send([{"n": number, "key": "a"}]).add_done_callback(answered)
     for _ in range(count):
         done.acquire()
     return found
 
 
-def per_second(send: Send, requests: int, segments: int) -> float:
+def per_second(send: Send, segments: Any, requests: int) -> float:
     """Segments a second with a window of requests on the way."""
     room = threading.BoundedSemaphore(WINDOW)
-    wrong: list[Answer] = []
+    wrong: list[Any] = []
 
-    def answered(future: Any) -> None:
-        if not future.result().status.reached:
+    def answered(future: Future[Any]) -> None:
+        if not _reached(future.result()):
             wrong.append(future.result())
         room.release()
 
     start_s = time.monotonic()
     for _ in range(requests):
         room.acquire()
-        send().add_done_callback(answered)
+        send(segments).add_done_callback(answered)
     for _ in range(WINDOW):
         room.acquire()
     assert not wrong, wrong[0]
-    return requests * segments / (time.monotonic() - start_s)
+    return requests * len(segments) / (time.monotonic() - start_s)
+
+
+def _reached(answer: Answer | None) -> bool:
+    return answer is None or answer.status.reached
+
+
+class Measuring:
+    """Collects the figures of one run."""
+
+    def __init__(self, quick: bool) -> None:
+        self._seconds = 3 if quick else 15
+        self._requests = {SEGMENTS_OF_BATCH: 300, ROWS_OF_BATCH: 20} if quick else {}
+        self.figures: list[Figure] = []
+        self.details: dict[str, Any] = {}
+
+    def latency(self, name: str, send: Send) -> tuple[float, float]:
+        """p50 and p99 in ms of single requests, after a second in which everything gets warm."""
+        latencies_ms(send, PER_SECOND)
+        found = latencies_ms(send, self._seconds * PER_SECOND)
+        p50, p99 = np.percentile(found, [50, 99]).tolist()
+        self.details[name] = {"p50_ms": p50, "p99_ms": p99, "requests": len(found)}
+        return p50, p99
+
+    def rate(
+        self, name: str, send: Send, segments: Any, cpu_s: Callable[[], float]
+    ) -> tuple[float, float]:
+        """Segments a second of large requests, and us of CPU a segment behind the client."""
+        requests = self._requests.get(len(segments), 4_000_000 // len(segments) // 10)
+        before_s = cpu_s()
+        rate = per_second(send, segments, requests)
+        cpu_us = 1e6 * (cpu_s() - before_s) / (requests * len(segments))
+        self.details[name] = {"per_second": rate, "cpu_us": cpu_us}
+        return rate, cpu_us
+
+    def says(self, name: str, value: float, unit: str, goal: float, note: str = "") -> None:
+        least = unit == "/s"
+        self.figures.append(Figure(name, value, unit, goal, at_least=least, note=note))
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    seconds = 3 if options.quick else 15
-    figures: list[Figure] = []
-    details: dict[str, Any] = {}
-    with running("dicts") as (appender, process):
-        for ack in ("journal", "ack"):
-            latencies_ms(appender, PER_SECOND, ack)
-            found = latencies_ms(appender, seconds * PER_SECOND, ack)
-            p50, p99 = np.percentile(found, [50, 99]).tolist()
-            details[ack] = {"p50_ms": p50, "p99_ms": p99, "requests": len(found)}
-            figures += [
-                Figure(f"{ack} at 200/s, p50", p50, "ms", GOAL_P50_MS),
-                Figure(f"{ack} at 200/s, p99", p99, "ms", GOAL_P99_MS),
-            ]
-        batch = [{"n": n, "key": f"k{n % 10}"} for n in range(SEGMENTS_OF_BATCH)]
-        requests = 300 if options.quick else 5_000
-        for ack in ("journal", "ack"):
-            before_s = cpu_s(process)
-            rate = per_second(partial(_send, appender, batch, ack), requests, len(batch))
-            cpu_us = 1e6 * (cpu_s(process) - before_s) / (requests * len(batch))
-            details[f"dicts {ack}"] = {"per_second": rate, "cpu_us": cpu_us}
-            figures.append(_rate(f"requests of 100 dicts, {ack}", rate, GOAL_DICTS, cpu_us))
-    with running("columns") as (appender, process):
-        columns = np.arange(ROWS_OF_BATCH)
-        rows = pa.RecordBatch.from_pydict({"n": columns, "v": columns * 0.5, "key": columns % 10})
-        requests = 20 if options.quick else 400
-        for ack in ("journal", "ack"):
-            before_s = cpu_s(process)
-            rate = per_second(partial(_send, appender, rows, ack), requests, ROWS_OF_BATCH)
-            cpu_us = 1e6 * (cpu_s(process) - before_s) / (requests * ROWS_OF_BATCH)
-            details[f"columns {ack}"] = {"per_second": rate, "cpu_us": cpu_us}
-            figures.append(_rate(f"batches of 10,000 rows, {ack}", rate, GOAL_ROWS, cpu_us))
-    return Measured(figures, details)
+    found = Measuring(options.quick)
+    dicts = [{"n": n, "key": f"k{n % 10}"} for n in range(SEGMENTS_OF_BATCH)]
+    numbers = np.arange(ROWS_OF_BATCH)
+    rows = pa.RecordBatch.from_pydict({"n": numbers, "v": numbers * 0.5, "key": numbers % 10})
+    with running("dicts") as (appender, _):
+        waits = {ack: found.latency(ack, partial(_send, appender, ack)) for ack in ACKS}
+    for ack, (p50, p99) in waits.items():
+        found.says(f"{ack} at {PER_SECOND}/s, p50", p50, "ms", GOAL_P50_MS)
+        found.says(f"{ack} at {PER_SECOND}/s, p99", p99, "ms", GOAL_P99_MS)
+    dicts_cpu_us = _rates(found, "dicts", "requests of 100 dicts", dicts, GOAL_DICTS)
+    _rates(found, "columns", "batches of 10,000 rows", rows, GOAL_ROWS)
+    if kafka_requests.possible():
+        with kafka_requests.running() as (client, cpu_s):
+            its = found.latency(OTHERS, client.send)
+            _, its_cpu_us = found.rate(
+                f"requests of 100 dicts, {OTHERS}", client.send, dicts, cpu_s
+            )
+        for text, mine_ms, its_ms in zip(("p50", "p99"), waits["ack"], its, strict=True):
+            note = f"{its_ms:.1f} ms with {OTHERS}"
+            found.says(f"ack, {text}, to {OTHERS}", mine_ms / its_ms, "x", 1, note)
+        note = f"{its_cpu_us:.1f} us a segment with {OTHERS}"
+        found.says(f"ack, CPU of 100 dicts, to {OTHERS}", dicts_cpu_us / its_cpu_us, "x", 1, note)
+    return Measured(found.figures, found.details)
 
 
-def _send(appender: Appender, segments: Any, ack: str) -> Any:
+def _rates(found: Measuring, form: str, name: str, segments: Any, goal: float) -> float:
+    """Figures of large requests to a fresh job; us of CPU a segment when each is processed."""
+    cpu_us = 0.0
+    with running(form) as (appender, process):
+        for ack in ACKS:
+            title, send = f"{name}, {ack}", partial(_send, appender, ack)
+            rate, cpu_us = found.rate(title, send, segments, partial(cpu_s, process))
+            note = f"{cpu_us:.2f} us of CPU a segment behind the client"
+            found.says(title, rate, "/s", goal, note)
+    return cpu_us
+
+
+def _send(appender: Appender, ack: str, segments: Any) -> Future[Any]:
     return appender.send(segments, ack)
-
-
-def _rate(text: str, rate: float, goal: int, cpu_us: float) -> Figure:
-    note = f"{cpu_us:.2f} us of CPU a segment in the workers"
-    return Figure(text, rate, "/s", goal, at_least=True, note=note)
 
 
 if __name__ == "__main__":
