@@ -85,7 +85,7 @@ def test_one_array_has_numbers_as_states() -> None:
         (
             {"init_array": first, "fold_array": fold},
             {"type": "session", "timeout_gap": (3, "elements")},
-            "has no super_aggregation, which a session window needs",
+            "has no merge_array, which a session window needs",
         ),
         (
             {**CALLS, "init_array": lambda _, count: [0] * count},

@@ -107,8 +107,9 @@ def _aggregation(
         aggregation = _ordered(window, where, aggregation, coordinates)
     if TYPES[window.type].merges and not aggregation.mergeable:
         raise UserError(
-            f"{where}: {aggregation_name(window.aggregation)} has no super_aggregation, which a "
-            f"{window.type} window needs to join two extents; add it, or use another type of window"
+            f"{where}: {aggregation_name(window.aggregation)} has no {aggregation.merged_by}, "
+            f"which a {window.type} window needs to join two extents; add it, or use another type "
+            "of window"
         )
     return aggregation
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from onyx.ids import AllocationVersion, JobId
-from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT
+from onyx.ledger.lineage import END_ROOT
 from onyx.peer.work.hold_times import HoldTimes
 from onyx.peer.work.running_ackers import Ackers
 from onyx.peer.work.task_runner import TaskRunner
@@ -27,8 +27,6 @@ from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site
 from onyx.task.holding import held_roots, to_tell
 from onyx.transport.interface import Transport
-
-END_ROOT = END_PARTITION << PARTITION_SHIFT
 
 
 class Running(Protocol):

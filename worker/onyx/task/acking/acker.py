@@ -14,7 +14,7 @@ from collections.abc import Callable
 from onyx.ids import AllocationVersion, JobId
 from onyx.ledger.acker import Acker
 from onyx.ledger.holds import Holds
-from onyx.ledger.lineage import END_ROOT
+from onyx.ledger.lineage import END_ROOTS
 from onyx.ledger.returns import Trees
 from onyx.runs import Numbers, Run, joined
 from onyx.seams import Clock
@@ -158,7 +158,7 @@ class AckerTask:
         if now_s >= self._next_expiry_s:
             self._next_expiry_s = now_s + EXPIRE_INTERVAL_S
             # Some inputs may end days after others, and nobody sends their END items again.
-            for roots in (*self.holds.take(), END_ROOT):
+            for roots in (*self.holds.take(), END_ROOTS):
                 self._ledger.held(roots)
             timeout_s = self._idle_timeout_s()
             self._ledger.expire(now_s, math.inf if timeout_s is None else timeout_s)

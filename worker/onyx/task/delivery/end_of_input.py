@@ -14,7 +14,7 @@ import hashlib
 import numpy as np
 
 from onyx.ids import PeerId
-from onyx.ledger.lineage import END_ROOT
+from onyx.ledger.lineage import END_ROOT, END_ROOTS
 from onyx.runs import Numbers
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
@@ -81,12 +81,12 @@ class EndItems(EndOfInput):
             for site in child.sites:
                 produced = end_id(self._wiring.me.peer, site.peer)
                 value ^= produced
-                self._outbox.put_to(site, Control(ControlKind.END, int(END_ROOT[0]), produced))
-        self._acks.add(END_ROOT, np.array([value], dtype=np.uint64))
+                self._outbox.put_to(site, Control(ControlKind.END, END_ROOT, produced))
+        self._acks.add(END_ROOTS, np.array([value], dtype=np.uint64))
 
     def take_completion(self, roots: Numbers) -> bool:
         """The END tree has one root."""
-        if len(roots) != 1 or roots[0] != END_ROOT[0]:
+        if len(roots) != 1 or roots[0] != END_ROOT:
             return False
         self.complete = True
         return True

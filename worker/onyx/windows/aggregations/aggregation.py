@@ -38,6 +38,8 @@ class Aggregation:
     """Whether the state is small and recorded as a whole; if not, its updates are recorded."""
     mergeable: bool = True
     """Whether `merge` works, which windows need whose extents merge."""
+    merged_by: str = "super_aggregation"
+    """The user's function that `merge` calls, for messages."""
 
     def __init__(self, where: str = "", key: str = "", initial: Any = None) -> None:
         """

@@ -143,6 +143,8 @@ class UserArrayForm:
 class ArraysAggregation(Aggregation):
     """Computes states with the functions of the array form, however many there are."""
 
+    merged_by = "merge_array"
+
     def __init__(self, window: Window, calls: Mapping[str, Call], where: str) -> None:
         """Arguments and errors as `UserArrayForm`."""
         super().__init__(where)
