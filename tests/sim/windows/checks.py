@@ -94,9 +94,7 @@ class Checks:
         world = self._world
         if not world.story.all_after or batch.roots is None:
             return
-        processes = [*world.members.values(), *(each for each, _ in world.zombies)]
-        tasks = [each.tasks.get(channel.source) for each in processes]
-        if not any(task is not None and task.name == "read" for task in tasks):
+        if not self._reads(channel.source):
             return
         partitions, _, positions = unpack(array_of(batch.roots))
         for number, position in zip(partitions.tolist(), positions.tolist(), strict=True):
@@ -106,6 +104,13 @@ class Checks:
                 f"O1: partition {number} goes from {before} to {position}"
             )
             self._sent[key] = position
+
+    def _reads(self, peer: PeerId) -> bool:
+        """Whether it is one of the source."""
+        world = self._world
+        processes = [*world.members.values(), *(each for each, _ in world.zombies)]
+        tasks = [each.tasks.get(peer) for each in processes]
+        return any(task is not None and task.name == "read" for task in tasks)
 
     @fatal
     def completed(self, roots: Numbers) -> None:
@@ -365,7 +370,7 @@ class Checks:
             if emission["child"] is not None:
                 return {emission["child"]: 1}
             return {"again": 1} | ({} if story.reduces["again"] else {"write": 1})
-        segment = story.partitions[index][position]
+        segment = self.segment(index, position)
         if "bad" in segment:
             return {"dead": 1}
         count = len(segment["leaves"])
@@ -375,6 +380,10 @@ class Checks:
             if not story.reduces["again"]:
                 found["write"] = count
         return found
+
+    def segment(self, partition: int, position: int) -> Any:
+        """What the source has given at a position."""
+        return self._world.story.partitions[partition][position]
 
     def _of_partition(self, number: int) -> tuple[str, int]:
         for task, each in self._world.replica.partitions(self._world.job_id).items():

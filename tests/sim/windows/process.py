@@ -61,6 +61,8 @@ class Work:
     future: Future[Any]
 
     def run(self) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
         try:
             self.future.set_result(self.do())
         except Exception as error:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,6 +15,7 @@ from tests.sim.windows.violation import Violation
 from tests.sim.windows.world import World
 
 CHUNK_SEEDS = 5
+Planting = Callable[[str | None], AbstractContextManager[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,24 @@ class Outcome:
     trace_hash: str
 
 
-def simulate(seed: int, bug: str | None = None) -> Outcome:
-    """One run; the first violation ends it."""
+def simulate(
+    seed: int,
+    bug: str | None = None,
+    world_of: type[World] = World,
+    planting: Planting = planted,
+) -> Outcome:
+    """One run; the first violation ends it.
+
+    Args:
+        world_of: which kind of jobs.
+        planting: plants a bug of that kind.
+    """
     problem = None
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # simulated faults are no news
     try:
-        with planted(bug):
-            world = World(seed)
+        with planting(bug):
+            world = world_of(seed)
             began_s = world.clock.monotonic_s()
             try:
                 world.run()
@@ -59,9 +71,14 @@ def simulate(seed: int, bug: str | None = None) -> Outcome:
     )
 
 
-def outcomes(seeds: range, bug: str | None, jobs: int) -> Iterator[Outcome]:
+Simulate = Callable[..., Outcome]
+
+
+def outcomes(
+    seeds: range, bug: str | None, jobs: int, one_of: Simulate = simulate
+) -> Iterator[Outcome]:
     """In the order of the seeds, computed by `jobs` processes."""
-    one = partial(simulate, bug=bug)
+    one = partial(one_of, bug=bug)
     if jobs == 1:
         yield from map(one, seeds)
         return
@@ -69,11 +86,11 @@ def outcomes(seeds: range, bug: str | None, jobs: int) -> Iterator[Outcome]:
         yield from pool.map(one, seeds, chunksize=CHUNK_SEEDS)
 
 
-def explain(outcome: Outcome, bug: str | None) -> str:
+def explain(outcome: Outcome, bug: str | None, world: str = "windows") -> str:
     planted_bug = f" BUG={bug}" if bug else ""
     lines = [
-        f"windows, seed {outcome.seed}: {outcome.problem}",
-        f"repeat with: make sim WORLD=windows SEED={outcome.seed}{planted_bug}",
+        f"{world}, seed {outcome.seed}: {outcome.problem}",
+        f"repeat with: make sim WORLD={world} SEED={outcome.seed}{planted_bug}",
         f"options: {outcome.options}",
         *(f"  {event}" for event in outcome.recent),
     ]

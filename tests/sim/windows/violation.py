@@ -40,3 +40,9 @@ def fatal(check: F) -> F:
             raise _broken[0] from error
 
     return checked  # type: ignore[return-value]
+
+
+def raise_hidden() -> None:
+    """Raise what `fatal` has found, if it was caught on another thread."""
+    if _broken:
+        raise _broken[0]

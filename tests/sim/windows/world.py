@@ -13,7 +13,8 @@ import dataclasses
 import hashlib
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,14 +102,13 @@ def draw_options(choice: random.Random, pages: random.Random) -> Options:
 class World:
     """One run."""
 
+    process: type[Process] = Process
+    made_storage: type[Storage] = Storage
+    made_checks: type[Checks] = Checks
+
     def __init__(self, seed: int) -> None:
         self.choice = random.Random(f"{seed}/world")
-        self.story: Story = draw_story(
-            random.Random(f"{seed}/story"),
-            random.Random(f"{seed}/failures"),
-            random.Random(f"{seed}/formats"),
-            random.Random(f"{seed}/retries"),
-        )
+        self.story: Story = self.draw(seed)
         self.functions = self.story.functions()
         self.options = options = draw_options(
             random.Random(f"{seed}/options"), random.Random(f"{seed}/pages")
@@ -126,8 +126,8 @@ class World:
         self.events: deque[str] = deque(maxlen=RECENT_EVENTS)
         self.trace = hashlib.blake2b(digest_size=8)
         self.faults = Faults(random.Random(f"{seed}/faults"), 0.1 if "store" in options.on else 0.0)
-        self.checks = Checks(self)
-        self.storage = Storage(self.faults, self.checks.created, self.interleave)
+        self.checks = self.made_checks(self)
+        self.storage = self.made_storage(self.faults, self.checks.created, self.interleave)
         self.places: dict[str, Place] = {name: Place(self.faults) for name in self._named("output")}
         self.members: dict[GroupId, Process] = {}
         self.zombies: list[tuple[Process, int]] = []
@@ -162,6 +162,15 @@ class World:
             self._join()
         self._allocate()
 
+    def draw(self, seed: int) -> Story:
+        """The job of this run."""
+        return draw_story(
+            random.Random(f"{seed}/story"),
+            random.Random(f"{seed}/failures"),
+            random.Random(f"{seed}/formats"),
+            random.Random(f"{seed}/retries"),
+        )
+
     # --- running --------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -169,8 +178,14 @@ class World:
         Raises:
             Violation, AssertionError: an invariant is broken.
         """
-        with one_thread(), self.story.retry_mode():
+        with self.patched():
             self._run()
+
+    @contextmanager
+    def patched(self) -> Iterator[None]:
+        """What is in the hands of the world meanwhile."""
+        with one_thread(), self.story.retry_mode():
+            yield
 
     def _run(self) -> None:
         while self.chaos and self.rounds < self.options.rounds and not self.completed:
@@ -323,7 +338,7 @@ class World:
 
     def _join(self) -> None:
         self._numbers += 1
-        process = Process(self, self._numbers, PEERS_OF_PROCESS)
+        process = self.process(self, self._numbers, PEERS_OF_PROCESS)
         self.members[process.group] = self.network.processes[process.group] = process
 
     # --- the log --------------------------------------------------------------------------------
@@ -365,7 +380,7 @@ class World:
         free = [peer for process in self.members.values() for peer in process.peers]
         slots: dict[TaskName, dict[PeerId, int]] = {}
         tasks = [TaskName(entry.name) for entry in self.job.catalog]
-        wanted = {task: choice.choice((1, 1, 2, 3)) for task in tasks}
+        wanted = {task: self.peers_of(task) for task in tasks}
         while sum(wanted.values()) > len(free):
             wanted[max(wanted, key=lambda task: wanted[task])] -= 1
         for task in tasks:
@@ -382,6 +397,10 @@ class World:
         self._ready = set()
         self._enter("allocated", **self._allocation(slots))
         self.note(f"version {self._version}: {slots}")
+
+    def peers_of(self, task: TaskName) -> int:
+        """How many peers a task is to have now."""
+        return self.choice.choice((1, 1, 2, 3))
 
     def _allocation(self, slots: dict[TaskName, dict[PeerId, int]]) -> dict[str, Any]:
         ordered = {task: sorted(peers, key=peers.__getitem__) for task, peers in slots.items()}

@@ -28,7 +28,7 @@ from onyx.flow.batch import Segments
 from onyx.journal.chunk import Content, Kind, Remembered, Summary, encode_chunk, encode_summary
 from onyx.journal.index import Indexed
 from onyx.journal.names import PartitionFolder, Place, listing_of
-from onyx.journal.opening import Found, claim, fenced, read_chunk
+from onyx.journal.opening import Found, claim, each_once, fenced, read_chunk
 from onyx.storage.interface import BlobStore
 
 logger = logging.getLogger(__name__)
@@ -156,7 +156,7 @@ class Journal:
         last = passed[-1]
         # The cursor may lie behind the chunks of the summary: a later chunk holds the same or a
         # later one, so whoever reads both ends with the later one.
-        known = [each for each in remembered() if each.first < last.end]
+        known = [each for each in remembered() if each.end <= last.end]
         try:
             self._replace(last.place, Summary(last.end, cursor, known))
             for each in passed:
@@ -180,7 +180,7 @@ class Journal:
         if not self.end:
             place = Place(self._version, 0)
             before = min((each.first for each in old.index), default=old.end)
-            known = [each for each in old.requests if each.first < before]
+            known = [each for each in old.requests if each.end <= before]
             self._replace(place, Summary(before, old.cursor, known))
             self.end, self.cursor, self.restored = before, old.cursor, known
         for each in old.index:
@@ -190,7 +190,7 @@ class Journal:
             if chunk is None:
                 raise Unavailable(f"journal file {folder.chunk(each.place)} is gone")
             self.append(Content(chunk.runs(), chunk.requests, chunk.cursor))
-            self.restored = [*self.restored, *chunk.requests]
+            self.restored = each_once([*self.restored, *chunk.requests])
 
     def _replace(self, place: Place, summary: Summary) -> None:
         """Write a summary, then remove older ones."""

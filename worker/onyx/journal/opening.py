@@ -11,6 +11,7 @@ A fence stays for as long as the job: a writer that wakes up years later must st
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,6 +93,12 @@ def read_chunk(store: BlobStore, folder: PartitionFolder, at: Place) -> Chunk | 
     return None if data is None else decode_chunk(folder, at, data)
 
 
+def each_once(requests: Iterable[Remembered]) -> list[Remembered]:
+    """Requests in order. One without segments that begins where a summary ends is in the summary,
+    and may be in a chunk behind it too."""
+    return list(dict.fromkeys(requests))
+
+
 def _patiently(store: BlobStore, folder: PartitionFolder, own: int | None) -> Found:
     gone: Exception | None = None
     for _ in range(TRIES_MAX):
@@ -125,6 +132,7 @@ def _read(store: BlobStore, folder: PartitionFolder, listing: Listing, own: int 
                 store.delete(folder.chunk(place))
             else:
                 _add(store, folder, place, found)
+    found.requests = each_once(found.requests)
     return found
 
 

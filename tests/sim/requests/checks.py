@@ -1,0 +1,316 @@
+"""The invariants of requests and journals, beside those of windows, state and ids.
+
+J1 what a client was told is true when it hears it: a request that is JOURNALLED is in the journal,
+one that is PROCESSED is in the outputs as well; J2 no segment is in the journal twice, and each that
+is there comes out, once under exactly-once; J3 the same request is never a conflict, other content
+under its id always is; J4 nothing goes from the journal that may be read again; J5 a new owner finds
+all positions and all ids; O2 where the order is kept on retry, what an output was given last of a
+partition is in order; O3 without retries nothing is sent again; D2 a dead letter was tried as often
+as it may be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from tests.sim.requests.story import Asked
+from tests.sim.windows.checks import Checks
+from tests.sim.windows.storage import Storage
+from tests.sim.windows.violation import fatal
+
+from onyx.flow.batch import Batch, as_dicts
+from onyx.ids import AllocationVersion, PeerId
+from onyx.journal.chunk import Chunk, decode_chunk
+from onyx.journal.names import JOURNALS, PartitionFolder, Place
+from onyx.journal.opening import read_ended
+from onyx.ledger.lineage import PARTITION_SHIFT, unpack
+from onyx.log import job_documents
+from onyx.requests.request import Status
+from onyx.runs import Numbers, array_of
+from onyx.transport.interface import Channel
+
+if TYPE_CHECKING:
+    from tests.sim.requests.world import RequestWorld
+
+_CHUNK = re.compile(rf"(.+)/{re.escape(JOURNALS)}/(.+)/(\d{{5}})/(\d{{20}})/(\d{{12}})\Z")
+RECOVERY_RATE = 0.03
+"""How often the journals are read as a new owner would, between two rounds."""
+
+
+class RequestChecks(Checks):
+    def __init__(self, world: RequestWorld) -> None:
+        super().__init__(world)
+        self._of = world
+        self._given: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+        """The segments in the journal of each partition, by position."""
+        self._ids: defaultdict[int, dict[str, int]] = defaultdict(dict)
+        """Ids in the journal of each partition, with where they begin."""
+        self._where: dict[int, tuple[int, int]] = {}
+        """Partition and position by the number of a segment."""
+        self._too_late: set[int] = set()
+        """Numbers that came into a journal when the job had been told to drain: they are processed
+        if somebody was told so, by this job or by one that upgrades it."""
+        self._read_until: defaultdict[int, int] = defaultdict(int)
+        """Behind the last position of each partition that was ever sent."""
+        self._once: dict[tuple[PeerId, AllocationVersion, int], int] = {}
+        self._last: dict[int, tuple[int, int]] = {}
+        """When each segment was written last: in which version, and as which of all."""
+        self._writes = 0
+        self._promised: dict[int, Status] = {}
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    @fatal
+    def journalled(self, folder: PartitionFolder, place: Place, chunk: Chunk) -> None:
+        """A chunk of a journal is durable from now on."""
+        mine = self._given[folder.partition]
+        if not chunk.count and not chunk.requests:
+            return
+        self._of.trace.update(folder.chunk(place).encode())
+        where = f"chunk {place} of partition {folder.partition}"
+        assert chunk.first == len(mine), f"J2: {where} begins at {chunk.first}, not {len(mine)}"
+        for run in chunk.runs():
+            for segment in as_dicts(run):
+                before = self._where.get(segment["n"])
+                assert before is None, f"J2: {where}: {segment} is at {before} already"
+                self._where[segment["n"]] = (folder.partition, len(mine))
+                if self._of.draining:
+                    self._too_late.add(segment["n"])
+                mine.append(dict(segment))
+        for request in chunk.requests:
+            before_at = self._ids[folder.partition].get(request.id)
+            assert before_at is None, f"J2: {where}: {request.id} is at {before_at} already"
+            self._ids[folder.partition][request.id] = request.first
+
+    @fatal
+    def collected(self, folder: PartitionFolder, chunk: Chunk) -> None:
+        """A chunk is about to go."""
+        frontier = self._read_from(folder.partition)
+        end = chunk.first + chunk.count
+        assert end <= frontier, (
+            f"J4: positions up to {end} of partition {folder.partition} go, and it is read from "
+            f"{frontier} on"
+        )
+
+    def answered(self, asked: Asked, status: Status) -> None:
+        """A client hears this of its request."""
+        for segment in asked.segments:
+            number = segment["n"]
+            self._promised[number] = status
+            place = self._where.get(number)
+            assert place is not None, f"J1: {asked.id!r} is {status}, but {number} in no journal"
+            if status is Status.PROCESSED:
+                self._check_processed(asked.id, number, *place)
+
+    def written(self, version: int, segments: Iterable[Any]) -> None:
+        """An output has been given these."""
+        for segment in segments:
+            self._writes += 1
+            if "n" in segment:
+                self._last[segment["n"]] = (version, self._writes)
+
+    @fatal
+    def taken(self, channel: Channel, batch: Batch) -> None:
+        """An inbox has taken a batch."""
+        super().taken(channel, batch)
+        if batch.roots is None or not self._reads(channel.source):
+            return
+        partitions, _, positions = unpack(array_of(batch.roots))
+        for number, position in zip(partitions.tolist(), positions.tolist(), strict=True):
+            index = number - self._first
+            self._read_until[index] = max(self._read_until[index], position + 1)
+            if not self._of.story.given_up:
+                continue
+            key = (channel.source, channel.version, number)
+            before = self._once.get(key, -1)
+            assert position > before, f"O3: partition {number} goes from {before} to {position}"
+            self._once[key] = position
+
+    def completed(self, roots: Numbers) -> None:
+        """These trees are reported complete to somebody."""
+        if self._of.story.guarantee == "exactly-once":
+            super().completed(roots)
+            return
+        partitions, _, positions = unpack(array_of(roots))
+        for partition, position in zip(partitions.tolist(), positions.tolist(), strict=True):
+            self._check_visible(self._of_partition(partition)[1], position)
+
+    def after_round(self) -> None:
+        super().after_round()
+        if self._of.choice_of_checks.random() < RECOVERY_RATE:
+            self._check_recovery()
+
+    def segment(self, partition: int, position: int) -> Any:
+        return self._given[partition][position]
+
+    # --- J1, J5 ---------------------------------------------------------------------------------
+
+    @fatal
+    def _check_visible(self, partition: int, position: int) -> None:
+        number = self._given[partition][position]["n"]
+        assert number in self._visible(), (
+            f"C5: tree {partition}/{position} counts as complete, but {number} is in no output"
+        )
+
+    def _check_processed(self, id: str, number: int, partition: int, position: int) -> None:
+        story = self._of.story
+        if story.given_up:
+            return
+        what = f"J1: {id!r} is processed, but {number}"
+        if story.guarantee == "at-least-once":
+            assert number in self._visible(), f"{what} is in no output"
+            return
+        root = self._root(partition, position)
+        for task, count in self._tree_of(partition, position).items():
+            found = len(self._of.storage.of(task).ids.get(root, ()))
+            assert found >= count, f"{what} has {found} of its {count} segments in {task}"
+
+    def _check_recovery(self) -> None:
+        """What whoever takes over finds."""
+        for partition, mine in self._given.items():
+            folder = PartitionFolder(self._of.job_id, "read", partition)
+            found = read_ended(self._of.storage.copy(), folder)
+            what = f"J5: partition {partition}"
+            assert found.end == len(mine), f"{what} ends at {found.end}, not {len(mine)}"
+            ids = {each.id: each.first for each in found.requests}
+            assert ids == self._ids[partition], f"{what} knows {ids}, not {self._ids[partition]}"
+            first = min((each.first for each in found.index), default=found.end)
+            assert first <= self._read_from(partition), f"{what} begins at {first}"
+
+    # --- at the end -----------------------------------------------------------------------------
+
+    def at_end(self) -> None:
+        self._check_recovery()
+        world, story = self._of, self._of.story
+        lost = self._promised.keys() - self._where.keys()
+        assert not lost, f"J2: {lost} were promised, and are gone"
+        read = {
+            number
+            for number, (partition, position) in self._where.items()
+            if position < self._read_until[partition]
+        }
+        never = ((self._where.keys() - self._too_late) | self._promised.keys()) - read
+        assert not never, f"J2: {never} are in the journal, and were never read"
+        if story.windowed:
+            world.story = story.only(frozenset(read))
+            super().at_end()
+            return
+        written = Counter(each["n"] for each in world.places["write"].segments())
+        dead = Counter(each["segment"]["n"] for each in world.places["dead"].segments())
+        self._check_counts(read, written, dead)
+        self._check_tries(written, dead)
+        if story.all_after:
+            self._check_order(written)
+
+    def _check_counts(self, read: set[int], written: Counter[int], dead: Counter[int]) -> None:
+        story = self._of.story
+        strangers = (written.keys() | dead.keys()) - read
+        assert not strangers, f"J2: {strangers} are in outputs, and were never taken"
+        both = (written.keys() & story.bad) | (dead.keys() - story.bad)
+        assert not both, f"D1: {both} are bad and written, or dead letters and good"
+        if story.given_up:
+            return
+        counts = written + dead
+        missing = read - counts.keys()
+        assert not missing, f"J2: {missing} were read, and are in no output"
+        if story.guarantee == "exactly-once":
+            twice = [number for number, count in counts.items() if count > 1]
+            assert not twice, f"J2: {twice} came out twice"
+
+    def _check_tries(self, written: Iterable[int], dead: Iterable[int]) -> None:
+        story = self._of.story
+        if story.given_up:
+            return
+        for number in dead:
+            tries = story.tried[number]
+            assert tries > story.retries_of_bad, f"D2: {number} is dead, tried {tries} times"
+        for number, fails in story.flaky.items():
+            if number in written:
+                assert story.tried[number] > fails, f"D2: {number} has come out, and never worked"
+
+    def _check_order(self, written: Iterable[int]) -> None:
+        by_partition: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        for number in written:
+            partition, position = self._where[number]
+            by_partition[partition].append((position, number))
+        for partition, mine in by_partition.items():
+            for (_, one), (_, other) in pairwise(sorted(mine)):
+                assert self._last[one] < self._last[other], (
+                    f"O2: partition {partition}: {other} was written last at {self._last[other]}, "
+                    f"and {one}, which comes before it, at {self._last[one]}"
+                )
+
+    # --- what there is --------------------------------------------------------------------------
+
+    def _visible(self) -> set[int]:
+        places = self._of.places
+        found = {each["n"] for each in places["write"].segments()}
+        return found | {each["segment"]["n"] for each in places["dead"].segments()}
+
+    def _tree(self, partition: int, position: int) -> dict[str, int]:
+        task, index = self._of_partition(partition)
+        story = self._of.story
+        if story.windowed or task != "read":
+            return super()._tree(partition, position)
+        return {"dead" if self._given[index][position]["n"] in story.bad else "write": 1}
+
+    def _tree_of(self, partition: int, position: int) -> dict[str, int]:
+        return self._tree(self._first + partition, position)
+
+    def _root(self, partition: int, position: int) -> int:
+        return (self._first + partition) << PARTITION_SHIFT | position
+
+    @property
+    def _first(self) -> int:
+        """Number of the first partition of the input."""
+        return self._of.replica.partitions(self._of.job_id)[self._of.read].first
+
+    def _read_from(self, partition: int) -> int:
+        path = job_documents.frontier(self._of.job_id, self._first + partition)
+        document = self._of.documents.documents.get(path)
+        return msgspec.json.decode(document.data)["cursor"]["position"] if document else 0
+
+    def _watermark_max(self) -> float:
+        times = [each["time"] for mine in self._given.values() for each in mine]
+        if self._of.draining:
+            return float("inf")
+        return max(times, default=0) - self._of.story.disorder_ms
+
+
+class JournalStorage(Storage):
+    """A store that also notes the chunks of journals, and lets other threads have a turn."""
+
+    checks: RequestChecks
+
+    def create(self, name: str, data: bytes) -> bool:
+        self._between()
+        self.faults.before()
+        new = self.chunks.read(name) is None
+        if new and (found := _named(name)) is not None:
+            self.checks.journalled(*found, decode_chunk(*found, data))
+            self.chunks.create(name, data)
+            self.faults.after()
+            return True
+        return super().create(name, data)
+
+    def delete(self, name: str) -> None:
+        found, data = _named(name), self.chunks.read(name)
+        if found is not None and data is not None:
+            self._between()
+            self.checks.collected(found[0], decode_chunk(*found, data))
+        super().delete(name)
+
+
+def _named(name: str) -> tuple[PartitionFolder, Place] | None:
+    found = _CHUNK.match(name)
+    if found is None:
+        return None
+    return (
+        PartitionFolder(found[1], found[2], int(found[3])),
+        Place(int(found[4]), int(found[5])),
+    )
