@@ -8,6 +8,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from onyx.errors import OnyxError
 from onyx.flow.batch import U64, Segments, as_dicts, as_given, part_of
 from onyx.flow.segment import Segment
 from onyx.journal.journal import Journal
@@ -54,9 +55,10 @@ class JournalReader:
         self._held = Chunks()
 
     def read(self, segments_max: int) -> list[Segment]:
-        """Segments as dicts, as far as they are there."""
+        """Segments as dicts, as far as they are there. When a chunk cannot be read now, those
+        before it come first and the next call raises, so that positions do not move."""
         found: list[Segment] = []
-        while len(found) < segments_max and self._fill():
+        while len(found) < segments_max and self._fill(bool(found)):
             found += as_dicts(self._take(segments_max - len(found)))
         return found
 
@@ -84,10 +86,16 @@ class JournalReader:
         self._position += len(taken)
         return taken
 
-    def _fill(self) -> bool:
+    def _fill(self, any_taken: bool = False) -> bool:
+        """Whether there is something to take; an error waits until nothing is taken before it."""
         if len(self._held):
             return True
-        found = self._next(self._position)
+        try:
+            found = self._next(self._position)
+        except OnyxError:
+            if any_taken:
+                return False
+            raise
         if found is None:
             return False
         first, runs = found

@@ -1,14 +1,17 @@
 """Reading segments in the format of the task: one method for dicts and columns.
 
 A reader of columns gives one form at a time: columns of the same types, or dicts. What it has
-decoded already (`ready`) is read in one go, so that a bad record among many does not cut a batch.
+already (`ready`) is read in one go, so that a bad record among many does not cut a batch. When the
+rest of it cannot be read now, what comes before is given first, so that positions do not move.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
+from onyx.errors import OnyxError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Read, of_runs
@@ -62,9 +65,10 @@ class _OfColumns:
     def read(self, segments_max: int) -> Read:
         runs = [self._next(segments_max)]
         count = len(runs[0])
-        while 0 < count < segments_max and self._ready():
-            runs.append(self._next(segments_max - count))
-            count += len(runs[-1])
+        with suppress(OnyxError):  # the next read meets it again
+            while 0 < count < segments_max and self._ready():
+                runs.append(self._next(segments_max - count))
+                count += len(runs[-1])
         return of_runs(runs)
 
     def _next(self, segments_max: int) -> Segments:
