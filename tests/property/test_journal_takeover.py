@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -40,6 +40,8 @@ class World:
     """Positions by number, of what was acknowledged."""
     frontier: int = 0
     """Below it, everything is processed."""
+    slow: bool = True
+    """Whether only half of what was acknowledged is processed when chunks are collected."""
     numbers: int = 0
 
     def reallocate(self) -> None:
@@ -84,8 +86,9 @@ class Owner:
 
     def collect(self, journal: Journal) -> None:
         # The frontier is stored elsewhere, and everything that was acknowledged may be processed.
-        acked = self.world.acked.values()
-        self.world.frontier = max(self.world.frontier, (max(acked, default=-1) + 1) // 2)
+        acked = max(self.world.acked.values(), default=-1) + 1
+        processed = acked // 2 if self.world.slow else acked
+        self.world.frontier = max(self.world.frontier, processed)
         journal.collect(self.world.frontier, lambda: self.requests, all_of_it=True)
 
 
@@ -118,8 +121,8 @@ CHOICES = st.lists(
 Choices = Sequence[tuple[str, int, int]]
 
 
-def play(choices: Choices) -> None:
-    world = World()
+def play(choices: Choices, slow: bool = True) -> None:
+    world = World(slow=slow)
     world.reallocate()
     for what, who, many in choices:
         if what == "reallocate":
@@ -163,10 +166,92 @@ def finish(world: World) -> None:
             assert segments[position - first] == {"n": number}
 
 
-@given(CHOICES)
-@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
-def test_what_was_acknowledged_is_what_the_next_owner_finds(choices: Choices) -> None:
-    play(choices)
+@given(CHOICES, st.booleans())
+@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
+def test_what_was_acknowledged_is_what_the_next_owner_finds(choices: Choices, slow: bool) -> None:
+    play(choices, slow)
+
+
+class Meanwhile:
+    """A store in which something happens just before a file is created."""
+
+    def __init__(self, store: MemoryBlobStore, name: str, happens: Callable[[], None]) -> None:
+        self._store = store
+        self._name = name
+        self._happens = happens
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def create(self, name: str, data: bytes) -> bool:
+        if name == self._name:
+            self._name = ""
+            self._happens()
+        return self._store.create(name, data)
+
+
+def append(journal: Journal, *numbers: int) -> None:
+    for number in numbers:
+        request = Remembered(str(number), b"", journal.end, 1, 0)
+        journal.append(Content([[{"n": number}]], (request,)))
+
+
+def collect(journal: Journal, *numbers: int) -> None:
+    """All that it holds, the requests of these numbers."""
+    known = [Remembered(str(number), b"", number, 1, 0) for number in numbers]
+    assert journal.collect(journal.end, lambda: known, all_of_it=True)
+
+
+def test_a_log_is_ended_though_all_of_its_chunks_are_collected() -> None:
+    store = MemoryBlobStore()
+    old = Journal(store, FOLDER, 1, "old")
+    append(old, 0, 1)
+    collect(old, 0, 1)
+
+    new = Journal(store, FOLDER, 2, "new")
+
+    assert new.end == 2
+    with pytest.raises(Fenced):
+        append(old, 2)
+
+
+@pytest.mark.parametrize("kept", [(), (3,)])
+def test_a_fence_at_a_number_that_was_collected_meanwhile_is_no_end(kept: tuple[int, ...]) -> None:
+    store = MemoryBlobStore()
+    old = Journal(store, FOLDER, 1, "old")
+    append(old, 0)
+
+    def go_on() -> None:
+        append(old, 1, 2)
+        collect(old, 0, 1, 2)
+        append(old, *kept)
+
+    fence = FOLDER.chunk(Place(1, 2))
+    new = Journal(Meanwhile(store, fence, go_on), FOLDER, 2, "new")  # type: ignore[arg-type]
+
+    assert [each.id for each in new.restored] == ["0", "1", "2", *map(str, kept)]
+    assert new.end == 3 + len(kept)
+    with pytest.raises(Fenced):
+        append(old, 4)
+
+
+def test_a_fence_of_another_owner_at_such_a_number_is_no_end() -> None:
+    store = MemoryBlobStore()
+    old = Journal(store, FOLDER, 1, "old")
+    append(old, 0)
+
+    def go_on() -> None:
+        append(old, 1)
+        collect(old, 0, 1)
+        place = Place(1, 2)  # by an owner that has died before it could list
+        store.create(FOLDER.chunk(place), opening.encode_chunk(FOLDER, place, Kind.FENCE, ""))
+
+    fence = FOLDER.chunk(Place(1, 2))
+    new = Journal(Meanwhile(store, fence, go_on), FOLDER, 3, "new")  # type: ignore[arg-type]
+
+    assert new.end == 2
+    with pytest.raises(Fenced):
+        append(old, 2)
 
 
 def test_a_writer_that_lists_before_it_opens_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

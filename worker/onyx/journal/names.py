@@ -57,8 +57,13 @@ class Listing:
     """In order."""
 
     def last_of(self, version: int) -> int:
-        """The number of the last chunk of a log; -1 without any."""
-        return max((place.seq for place in self.chunks if place.version == version), default=-1)
+        """The number of the last chunk of a log, which may be collected; -1 without any."""
+        places = (*self.chunks, *self.summaries)
+        return max((place.seq for place in places if place.version == version), default=-1)
+
+    def collected(self, at: Place) -> bool:
+        """Whether the number of a chunk was used, and may be free again."""
+        return any(each.version == at.version and each.seq >= at.seq for each in self.summaries)
 
     def first_of(self, version: int) -> int:
         """The number of the first chunk of a log behind the one that opened it; 1 without any."""

@@ -7,6 +7,12 @@ free number. So of two, the newer one sees the older log and fences it, or the o
 newer log; and the store decides whether an append or a fence comes first.
 
 A fence stays for as long as the job: a writer that wakes up years later must still find it.
+
+The number of a collected chunk is free again, and a fence there ends nothing: its writer is further
+on. Invariant: as long as a writer is not fenced, a summary in its log lies at or behind the last
+number that it has collected, because it writes that summary first. So a chunk ends a log only if a
+listing from after its creation has no summary of that log at its number or behind. An owner whose
+fence turns out to end nothing lists again, and goes on from the summary.
 """
 
 from __future__ import annotations
@@ -164,14 +170,21 @@ def _summary(store: BlobStore, folder: PartitionFolder, at: Place) -> Summary:
 
 def _fence(store: BlobStore, folder: PartitionFolder, listing: Listing, version: int) -> int:
     """End a log, if nobody has; the number of the chunk that ends it."""
-    seq = listing.last_of(version)
+    place = Place(version, listing.last_of(version))
+    if not listing.collected(place) and _is_fence(store, folder, place):
+        return place.seq
     while True:
-        chunk = read_chunk(store, folder, Place(version, seq))
-        if chunk is None:
-            raise _Missing(folder.chunk(Place(version, seq)))
-        if chunk.kind is Kind.FENCE:
-            return seq
-        seq += 1
-        place = Place(version, seq)
-        if store.create(folder.chunk(place), encode_chunk(folder, place, Kind.FENCE, "")):
-            return seq
+        place = Place(version, place.seq + 1)
+        fence = encode_chunk(folder, place, Kind.FENCE, "")
+        if store.create(folder.chunk(place), fence) or _is_fence(store, folder, place):
+            break
+    if _listing(store, folder).collected(place):
+        raise _Missing(folder.chunk(place))
+    return place.seq
+
+
+def _is_fence(store: BlobStore, folder: PartitionFolder, at: Place) -> bool:
+    chunk = read_chunk(store, folder, at)
+    if chunk is None:
+        raise _Missing(folder.chunk(at))
+    return chunk.kind is Kind.FENCE
