@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from tests.sim.requests.loop import VirtualLoop
 from tests.sim.requests.network import RequestLink
 from tests.sim.requests.outputs import NumberedParts, PlaceAtOnce
 from tests.sim.windows.process import Process
 
+from onyx.front.loop import Loop
 from onyx.peer.requests.inputs import RequestInputs
 from onyx.peer.requests.router import RequestRouter
 from onyx.plugins.parts.formats import JsonLinesFormat
@@ -35,7 +36,7 @@ class RequestProcess(Process):
             self.background,
             random.Random(f"{world.seed}/ids of {self.group}"),
             self.group,
-            cast(Any, None),  # clients come on the loop itself
+            cast(Loop, self.loop),
             self.resolve,
             lambda: self.state_store(durable=True),
             world.clock,

@@ -208,9 +208,7 @@ def _asked(choice: random.Random, segments: Sequence[Segment]) -> tuple[Asked, .
     first = 0
     while first < len(segments):
         end = min(len(segments), first + choice.choice((1, 1, 1, 2, 3, 5)))
-        numbered = [
-            {**segments[n], "n": n, "k": choice.choice("abcde")} for n in range(first, end)
-        ]
+        numbered = [{**segments[n], "n": n, "k": choice.choice("abcde")} for n in range(first, end)]
         id = f"request {len(found)}" if choice.random() < 0.9 else ""
         found.append(Asked(id, tuple(numbered)))
         first = end
