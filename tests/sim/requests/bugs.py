@@ -1,9 +1,150 @@
-from __future__ import annotations
-from contextlib import contextmanager
+"""Bugs planted on purpose where requests and journals are worked on: the simulator must find each.
 
-NAMES = ()
+R1 a request counts as journalled when the writer of the journal has taken it; R2 one in the journal
+counts as processed; R3 so does one that a new owner knows from before; R4 other content under an id
+is not looked at; R5 who takes a journal over does not end the logs of before; R6 he ends one at the
+number of a collected chunk; R7 what is in doubt is appended again under the next number; R8 chunks
+go when their segments are read; R9 ids go with their chunks; R10 a chunk that cannot be read loses
+what was read before it; R11 what functions want read again is acked all the same; R12 a source that
+keeps the order on retry goes on while something rests; R13 it reads only what has failed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from tests.sim.windows.bugs import _ack_all, _only_what_failed
+
+from onyx.flow.batch import as_dicts
+from onyx.flow.segment import Segment
+from onyx.journal import opening
+from onyx.journal.chunk import Content, Kind, Summary
+from onyx.journal.journal import Journal
+from onyx.journal.names import Listing, PartitionFolder, Place
+from onyx.ledger.retry_modes import OrderedWindow
+from onyx.plugins.journalled.partitions import JournalledPartitions
+from onyx.plugins.journalled.reader import JournalReader
+from onyx.plugins.requests import mailbox
+from onyx.plugins.requests.mailbox import Mailbox
+from onyx.requests.request import Request, Status
+from onyx.storage.interface import BlobStore
+from onyx.task.phases import send
+
+_take = Mailbox.take
+_appended = Mailbox.appended
+_init = Mailbox.__init__
+_again = Mailbox._again
+_append = Journal.append
+_replace = Journal._replace
+
+
+def _journalled_early(box: Mailbox, first: int, wait_s: float) -> Content | None:
+    """R1."""
+    content = _take(box, first, wait_s)
+    for each in content.requests if content is not None else ():
+        entry = box._taken[each.id]
+        waiting, entry.journalled = entry.journalled, []
+        mailbox._settle(mailbox._answers(waiting, Status.JOURNALLED, entry.count))
+    return content
+
+
+def _processed_early(box: Mailbox, content: Content) -> None:
+    """R2."""
+    entries = [box._taken[each.id] for each in content.requests]
+    _appended(box, content)
+    for entry in entries:
+        waiting, entry.processed = entry.processed, []
+        mailbox._settle(mailbox._answers(waiting, Status.PROCESSED, entry.count))
+
+
+def _processed_before(box: Mailbox, *arguments: Any, **named: Any) -> None:
+    """R3."""
+    _init(box, *arguments, **named)
+    for entry in box._open:
+        entry.left = 0
+    box._open.clear()
+
+
+def _any_content(box: Mailbox, request: Request, entry: Any) -> Any:
+    """R4."""
+    return _again(box, replace(request, digest=entry.digest), entry)
+
+
+def _no_fence(store: BlobStore, folder: PartitionFolder, listing: Listing, version: int) -> int:
+    """R5: where the log ends now."""
+    return listing.last_of(version) + 1
+
+
+def _fence_anywhere(
+    store: BlobStore, folder: PartitionFolder, listing: Listing, version: int
+) -> int:
+    """R6."""
+    seq = max(place.seq for place in listing.chunks if place.version == version)
+    while not opening._is_fence(store, folder, Place(version, seq)):
+        seq += 1
+        fence = opening.encode_chunk(folder, Place(version, seq), Kind.FENCE, "")
+        if store.create(folder.chunk(Place(version, seq)), fence):
+            break
+    return seq
+
+
+def _append_anew(journal: Journal, content: Content) -> int:
+    """R7."""
+    if journal._doubtful is not None:
+        journal._doubtful = None
+        next_place = Place(journal._version, journal._seq + 1)
+        if journal._store.read(journal._folder.chunk(next_place)) is not None:
+            journal._seq += 1
+    return _append(journal, content)
+
+
+def _collect_what_is_read(partitions: JournalledPartitions) -> None:
+    """R8."""
+    for owned in partitions._open.values():
+        owned.journal.collect(owned.end, owned.feed.remembered, all_of_it=True)
+
+
+def _forget_ids(journal: Journal, place: Place, summary: Summary) -> None:
+    """R9."""
+    _replace(journal, place, Summary(summary.end, summary.cursor, []))
+
+
+def _lose_what_was_read(reader: JournalReader, segments_max: int) -> list[Segment]:
+    """R10."""
+    found: list[Segment] = []
+    while len(found) < segments_max and reader._fill():
+        found += as_dicts(reader._take(segments_max - len(found)))
+    return found
+
+
+_PLANTS: dict[str, tuple[Any, str, Any]] = {
+    "R1": (Mailbox, "take", _journalled_early),
+    "R2": (Mailbox, "appended", _processed_early),
+    "R3": (Mailbox, "__init__", _processed_before),
+    "R4": (Mailbox, "_again", _any_content),
+    "R5": (opening, "_fence", _no_fence),
+    "R6": (opening, "_fence", _fence_anywhere),
+    "R7": (Journal, "append", _append_anew),
+    "R8": (JournalledPartitions, "_collect_once", _collect_what_is_read),
+    "R9": (Journal, "_replace", _forget_ids),
+    "R10": (JournalReader, "read", _lose_what_was_read),
+    "R11": (send, "acked", _ack_all),
+    "R12": (OrderedWindow, "waits", False),
+    "R13": (OrderedWindow, "_from", _only_what_failed),
+}
+NAMES = tuple(_PLANTS)
 
 
 @contextmanager
-def planted(bug):
-    yield
+def planted(bug: str | None) -> Iterator[None]:
+    """One of `NAMES`, or nothing."""
+    if bug is None:
+        yield
+        return
+    where, name, wrong = _PLANTS[bug]
+    with mock.patch.object(where, name, wrong):
+        yield

@@ -1,12 +1,12 @@
 """The invariants of requests and journals, beside those of windows, state and ids.
 
 J1 what a client was told is true when it hears it: a request that is JOURNALLED is in the journal,
-one that is PROCESSED is in the outputs as well; J2 no segment is in the journal twice, and each that
-is there comes out, once under exactly-once; J3 the same request is never a conflict, other content
-under its id always is; J4 nothing goes from the journal that may be read again; J5 a new owner finds
-all positions and all ids; O2 where the order is kept on retry, what an output was given last of a
-partition is in order; O3 without retries nothing is sent again; D2 a dead letter was tried as often
-as it may be.
+one that is PROCESSED is in the outputs as well; J2 no segment is in the journal twice, and each
+that is there comes out, once under exactly-once; J3 the same request is never a conflict, other
+content under its id always is; J4 nothing goes from the journal that may be read again; J5 a new
+owner finds all positions and all ids; O2 where the order is kept on retry, what an output was given
+last of a partition is in order; O3 without retries nothing is sent again; D1 what is bad is a dead
+letter and is not written, all else is written; D2 a dead letter was tried as often as it may be.
 """
 
 from __future__ import annotations

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LEVELS = (Level.ACK, Level.ACK, Level.ACK, Level.JOURNAL, Level.JOURNAL, Level.NONE)
 IMPATIENCE = 0.01
 """How often a client goes away before it is answered, each round."""
+OF_ZOMBIES = 0.5
+"""How often a worker is asked that is cut off, while there is one."""
 FORGED_NUMBER = -1
 
 
@@ -86,8 +88,10 @@ class Client:
     def _ask(self, segments: list[dict[str, Any]], level: Level) -> None:
         world = self._world
         self.tried = True
-        everybody = [*world.members.values(), *(each for each, _ in world.zombies)]
-        self._process = world.as_requests(self._choice.choice(everybody))
+        asked = list(world.members.values())
+        if world.zombies and self._choice.random() < OF_ZOMBIES:
+            asked = [each for each, _ in world.zombies]
+        self._process = world.as_requests(self._choice.choice(asked))
         append = Append(
             job="simulated" if self._choice.random() < 0.5 else world.job_id,
             task="read",

@@ -30,10 +30,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 return
 
     def end(self) -> None:
-        """Nobody waits any more."""
-        for task in asyncio.all_tasks(self):
-            task.cancel()
+        """Nobody waits any more. What ends may begin something else."""
         self.turn()
+        while tasks := asyncio.all_tasks(self):
+            for task in tasks:
+                task.cancel()
+            self.turn()
         self.close()
 
     def time(self) -> float:

@@ -146,7 +146,7 @@ def _plain(choice: random.Random) -> RequestStory:
     mode = "individual"
     if guarantee == "at-least-once":
         mode = choice.choice(("individual", "all-after", "all-after", "none"))
-    segments: list[Segment] = [{} for _ in range(choice.randint(10, 60))]
+    segments: list[Segment] = [{} for _ in range(choice.randint(20, 90))]
     asked = _asked(choice, segments)
     numbers = range(len(segments))
     bad = frozenset(number for number in numbers if choice.random() < BAD_SHARE)
@@ -207,7 +207,7 @@ def _asked(choice: random.Random, segments: Sequence[Segment]) -> tuple[Asked, .
     found: list[Asked] = []
     first = 0
     while first < len(segments):
-        end = min(len(segments), first + choice.choice((1, 1, 1, 2, 3, 5)))
+        end = min(len(segments), first + choice.choice((1, 1, 1, 1, 2, 5)))
         numbered = [{**segments[n], "n": n, "k": choice.choice("abcde")} for n in range(first, end)]
         id = f"request {len(found)}" if choice.random() < 0.9 else ""
         found.append(Asked(id, tuple(numbered)))

@@ -1,8 +1,8 @@
 """Threads in the hands of the world: each runs only while it has its turn.
 
 An input that keeps a journal has threads of its own, which wait for each other, for the store and
-for time. Here they are real threads, so that their code is that of the product. But one of them runs
-at a time, and it hands its turn back where it would wait.
+for time. Here they are real threads, so that their code is that of the product. But one of them
+runs at a time, and it hands its turn back where it would wait.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from tests.sim.windows.violation import raise_hidden
+from tests.sim.windows.violation import Violation, raise_hidden
 
 from onyx.plugins.journalled import partition, partitions
 from onyx.plugins.requests import mailbox
@@ -79,18 +79,18 @@ class Threads:
 
     # --- `threading` ----------------------------------------------------------------------------
 
-    def Thread(  # noqa: N802
+    def Thread(
         self, target: Callable[[], None], name: str = "", daemon: bool = True
     ) -> SimulatedThread:
         return SimulatedThread(self, target)
 
-    def Event(self) -> Event:  # noqa: N802
+    def Event(self) -> Event:
         return Event(self)
 
-    def Condition(self) -> Condition:  # noqa: N802
+    def Condition(self) -> Condition:
         return Condition(self)
 
-    def Lock(self) -> Unneeded:  # noqa: N802
+    def Lock(self) -> Unneeded:
         return Unneeded()
 
 
@@ -164,8 +164,8 @@ class SimulatedThread:
         try:
             if not self._killed:
                 self._target()
-        except Ended:
-            pass
+        except (Ended, Violation):
+            pass  # `go_on` raises the second one again
         finally:
             self._ended = True
             self._others.release()

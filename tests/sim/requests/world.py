@@ -52,8 +52,9 @@ class RequestWorld(World):
         """Of all processes that there ever were."""
         super().__init__(seed)
         choice = self.choice_of_clients
-        self.begin_rounds = choice.choice((1, self.options.rounds // 2, self.options.rounds))
-        self.drains_in = choice.randrange(self.options.rounds) if choice.random() < 0.3 else None
+        rounds = self.options.rounds
+        self.begin_rounds = choice.choice((1, rounds // 2, rounds))
+        self.drains_in = choice.randrange(rounds // 3, rounds) if choice.random() < 0.3 else None
         """The round of chaos in which the job is told to drain."""
         self.clients = [
             Client(self, asked, random.Random(f"{seed}/client {number}"))
@@ -107,6 +108,17 @@ class RequestWorld(World):
         """Of a job that keeps the order one for each task, or there is none."""
         wanted = super().peers_of(task)
         return 1 if self.story.all_after and not self.story.windowed else wanted
+
+    def _evict(self) -> Process:
+        """Half of the time one that owns journals: nothing happens to those of others."""
+        owners = [
+            each
+            for each in self.members.values()
+            if any(task.name == self.read for task in each.tasks.values())
+        ]
+        if owners and self.choice_of_clients.random() < 0.5:
+            return self.members.pop(self.choice_of_clients.choice(owners).group)
+        return super()._evict()
 
     def _end_loops(self) -> None:
         for loop in self.loops:
