@@ -1,0 +1,56 @@
+"""Requests without segments: of one that falls into parts, the home may get none."""
+
+from __future__ import annotations
+
+import pytest
+
+from onyx.journal.chunk import Content, Remembered
+from onyx.journal.journal import Journal
+from onyx.journal.names import PartitionFolder
+from onyx.journal.opening import read_ended
+from onyx.storage.memory import MemoryBlobStore
+
+FOLDER, NEXT_JOB = PartitionFolder("job", "in", 0), PartitionFolder("job-2", "in", 0)
+ONE = Remembered("one", b"1", 0, 1, 0)
+EMPTY = Remembered("empty", b"2", 1, 0, 0)
+OTHER = Remembered("other", b"3", 1, 1, 0)
+
+Appended = tuple[tuple[Remembered, ...], ...]
+CHUNKS = [((ONE,), (EMPTY,), (OTHER,)), ((ONE, EMPTY), (OTHER,)), ((ONE,), (EMPTY, OTHER))]
+
+
+@pytest.fixture
+def store() -> MemoryBlobStore:
+    return MemoryBlobStore()
+
+
+def journal_of(store: MemoryBlobStore, chunks: Appended) -> Journal:
+    journal = Journal(store, FOLDER, 1, "one")
+    for requests in chunks:
+        runs = [[{"n": each.first}] for each in requests if each.count]
+        journal.append(Content(runs, requests))
+    return journal
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+def test_one_where_collection_ends_is_known_to_the_next_owner_once(
+    store: MemoryBlobStore, chunks: Appended
+) -> None:
+    journal = journal_of(store, chunks)
+    assert journal.collect(ONE.end, lambda: [ONE, EMPTY, OTHER], all_of_it=True)
+
+    assert Journal(store, FOLDER, 2, "two").restored == [ONE, EMPTY, OTHER]
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+def test_one_where_an_upgrade_begins_is_known_to_the_new_job_once(
+    store: MemoryBlobStore, chunks: Appended
+) -> None:
+    journal = journal_of(store, chunks)
+    journal.collect(ONE.end, lambda: [ONE, EMPTY, OTHER], all_of_it=True)
+
+    upgraded = Journal(store, NEXT_JOB, 1, "two")
+    upgraded.adopt(read_ended(store, FOLDER), FOLDER)
+
+    assert upgraded.restored == [ONE, EMPTY, OTHER]
+    assert Journal(store, NEXT_JOB, 2, "three").restored == [ONE, EMPTY, OTHER]
