@@ -1,8 +1,9 @@
 """Run seeds: `python -m tests.sim --seeds 2000`, or look at one: `--seed 17 --world cluster`.
 
-There are two worlds: `cluster` (the replica and its groups under a simulated ZooKeeper) and
-`windows` (the tasks of a windowed job over stores that fail). A run of the second takes so much
-longer that it gets a tenth of the seeds.
+There are three worlds: `cluster` (the replica and its groups under a simulated ZooKeeper),
+`windows` (the tasks of a windowed job over stores that fail) and `requests` (jobs whose segments
+clients hand over, and their journals). A run of the last two takes so much longer that each gets a
+tenth of the seeds.
 """
 
 from __future__ import annotations
@@ -16,13 +17,22 @@ from functools import partial
 
 from tests.sim.bugs import NAMES
 from tests.sim.cluster import Outcome, simulate
+from tests.sim.requests import run as requests
+from tests.sim.requests.bugs import NAMES as REQUEST_NAMES
 from tests.sim.windows import run as windows
 from tests.sim.windows.bugs import NAMES as WINDOW_NAMES
+from tests.sim.windows.run import explain as explain_job
+from tests.sim.windows.run import outcomes as outcomes_of_jobs
 
 STEPS = 1_000
 CHUNK_SEEDS = 20
-WINDOWS_SHARE = 10
-"""Seeds of the cluster for each one of the windows."""
+JOBS_SHARE = 10
+"""Seeds of the cluster for each one of another world."""
+WORLDS_OF_JOBS = {
+    "windows": (windows.simulate, WINDOW_NAMES),
+    "requests": (requests.simulate, REQUEST_NAMES),
+}
+"""With the bugs that can be planted there."""
 
 
 def outcomes(seeds: range, steps: int, bug: str | None, jobs: int) -> Iterator[Outcome]:
@@ -72,19 +82,20 @@ def run_cluster(seeds: range, steps: int, bug: str | None, jobs: int) -> bool:
     return False
 
 
-def run_windows(seeds: range, bug: str | None, jobs: int) -> bool:
-    """Whether an invariant was broken, which is printed."""
+def run_jobs(world: str, seeds: range, bug: str | None, jobs: int) -> bool:
+    """Whether an invariant was broken in one of `WORLDS_OF_JOBS`, which is printed."""
     began_s = time.monotonic()
     rounds, virtual_s, done = 0, 0.0, 0
-    for outcome in windows.outcomes(seeds, bug, jobs):
+    one_of, _ = WORLDS_OF_JOBS[world]
+    for outcome in outcomes_of_jobs(seeds, bug, jobs, one_of):
         done += 1
         rounds, virtual_s = rounds + outcome.rounds, virtual_s + outcome.virtual_s
         if outcome.problem is not None:
-            print(windows.explain(outcome, bug))
+            print(explain_job(outcome, bug, world))
             return True
     took_s = time.monotonic() - began_s
     print(
-        f"windows: {done} jobs in {took_s:.1f} s ({done / took_s:.1f}/s): no invariant broken; "
+        f"{world}: {done} jobs in {took_s:.1f} s ({done / took_s:.1f}/s): no invariant broken; "
         f"{rounds} rounds, {virtual_s:.0f} virtual seconds"
     )
     return False
@@ -95,20 +106,24 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=200, help="how many, from 0")
     parser.add_argument("--seed", type=int, help="this one only")
     parser.add_argument("--steps", type=int, default=STEPS, help="events of the chaos phase")
-    bugs = (*NAMES, *WINDOW_NAMES)
+    worlds = {"cluster": NAMES} | {name: bugs for name, (_, bugs) in WORLDS_OF_JOBS.items()}
+    bugs = [bug for names in worlds.values() for bug in names]
     parser.add_argument("--bug", choices=bugs, help="plant this bug; finding it is success")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--world", choices=("cluster", "windows"), help="this one only")
+    parser.add_argument("--world", choices=worlds, help="this one only")
     args = parser.parse_args()
     if args.bug is not None:
-        args.world = "windows" if args.bug in WINDOW_NAMES else "cluster"
+        args.world = next(world for world, names in worlds.items() if args.bug in names)
     one = None if args.seed is None else range(args.seed, args.seed + 1)
+    few = args.seeds if args.world else max(1, args.seeds // JOBS_SHARE)
     found = False
-    if args.world != "windows":
-        found = run_cluster(one or range(args.seeds), args.steps, args.bug, args.jobs)
-    if args.world != "cluster" and not found:
-        seeds = args.seeds if args.world else max(1, args.seeds // WINDOWS_SHARE)
-        found = run_windows(one or range(seeds), args.bug, args.jobs)
+    for world in [args.world] if args.world else worlds:
+        if world == "cluster":
+            found = run_cluster(one or range(args.seeds), args.steps, args.bug, args.jobs)
+        else:
+            found = run_jobs(world, one or range(few), args.bug, args.jobs)
+        if found:
+            break
     return int(found == (args.bug is None))
 
 

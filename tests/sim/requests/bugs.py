@@ -6,7 +6,8 @@ is not looked at; R5 who takes a journal over does not end the logs of before; R
 number of a collected chunk; R7 what is in doubt is appended again under the next number; R8 chunks
 go when their segments are read; R9 ids go with their chunks; R10 a chunk that cannot be read loses
 what was read before it; R11 what functions want read again is acked all the same; R12 a source that
-keeps the order on retry goes on while something rests; R13 it reads only what has failed again.
+keeps the order on retry goes on while something rests; R13 it reads only what has failed again; R14
+the last retry that a function asks for is not made.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from tests.sim.windows.bugs import _ack_all, _only_what_failed
+from tests.sim.windows.bugs import ack_all, only_what_failed
 
 from onyx.flow.batch import as_dicts
 from onyx.flow.segment import Segment
@@ -25,12 +26,14 @@ from onyx.journal import opening
 from onyx.journal.chunk import Content, Kind, Summary
 from onyx.journal.journal import Journal
 from onyx.journal.names import Listing, PartitionFolder, Place
+from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_modes import OrderedWindow
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.requests import mailbox
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.request import Request, Status
+from onyx.runs import Numbers
 from onyx.storage.interface import BlobStore
 from onyx.task.phases import send
 
@@ -40,6 +43,7 @@ _init = Mailbox.__init__
 _again = Mailbox._again
 _append = Journal.append
 _replace = Journal._replace
+_retry_roots = PendingWindow.retry_roots
 
 
 def _journalled_early(box: Mailbox, first: int, wait_s: float) -> Content | None:
@@ -121,6 +125,11 @@ def _lose_what_was_read(reader: JournalReader, segments_max: int) -> list[Segmen
     return found
 
 
+def _one_less(window: PendingWindow, roots: Numbers, retries_max: int, now_s: float) -> None:
+    """R14."""
+    _retry_roots(window, roots, max(1, retries_max - 1), now_s)
+
+
 _PLANTS: dict[str, tuple[Any, str, Any]] = {
     "R1": (Mailbox, "take", _journalled_early),
     "R2": (Mailbox, "appended", _processed_early),
@@ -132,9 +141,10 @@ _PLANTS: dict[str, tuple[Any, str, Any]] = {
     "R8": (JournalledPartitions, "_collect_once", _collect_what_is_read),
     "R9": (Journal, "_replace", _forget_ids),
     "R10": (JournalReader, "read", _lose_what_was_read),
-    "R11": (send, "acked", _ack_all),
+    "R11": (send, "acked", ack_all),
     "R12": (OrderedWindow, "waits", False),
-    "R13": (OrderedWindow, "_from", _only_what_failed),
+    "R13": (OrderedWindow, "_from", only_what_failed),
+    "R14": (PendingWindow, "retry_roots", _one_less),
 }
 NAMES = tuple(_PLANTS)
 

@@ -124,7 +124,7 @@ def _forget_resting(window: PendingWindow) -> list[Range]:
     return window.due()
 
 
-def _ack_all(
+def ack_all(
     allocation: Allocation, roots: Numbers, made: Hop, routed: Routed
 ) -> tuple[Numbers, Numbers]:
     """B24."""
@@ -139,7 +139,7 @@ def _count_as_written(batch: Batch, leaves: Leaves, retries: Sequence[int]) -> t
     return batch, leaves
 
 
-def _only_what_failed(window: OrderedWindow, first: int, state: np.uint8) -> list[Range]:
+def only_what_failed(window: OrderedWindow, first: int, state: np.uint8) -> list[Range]:
     """B26."""
     window._any_retried = True
     window._state[first & window._mask] = state
@@ -156,9 +156,9 @@ _PLANTS: dict[str, tuple[Any, str, Any]] = {
     "B21": (Process, "on_acks", _any_version),
     "B22": (Windowing, "fresh", _count_as_applied),
     "B23": (PendingWindow, "replay_all", _forget_resting),
-    "B24": (send, "acked", _ack_all),
+    "B24": (send, "acked", ack_all),
     "B25": (write, "without_retries", _count_as_written),
-    "B26": (OrderedWindow, "_from", _only_what_failed),
+    "B26": (OrderedWindow, "_from", only_what_failed),
     "B27": (OrderedWindow, "waits", False),
     "B28": (OrderedWindow, "complete", PendingWindow.complete),
 }
