@@ -8,7 +8,7 @@ from itertools import groupby
 from onyx.flow.batch import Segments
 from onyx.program.folding import Folding
 from onyx.program.trigger_calls import Emitted, TriggerCalls, checked
-from onyx.windows.firing import AnyFiring, Firing, FiringRows
+from onyx.windows.firing import AnyFiring, Firing, FiringRows, Made
 from onyx.windows.firing_rows import rows_of
 
 
@@ -22,6 +22,9 @@ def carry_out(windowing: Folding, fired: Iterable[AnyFiring]) -> None:
             if isinstance(firing, FiringRows):
                 for shard, segments in _of_rows(windowing, firing):
                     windowing.emit(shard, segments)
+            elif isinstance(firing, Made):
+                if firing.shard not in windowing.closed:
+                    windowing.emit(firing.shard, firing.segments, firing.child)
             elif firing.shard not in windowing.closed:
                 calls.sync(firing)
                 emitted.setdefault(firing.shard, []).append((firing, calls.emit(firing)))
@@ -48,8 +51,9 @@ def _together(calls: TriggerCalls, fired: Iterable[AnyFiring]) -> Iterator[AnyFi
     """What fires, with single groups as rows where their trigger takes many at once."""
 
     def alike(firing: AnyFiring) -> object:
-        is_single = isinstance(firing, Firing) and calls.take_rows(firing.trigger)
-        return (id(firing.trigger), firing.event_type) if is_single else None
+        if not isinstance(firing, Firing) or not calls.take_rows(firing.trigger):
+            return None
+        return id(firing.trigger), firing.event_type
 
     for kind, each in groupby(fired, alike):
         firings = list(each)

@@ -19,7 +19,11 @@ from onyx.windows.task_windows import TaskWindows
 class Folding(Protocol):
     """The windows of a task while a batch is worked on."""
 
-    windows: TaskWindows
+    @property
+    def windows(self) -> TaskWindows:
+        """Their states."""
+        ...
+
     calls: TriggerCalls
     clock: Clock
     closed: set[int]

@@ -21,7 +21,7 @@ from onyx.model.job import Trigger
 from onyx.model.kinds import EMIT_ROWS
 from onyx.program.failure import Failure, blamed, code_line
 from onyx.program.phases import Phase
-from onyx.windows.firing import AnyFiring, Firing, FiringRows
+from onyx.windows.firing import Firing, FiringRows
 from onyx.windows.firing_rows import in_rows, row_of
 
 Function = Callable[..., Any]
@@ -132,7 +132,7 @@ class TriggerCalls:
             )
         return self._call(name, where, firing, firing.state)
 
-    def _call(self, name: str, where: Where, firing: AnyFiring, state: Any) -> Any:
+    def _call(self, name: str, where: Where, firing: Firing | FiringRows, state: Any) -> Any:
         arguments = (firing.window, firing.trigger, firing.state_event(), state)
         try:
             return self._functions[name](self._event, *arguments)

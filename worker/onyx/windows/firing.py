@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Segment, Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import Trigger, Window
 
@@ -98,12 +98,27 @@ class FiringRows:
         }
 
 
-AnyFiring = Firing | FiringRows
+class Made(NamedTuple):
+    """Segments that were made while something fired: nothing is called for them any more."""
+
+    shard: int
+    segments: Segments
+    child: str | None = None
+    """The only child task that they are for; None: all."""
+
+
+AnyFiring = Firing | FiringRows | Made
 
 
 def many(fired: Sequence[AnyFiring]) -> int:
-    """How many groups fire."""
-    return sum(len(each.rows) if isinstance(each, FiringRows) else 1 for each in fired)
+    """How many groups fire, or segments were made."""
+    return sum(map(_weight, fired))
+
+
+def _weight(firing: AnyFiring) -> int:
+    if isinstance(firing, FiringRows):
+        return len(firing.rows)
+    return max(len(firing.segments), 1) if isinstance(firing, Made) else 1
 
 
 Pages = Iterator[list[AnyFiring]]

@@ -160,6 +160,9 @@ class TaskWindows:
             self._found(record.window).restore(shard, record)
             self._holder.trim()
 
+    def restored(self) -> None:
+        """All shards are restored."""
+
     def resume(self, watermark: Number) -> None:
         """The watermark was here when the state was recorded that has been restored: what it has
         passed has fired."""

@@ -92,7 +92,7 @@ def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
         facts,
         in_flight=facts.in_flight + windowing.emissions.unsettled,
         obstacle=facts.obstacle or windowing.obstacle,
-        aggregating=windowing.windows.stage,
+        aggregating=windowing.held.stage,
     )
 
 

@@ -6,7 +6,7 @@ One at a time: while it is written the task goes on, so chunks grow with the loa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 
@@ -61,7 +61,7 @@ class Appends:
         """Whether the next chunk is to hold the whole state."""
         return self._log.wants_snapshot
 
-    def begin(self, chunk: Chunk, files: list[Files], append: Append) -> None:
+    def begin(self, chunk: Chunk, files: Sequence[Files], append: Append) -> None:
         """Begin to write a chunk.
 
         Args:

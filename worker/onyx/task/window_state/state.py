@@ -1,4 +1,4 @@
-"""What one windowed task on one peer knows, and how chunks hold it: changes, or all there is."""
+"""What one task with state knows on one peer, and how chunks hold it: changes, or all there is."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from onyx.task.window_state.applied_ids import AppliedIds, without
 from onyx.task.window_state.chunks import NO_COLUMNS, Whole, stored
 from onyx.task.window_state.emissions import Emissions, Taken
 from onyx.windows.firing import Pages
-from onyx.windows.task_windows import TaskWindows
+from onyx.windows.stateful import Stateful
 from onyx.windows.uniqueness import UniqueKeys
 
 
 class TaskState:
-    """Windows, keys that were seen, segments that were applied, and the watermark."""
+    """Windows or state by key; keys that were seen, what was applied, and the watermark."""
 
-    def __init__(self, windows: TaskWindows, recovered: Recovered, exactly_once: bool) -> None:
-        self.windows = windows
+    def __init__(self, held: Stateful, recovered: Recovered, exactly_once: bool) -> None:
+        self.held = held
         self.shards = sorted(recovered.shards)
         self.closed = {n for n, state in recovered.shards.items() if state.closed}
         """Shards that have fired for the last time."""
@@ -31,12 +31,13 @@ class TaskState:
         self._advanced_to: int | None = None
         self._newly_closed: set[int] = set()
         for shard, state in recovered.shards.items():
-            windows.restore(shard, [])  # without state as well: its watermark is kept
+            held.restore(shard, [])  # without state as well: its watermark is kept
             for records in state.records():
-                windows.restore(shard, records)
+                held.restore(shard, records)
             if state.keys:
                 self._unique[shard] = UniqueKeys()
                 self._unique[shard].restore(state.keys)
+        held.restored()
 
     def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
         """Which segments have not been applied yet, as `AppliedIds.fresh`."""
@@ -65,7 +66,7 @@ class TaskState:
         self._advanced_to = watermark
         if self._watermark is None or watermark > self._watermark:
             self._watermark = watermark
-        return self.windows.advance(watermark)
+        return self.held.advance(watermark)
 
     def close(self, shard: int) -> None:
         """It has fired for the last time."""
@@ -79,7 +80,7 @@ class TaskState:
             emitted: what is new of emissions.
             settled: by shard, positions of emissions below which nothing is sent again.
         """
-        records = self.windows.take_changes()
+        records = self.held.take_changes()
         keys = {shard: news for shard, each in self._unique.items() if (news := each.take_news())}
         closed, self._newly_closed = self._newly_closed, set()
         forgotten = {} if self.applied is None else self.applied.take_forgotten()
@@ -119,7 +120,7 @@ class TaskState:
                 keys=self._unique[shard].snapshot() if shard in self._unique else [],
             )
         columns = _NOTHING if self.applied is None else self.applied.columns()
-        whole = Whole(shards, self.windows.freeze(self.shards))
+        whole = Whole(shards, self.held.freeze(self.shards))
         return Chunk(whole, *columns, watermark=self._watermark)
 
 

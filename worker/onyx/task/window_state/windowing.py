@@ -27,6 +27,7 @@ from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
+from onyx.windows.task_windows import TaskWindows
 from onyx.windows.watermarks import Mark
 
 
@@ -54,7 +55,7 @@ class Windowing:
         settings: StateSettings,
     ) -> None:
         self.state = state
-        self.windows, self.closed, self.shards = state.windows, state.closed, state.shards
+        self.held, self.closed, self.shards = state.held, state.closed, state.shards
         self.appends = appends
         self.clock = clock
         self.settings = settings
@@ -77,6 +78,12 @@ class Windowing:
     def obstacle(self) -> str:
         """Why the last chunk could not be written yet; empty if it could."""
         return self.appends.obstacle
+
+    @property
+    def windows(self) -> TaskWindows:
+        """What a task with windows holds."""
+        assert isinstance(self.held, TaskWindows), "asked of a task with windows"
+        return self.held
 
     # --- while a batch is worked on -------------------------------------------------------------
 
@@ -180,7 +187,7 @@ class Windowing:
         # All three at the same moment as the chunk: values of a batch that it does not hold would
         # be acked although the batch is not durable.
         values, self._values = self._values, []
-        self.appends.begin(chunk, self.windows.take_files(), Append(values, emitted, settled))
+        self.appends.begin(chunk, self.held.take_files(), Append(values, emitted, settled))
         return True
 
     @property

@@ -23,7 +23,7 @@ def end(runtime: Runtime, allocation: Allocation, windowing: Windowing) -> bool:
         return False
     left = [shard for shard in windowing.shards if shard not in windowing.closed]
     if left and windowing.ready_to_fire:
-        _complete(windowing, left if windowing.windows.at_once else left[:COMPLETED_AT_ONCE])
+        _complete(windowing, left if windowing.held.at_once else left[:COMPLETED_AT_ONCE])
         return True
     if windowing.emissions.wants_flush(ends=True):
         allocation.outbox.broadcast(FLUSH)
@@ -50,7 +50,7 @@ def _complete(windowing: Windowing, shards: list[int]) -> None:
         for shard in shards:
             windowing.close(shard)
 
-    fire(windowing, lambda: windowing.windows.complete(shards, now_ms), through)
+    fire(windowing, lambda: windowing.held.complete(shards, now_ms), through)
 
 
 def _propose_exhausted(assignment: Assignment, windowing: Windowing) -> None:

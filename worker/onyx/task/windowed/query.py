@@ -33,6 +33,6 @@ def _answer(task: str, allocation: Allocation | None, query: StateQuery) -> Stat
     if allocation is None or windowing is None or allocation.wiring.version != query.version:
         raise Unavailable(f"task {task} has no state now: its job is being allocated anew")
     key, extents_max = decode_key(query.key), query.extents_max
-    found = windowing.windows.query(query.window, key, extents_max + 1)
+    found = windowing.held.query(query.window, key, extents_max + 1)
     data, sent = encode_extents(found[:extents_max], ANSWER_BYTES_MAX)
     return StateAnswer(data, sent < len(found))

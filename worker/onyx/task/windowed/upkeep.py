@@ -64,13 +64,13 @@ def tend(runtime: Runtime, allocation: Allocation, idle: bool, tick: bool, ends:
 
 
 def _tick(windowing: Windowing) -> bool:
-    due_ms, clock = windowing.windows.next_tick_ms, windowing.clock
+    due_ms, clock = windowing.held.next_tick_ms, windowing.clock
     now_ms = clock.wall_ms() if due_ms is not None else 0
     if due_ms is None or now_ms < due_ms or windowing.emissions.full:
         return False
     if clock.monotonic_s() < windowing.timers_from_s:
         return False
-    fire(windowing, lambda: windowing.windows.tick(now_ms))
+    fire(windowing, lambda: windowing.held.tick(now_ms))
     return True
 
 

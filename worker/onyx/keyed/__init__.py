@@ -1,0 +1,6 @@
+"""State by key that functions use: values, lists, maps and timers of a grouped task, as the state
+log keeps them.
+
+`store` holds the states of a task, `states` one of them, `timers` and `expiry` what is due. Nothing
+here blocks, looks at a clock, or calls code of the user's.
+"""
