@@ -5,6 +5,8 @@ from __future__ import annotations
 BATCH_SEGMENTS_MAX = 100_000
 PENDING_MAX = 10_000_000
 SEGMENTS_PER_SECOND_MAX = 1_000_000_000
+STATE_TTL_MS_MAX = 315_360_000_000
+"""Ten years."""
 TIMEOUT_MS_MAX = 86_400_000
 NOTHING_DECLARED = "defaults"
 """The fingerprint of a manifest that gives none of the keys that may change while a job runs."""

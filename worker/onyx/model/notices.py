@@ -19,6 +19,7 @@ from onyx.model.keys.predicate import has_function
 from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
 from onyx.model.report import at
 from onyx.model.spark_settings import spark_notices
+from onyx.model.workflow import stateful_tasks
 
 TASKS_NAMED_MAX = 8
 _OF_PEERS = (
@@ -79,8 +80,8 @@ def _of_tasks(job: Job) -> Iterator[Problem]:
         for field in _given(entry, _OF_FN) if _calls_nothing(entry) else ():
             what = "has no effect on a task without fn"
             yield Problem(at(path, names.yaml_key(field)), what, "remove it, or add fn")
-        for field in () if job.windows else _given(entry, _OF_EVENT_TIME):
-            what = "is of no use in a job without windows, which alone go by event time"
+        for field in () if stateful_tasks(job) else _given(entry, _OF_EVENT_TIME):
+            what = "is of no use in a job without windows or state, which alone go by event time"
             yield Problem(at(path, names.yaml_key(field)), what, "remove it, or add windows")
         for field in _given(entry, _OF_GROUPS) if entry.spark_stage is not None else ():
             what = "has no effect on what the stage gets: all groups are in the same DataFrame"

@@ -124,10 +124,17 @@ def edge_number(job: Job, parent: str, child: str) -> int:
 
 
 def begins_trees(job: Job, task: str) -> bool:
-    """Whether what the task gives begins new trees: it reads, has windows or a Spark stage."""
+    """Whether what the task gives begins new trees: it reads, has state or a Spark
+    stage."""
     entry = job.entry(task)
     reads = entry.type == "input" or entry.spark_stage is not None
-    return reads or any(window.task == task for window in job.windows)
+    return reads or task in stateful_tasks(job)
+
+
+def stateful_tasks(job: Job) -> frozenset[str]:
+    """Tasks that have a state log: with windows, or with state by key."""
+    by_key = {entry.name for entry in job.catalog if entry.state is not None}
+    return frozenset(by_key | {window.task for window in job.windows})
 
 
 def sources_above(job: Job, task: str) -> tuple[str, ...]:

@@ -13,12 +13,15 @@ from onyx.model.keys.compound import ListOf, MapOf, OneOrMore
 from onyx.model.keys.durations import Amount, Duration
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Count, Function, Text, TypeName
+from onyx.model.keys.states import StateName, StateTypeName
 from onyx.model.limits import (
     BATCH_SEGMENTS_MAX,
     PENDING_MAX,
     SEGMENTS_PER_SECOND_MAX,
+    STATE_TTL_MS_MAX,
     TIMEOUT_MS_MAX,
 )
+from onyx.model.state_types import STATES_MAX
 
 GROUPED = ("function", "output", "reduce")
 """Types of tasks whose segments may be grouped."""
@@ -172,6 +175,31 @@ class CatalogEntry:
     """What happens when a peer of a grouped task leaves. `kill`: the job is killed. `continue`: the
     other peers take over its key groups, and new peers may join at any time. `recover`: as
     `continue`, but peers join only up to minPeers or nPeers, or to replace one that left."""
+    state: Annotated[
+        Mapping[str, str] | None,
+        MapOf(StateName(), StateTypeName(), STATES_MAX),
+        Key(
+            allowed_for=("function",),
+            restriction="Needs fn, and groupByKey or groupByFn; not with windows, sparkStage, "
+            "batchFn, batchFormat: arrow or engine: spark.",
+        ),
+    ] = None
+    """Names and types of what fn keeps for each group: `value`, `list` or `map`, of a type in
+    brackets. fn gets it as its last argument, as `fn(segment, state)`; what it returns is sent when
+    the change is durable."""
+    state_ttl: Annotated[
+        int | None,
+        Duration(1_000, STATE_TTL_MS_MAX),
+        Key(allowed_for=("function",), restriction="Needs state."),
+    ] = None
+    """Time without a change after which a group loses its states, on the clock of the worker; up to
+    a sixteenth later. Timers stay. By default states are kept as long as the job."""
+    on_timer: Annotated[
+        str | None, Function(), Key(allowed_for=("function",), restriction="Needs state.")
+    ] = None
+    """Function that is called as `fn(timer, state)` when a timer is due that fn has set for a
+    group. What it returns is sent like what fn returns. At the end of the job all timers are due.
+    """
     dead_letter: Annotated[
         TaskName | None,
         Key(

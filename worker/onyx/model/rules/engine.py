@@ -16,6 +16,8 @@ _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "
     "remove it, or run the job on peers",
+    "state": "its functions keep nothing between two segments: run the job on peers, or aggregate "
+    "in a window",
 }
 """Keys whose author relies on what Spark does not do, with what to do about it."""
 _NO_STATE = "kill the old job and submit this one, which reads its inputs from the beginning"

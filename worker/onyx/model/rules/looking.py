@@ -41,3 +41,11 @@ def whole(spec: Draft, field: str) -> bool:
     """Whether every entry of a section was read, so that absence from it means something."""
     value = good(spec, field)
     return value is not None and None not in value
+
+
+def tasks_with_state(spec: Draft, path: str) -> set[str | None]:
+    """Tasks that have windows, or state by key."""
+    windows = entries(spec, "windows", path, "windows")
+    tasks = entries(spec, "catalog", path, "catalog")
+    found = {good(draft, "task") for draft, _ in windows}
+    return found | {good(draft, "name") for draft, _ in tasks if good(draft, "state") is not None}

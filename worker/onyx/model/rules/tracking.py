@@ -12,7 +12,7 @@ from onyx.model import workflow
 from onyx.model.keys.section import Draft
 from onyx.model.plugins import reads_native
 from onyx.model.report import Report, at
-from onyx.model.rules.looking import entries, good
+from onyx.model.rules.looking import entries, good, tasks_with_state
 
 _EXACTLY = (
     "in a job with guarantee exactly-once, whose windows and outputs know segments by the ids that "
@@ -164,14 +164,14 @@ def _reached_tracked(spec: Draft, path: str) -> set[str] | None:
     if edges is None or workflow.find_cycle(edges) or good(spec, "guarantee") == "at-most-once":
         return None
     drafts = {good(draft, "name"): draft for draft, _ in entries(spec, "catalog", path, "catalog")}
-    windowed = {good(draft, "task") for draft, _ in entries(spec, "windows", path, "windows")}
+    stateful = tasks_with_state(spec, path)
     below, reached = workflow.children(edges), set[str]()
     for task in workflow.topological_order(edges):
         draft = drafts.get(task)
         if draft is None:
             return None
         reads = good(draft, "type") == "input" and good(draft, "guarantee") != "at-most-once"
-        if reads or task in windowed:
+        if reads or task in stateful:
             reached.add(task)
         if task in reached and good(draft, "anchored") is not False:
             reached.update(below[task])

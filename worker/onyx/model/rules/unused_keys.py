@@ -13,7 +13,7 @@ from onyx.model.keys.section import Draft
 from onyx.model.kinds import AGGREGATIONS, TRIGGERS, WINDOWS, aggregation_name
 from onyx.model.plugins import takes_requests
 from onyx.model.report import Report, at, listed
-from onyx.model.rules.looking import entries, good, task_names, whole
+from onyx.model.rules.looking import entries, good, task_names, tasks_with_state, whole
 
 _OF_TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "state_context": (),
@@ -91,13 +91,14 @@ def check_windowed_tasks(spec: Draft, path: str, report: Report) -> None:
     windowed = {good(draft, "task") for draft, _ in entries(spec, "windows", path, "windows")}
     if not windowed <= task_names(spec):
         return
+    stateful = tasks_with_state(spec, path)
     for draft, where in entries(spec, "catalog", path, "catalog"):
-        if good(draft, "name") not in windowed:
+        if good(draft, "name") not in stateful:
             for field in ("uniqueness_key", "deduplicate"):
                 if good(draft, field) is not None:
                     _refuse(
-                        report, where, field, "has no effect on a task without windows",
-                        "remove it: only windows look for repeated segments",
+                        report, where, field, "has no effect on a task without windows or state",
+                        "remove it: only they look for repeated segments",
                     )  # fmt: skip
         elif "group_by_key" not in draft and "group_by_fn" not in draft:
             for field in ("min_peers", "n_peers"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, listed, nearest, show
-from onyx.model.rules.looking import good, known_tasks, whole
+from onyx.model.rules.looking import good, known_tasks, tasks_with_state, whole
 
 _NO_STATE = "at most once keeps no state; choose at-least-once or exactly-once"
 
@@ -29,7 +29,7 @@ def check_upgrade(spec: Draft, path: str, report: Report) -> None:
         windows = {good(each, "id") for each in good(spec, "windows") or ()}
         _check_names(upgrade, "windows", windows - {None}, at(path, "windows"), report)
     if known_tasks(spec) is not None and (whole(spec, "windows") or "windows" not in spec):
-        keeping = {good(each, "task") for each in good(spec, "windows") or ()}
+        keeping = {name for name in tasks_with_state(spec, path) if name is not None}
         kinds = {each["name"]: good(each, "type") for each in spec["catalog"]}
         keeping |= {name for name, kind in kinds.items() if kind in ("input", "output", None)}
         _check_names(upgrade, "tasks", keeping - {None}, at(path, "tasks"), report)

@@ -162,16 +162,17 @@ def check_tasks(spec: Draft, path: str, report: Report) -> None:
         if good(entry, "type") == "input":
             report.add(at(where, "task"), f"{show(task)} is an input", "use a task after it")
         if task not in checked and good(spec, "guarantee") in (None, "at-least-once"):
-            _check_repeats(entry, entry_path, report)
+            check_repeats(entry, entry_path, "a windowed task", report)
         checked.add(task)
 
 
-def _check_repeats(entry: Draft, path: str, report: Report) -> None:
+def check_repeats(entry: Draft, path: str, what: str, report: Report) -> None:
+    """Under at-least-once a task with state says how it recognises repeated segments."""
     keyed, looks = "uniqueness_key" in entry, entry.get("deduplicate", True)
     if looks is True and not keyed:
         report.add(
             at(path, "uniquenessKey"),
-            "is missing, but a windowed task must recognise repeated segments",
+            f"is missing, but {what} must recognise repeated segments",
             "give it, or deduplicate: false, or the job's guarantee: exactly-once",
         )
     if looks is False and keyed:

@@ -1,0 +1,55 @@
+"""Kinds of what a task says of its states by key: their names and types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.model import state_types
+from onyx.model.keys.kinds import Kind, Schema, refuse
+from onyx.model.report import INVALID, Report, listed, nearest, show
+
+
+@dataclass(frozen=True, slots=True)
+class StateName(Kind):
+    """The name of a state, which functions have as an attribute."""
+
+    def _read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, str) or not state_types.is_state_name(value):
+            hint = "letters, digits and _, as a name in Python; the first is a letter"
+            return refuse(self, value, path, report, hint)
+        if value in state_types.RESERVED:
+            report.add(path, f"{show(value)} is what functions find beside their states", "rename")
+            return INVALID
+        return value
+
+    def _schema(self) -> Schema:
+        return {"type": "string", "maxLength": state_types.NAME_CHARACTERS_MAX}
+
+    def _describe(self) -> str:
+        return "the name of a state"
+
+
+@dataclass(frozen=True, slots=True)
+class StateTypeName(Kind):
+    """The type of a state."""
+
+    def _read(self, value: Any, path: str, report: Report) -> Any:
+        if not isinstance(value, str):
+            return refuse(self, value, path, report)
+        try:
+            state_types.parse_state_type(value)
+        except ValueError as error:
+            hint = nearest(value, state_types.SHAPES) or f"write {self.describe()}"
+            report.add(path, f"is {show(value)}, which {error}", hint)
+            return INVALID
+        return value
+
+    def _schema(self) -> Schema:
+        return {"type": "string", "minLength": 1, "maxLength": 64}
+
+    def _describe(self) -> str:
+        return (
+            f"{listed(state_types.SHAPES)}, with types in brackets as in value[int], list[str] or "
+            "map[str, float]"
+        )

@@ -1,0 +1,53 @@
+"""Rules of state by key in functions."""
+
+from __future__ import annotations
+
+from onyx.model import names
+from onyx.model.keys.section import Draft
+from onyx.model.report import Report, at, show
+from onyx.model.rules.looking import entries, good
+from onyx.model.rules.windows import check_repeats
+
+_OTHERWISE = {
+    "spark_stage": "keep state in a task before or after the stage",
+    "batch_fn": "a function with state gets one segment at a time, with the state of its group: "
+    "remove batchFn",
+}
+
+
+def check_state(draft: Draft, path: str, report: Report) -> None:
+    """State is of groups, and of a function that gets one segment at a time."""
+    if "state" not in draft:
+        for field in ("state_ttl", "on_timer"):
+            if field in draft:
+                where = at(path, names.yaml_key(field))
+                report.add(where, "is given, but the task has no state", "add state, or remove it")
+        return
+    if good(draft, "type") not in (None, "function"):
+        return
+    where = at(path, "state")
+    if good(draft, "state") == {}:
+        report.add(where, "is empty", "give a state a name and a type, as in {seen: value[int]}")
+    if "group_by_key" not in draft and "group_by_fn" not in draft:
+        hint = "add groupByKey or groupByFn, with fluxPolicy: continue"
+        report.add(where, "is given, but the task is not grouped, and state is of groups", hint)
+    for field, hint in _OTHERWISE.items():
+        if good(draft, field):
+            report.add(where, f"is not together with {names.yaml_key(field)}", hint)
+    if good(draft, "batch_format") == "arrow":
+        hint = "remove batchFormat; the task takes columns from others, and gets dicts"
+        report.add(where, "is not for a function over columns (batchFormat: arrow)", hint)
+
+
+def check_tasks(spec: Draft, path: str, report: Report) -> None:
+    """A task has windows or state by key; one with state says how repeats are recognised."""
+    windowed = {good(draft, "task") for draft, _ in entries(spec, "windows", path, "windows")}
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        if good(draft, "state") is None:
+            continue
+        name = good(draft, "name")
+        if name in windowed:
+            hint = "give the windows to a task after it"
+            report.add(at(where, "state"), f"is given, but {show(name)} has windows as well", hint)
+        elif good(spec, "guarantee") in (None, "at-least-once"):
+            check_repeats(draft, where, "a task with state", report)
