@@ -18,27 +18,23 @@ STEPS = 16
 
 
 class Expiry:
-    """When the keys of a task are due, by one clock."""
+    """When the keys of a task are due, by the clock of the worker."""
 
     def __init__(self, store: KeyedStore, ttl_ms: int) -> None:
         self._ttl_ms = ttl_ms
         self._step_ms = max(ttl_ms // STEPS, 1)
         self._touched = store.values(TOUCHED)
         self._dues = DueKeys(store.shards, store.holder)
-        self._untimed: dict[Any, None] = {}
-        """Keys that were changed before the clock had a time."""
         store.upon_restored(self._restored)
 
-    def touch(self, key: Any, now_ms: int | None) -> None:
-        """A state of a key has changed; None: event time has not begun."""
-        due_ms = None if now_ms is None else self._due_ms(now_ms)
-        before = self._touched.get(key, 0)
+    def touch(self, key: Any, now_ms: int) -> None:
+        """A state of a key has changed."""
+        due_ms = self._due_ms(now_ms)
+        before = self._touched.get(key)
         if before == due_ms:
             return
         self._touched.put(key, due_ms)
-        if due_ms is None:
-            self._untimed[key] = None
-        elif not before:
+        if before is None:
             self._dues.put(due_ms, key)
 
     def earliest_ms(self) -> int | None:
@@ -47,10 +43,6 @@ class Expiry:
 
     def take(self, now_ms: int) -> Iterator[Any]:
         """Keys that are due by now, which are to lose their states."""
-        untimed, self._untimed = self._untimed, {}
-        for key in untimed:
-            if self._touched.get(key, 0) is None:
-                self.touch(key, now_ms)
         for _, key in self._dues.take(now_ms):
             due_ms = self._touched.get(key)
             if due_ms is None:
@@ -66,7 +58,4 @@ class Expiry:
 
     def _restored(self) -> None:
         for key, due_ms in self._touched.items():
-            if due_ms is None:
-                self._untimed[key] = None
-            else:
-                self._dues.put(due_ms, key)
+            self._dues.put(due_ms, key)

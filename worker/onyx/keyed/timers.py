@@ -21,7 +21,7 @@ class Timer(NamedTuple):
     """A timer that is due."""
 
     key: Any
-    """As states have it (`windows.groups.hashable_key`)."""
+    """The key in the form that states have (`windows.groups.hashable_key`)."""
     name: str
     clock: Clock
     due_ms: int

@@ -1,0 +1,140 @@
+"""What a function gets beside a segment: the states and timers of its group.
+
+Each state is an attribute. The object is the same one for all groups of a task, and belongs to the
+group of the call: a function does not keep it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onyx.errors import UserFunctionError, describe_type
+from onyx.keyed.changes import Changes
+from onyx.keyed.timers import CLOCKS, Clock, Timers
+from onyx.keyed.views import View
+from onyx.windows.groups import group_value
+
+_TIMES_MS = range(-(2**53), 2**53)
+
+
+class GroupState:
+    """The states of one group at a time. `of` makes a class with the names of a task."""
+
+    __slots__ = ("_changes", "_group", "_timers", "_views", "_wall_ms", "ending", "watermark")
+
+    def __init__(
+        self,
+        views: Mapping[str, View],
+        timers: Timers | None,
+        changes: Changes,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        """
+        Args:
+            timers: of the task; None where nothing is called when one is due.
+            wall_ms: the time of the worker.
+        """
+        self._views = views
+        self._timers = timers
+        self._changes = changes
+        self._wall_ms = wall_ms
+        self._group: Any = None
+        self.watermark: int | None = None
+        self.ending = False
+        """At the end of the job no timers are set any more."""
+
+    def turn_to(self, group: Any) -> None:
+        """The states of this group from now on (`windows.groups.hashable_key`)."""
+        self._group = group
+        for view in self._views.values():
+            view.group = group
+
+    @property
+    def key(self) -> Any:
+        """The value of the group's key, a list of them where `groupByKey` names several."""
+        return group_value(self._group)
+
+    @property
+    def now_ms(self) -> int:
+        """The time of the worker, in milliseconds since 1970."""
+        return self._wall_ms()
+
+    @property
+    def event_time_ms(self) -> int | None:
+        """How far event time has come, in milliseconds since 1970; None: that is not known yet."""
+        return self.watermark
+
+    def clear(self) -> None:
+        """The group loses all its states. Its timers stay."""
+        for view in self._views.values():
+            view.clear()
+
+    def timer(self, name: str) -> int | None:
+        """When a timer of the group is due; None: it is not set."""
+        found = self._found("timer").get(self._group, name)
+        return None if found is None else found[1]
+
+    def set_timer(self, name: str, at_ms: int, clock: Clock = "event-time") -> None:
+        """Have `onTimer` called when a clock has come to a time. A timer of this name that the
+        group has is moved.
+
+        Args:
+            at_ms: milliseconds since 1970. A time that is past is due at once.
+            clock: `event-time`, the watermark of the task, or `processing-time`, the time of the
+                worker.
+
+        Raises:
+            UserFunctionError: the task has no `onTimer`, or an argument is wrong.
+        """
+        timers = self._found("set_timer")
+        if type(name) is not str or type(at_ms) is not int or at_ms not in _TIMES_MS:
+            raise UserFunctionError(
+                "set_timer takes a name and a whole number of milliseconds since 1970, not "
+                f"{describe_type(name)} and {describe_type(at_ms)}"
+            )
+        if clock not in CLOCKS:
+            raise UserFunctionError(f"set_timer: clock is {' or '.join(CLOCKS)}")
+        if not self.ending:
+            self._remember(timers, name)
+            timers.set(self._group, name, clock, at_ms)
+
+    def delete_timer(self, name: str) -> None:
+        """The group has no timer of this name any more."""
+        timers = self._found("delete_timer")
+        self._remember(timers, name)
+        timers.delete(self._group, name)
+
+    def _remember(self, timers: Timers, name: str) -> None:
+        before = timers.get(self._group, name)
+        if before is None:
+            self._changes.add(timers.delete, self._group, name)
+        else:
+            self._changes.add(timers.set, self._group, name, *before)
+
+    def _found(self, what: str) -> Timers:
+        if self._timers is None:
+            raise UserFunctionError(
+                f"{what} is called, but the task has no onTimer: give it a function that is called "
+                "when a timer is due"
+            )
+        return self._timers
+
+
+def _attribute(name: str) -> property:
+    def read(state: GroupState) -> Any:
+        return state._views[name].read()
+
+    def write(state: GroupState, value: Any) -> None:
+        state._views[name].write(value)
+
+    def clear(state: GroupState) -> None:
+        state._views[name].clear()
+
+    return property(read, write, clear)
+
+
+def of(names: tuple[str, ...]) -> type[GroupState]:
+    """A class with a property for each state. Others are refused, so a name that is misspelt is an
+    error and no state that is lost."""
+    return type("State", (GroupState,), {"__slots__": (), **{n: _attribute(n) for n in names}})
