@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -13,7 +13,8 @@ from onyx.model.plugins import (
     makes_one_result,
     takes_requests,
 )
-from onyx.model.workflow import ancestors, children
+from onyx.model.state_types import ANY, parse_state_type
+from onyx.model.workflow import ancestors, children, stateful_tasks
 from onyx.windows.units import standard
 
 
@@ -34,8 +35,8 @@ _YAML = {
 
 
 def windowed(job: Job) -> tuple[str, ...]:
-    """Tasks with windows, in the order of the catalog."""
-    tasks = {window.task for window in job.windows}
+    """Tasks with windows or with state by key, in the order of the catalog."""
+    tasks = stateful_tasks(job)
     return tuple(entry.name for entry in job.catalog if entry.name in tasks)
 
 
@@ -105,9 +106,27 @@ def renamed_doubt(old: Job, new: CatalogEntry) -> Doubt | None:
 
 
 def task_doubt(old: Job, new: Job, task: str) -> Doubt | None:
-    """State is split by group key, so the grouping must be the same."""
+    """State is split by group key, so the grouping must be the same; so must what it is."""
     before, after = old.entry(task), new.entry(task)
-    return _differs("grouping", _grouping(before), _grouping(after))
+    return (
+        _differs("grouping", _grouping(before), _grouping(after))
+        or _differs("what it keeps", _kept_in(before), _kept_in(after))
+        or _state_doubt(before.state or {}, after.state or {})
+    )
+
+
+def _kept_in(entry: CatalogEntry) -> str:
+    return "windows" if entry.state is None else "state"
+
+
+def _state_doubt(old: Mapping[str, str], new: Mapping[str, str]) -> Doubt | None:
+    """States of the same name hold the same, or now anything."""
+    for name in sorted(old.keys() & new.keys()):
+        before, after = parse_state_type(old[name]), parse_state_type(new[name])
+        held = after.value in (ANY, before.value) and after.key in (ANY, before.key)
+        if before.shape != after.shape or not held:
+            return _differs(f"state {name}", old[name], new[name])
+    return None
 
 
 def window_doubt(old: Window, new: Window) -> Doubt | None:

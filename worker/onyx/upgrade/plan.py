@@ -28,7 +28,7 @@ from onyx.upgrade.compatibility import (
     windowed,
 )
 
-Part = Literal["input", "output", "task", "window"]
+Part = Literal["input", "output", "task", "window", "state"]
 Fate = Literal["carried over", "new", "initialized", "dropped"]
 
 
@@ -37,7 +37,8 @@ class Step:
     """What happens to the state of one task or window."""
 
     part: Part
-    """`task`: the state of a task with windows beside them: unacknowledged emissions, keys seen."""
+    """`task`: what a task with windows or state has beside these: unacknowledged emissions, keys
+    seen. `state`: a state of a function, named `task.state`."""
     name: str
     fate: Fate
     why: str = ""
@@ -139,6 +140,16 @@ class _Planning:
             elif window.task == task:
                 fate_here: Fate = fate if window.id in before else "new"
                 self._steps.append(Step("window", window.id, fate_here, f"like its task {task}"))
+        self._states(task, fate)
+
+    def _states(self, task: str, fate: Fate) -> None:
+        """The states of a function; of the same name they fit, or the task would not."""
+        before = self._before.get(task)
+        known = {} if before is None or before.state is None else before.state
+        for name in self._new.entry(task).state or ():
+            its: Fate = fate if name in known else "new"
+            why = "" if its in ("new", "carried over") else f"like its task {task}"
+            self._steps.append(Step("state", f"{task}.{name}", its, why))
 
     def _window(self, before: Window | None, after: Window) -> None:
         if before is None:
@@ -191,3 +202,18 @@ class _Planning:
             if (window.task, window.id) not in kept:
                 why = f"task {window.task} of the new job has none"
                 self._steps.append(Step("window", window.id, "dropped", why))
+        self._gone_states()
+
+    def _gone_states(self) -> None:
+        """States of functions that the new job does not have, and timers that nobody waits for."""
+        after = {entry.name: entry for entry in self._new.catalog}
+        for entry in self._old.catalog:
+            there = after.get(entry.name)
+            kept = {} if there is None or there.state is None else there.state
+            for name in entry.state or ():
+                if name not in kept:
+                    why = f"task {entry.name} of the new job has none"
+                    self._steps.append(Step("state", f"{entry.name}.{name}", "dropped", why))
+            if kept and entry.on_timer is not None and there is not None and not there.on_timer:
+                why = f"task {entry.name} of the new job has no onTimer"
+                self._steps.append(Step("state", f"{entry.name} (timers)", "dropped", why))

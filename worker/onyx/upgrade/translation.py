@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from onyx.keyed.expiry import TOUCHED
+from onyx.keyed.timers import TIMERS
 from onyx.model.job import Job, Trigger
 from onyx.upgrade.compatibility import same_trigger
 from onyx.upgrade.plan import Plan
@@ -19,18 +21,34 @@ class Translation:
             for window in new.windows
             if window.task == task and plan.carries("window", window.id)
         }
+        self._states = _kept_states(old, new, task, plan)
 
     def records(self, records: Iterable[Record]) -> list[Record]:
-        """The records of windows and triggers that are carried over."""
+        """The records of windows, triggers and states that are carried over."""
         return [each for each in records if self._is_kept(each)]
 
     def _is_kept(self, record: Record) -> bool:
         if not isinstance(record, WindowRecord):
             return False
+        if record.window in self._states:
+            return True
         triggers = self._triggers.get(record.window)
         if triggers is None:
             return False
         return not isinstance(record, TriggerRecord) or record.trigger in triggers
+
+
+def _kept_states(old: Job, new: Job, task: str, plan: Plan) -> frozenset[str]:
+    """The names in records of states that go on, and of what belongs to all of them."""
+    after = new.entry(task)
+    found = {name for name in after.state or () if plan.carries("state", f"{task}.{name}")}
+    if plan.carries("task", task) and after.state is not None:
+        before = old.entry(task)
+        if before.on_timer is not None and after.on_timer is not None:
+            found.add(TIMERS)
+        if before.state_ttl is not None and after.state_ttl is not None:
+            found.add(TOUCHED)
+    return frozenset(found)
 
 
 def is_of_the_end(record: Record) -> bool:
