@@ -118,14 +118,19 @@ def _as_lists(results: list[Any]) -> tuple[list[Sequence[Segment]], list[Segment
     failures: list[SegmentFailure] = []
     for index, result in enumerate(results):
         try:
-            lists.append(_as_list(result))
+            lists.append(segments_of(result))
         except BaseException as error:
             failures.append((index, contained(error)))
             lists.append(())
     return lists, failures
 
 
-def _as_list(result: Any) -> Sequence[Segment]:
+def segments_of(result: Any) -> Sequence[Segment]:
+    """The segments that a function has returned for one.
+
+    Raises:
+        Exception: it returned something else, or asks for a retry.
+    """
     if isinstance(result, dict):
         return (_plain(result),)
     if result is None:

@@ -14,6 +14,7 @@ from onyx.flow.groups.grouping import Grouping
 from onyx.flow.predicates import Resolve
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.workflow import children
+from onyx.program.keyed_function import keyed_function
 from onyx.program.program import Program
 from onyx.program.windows import compiled, sends_to
 
@@ -42,6 +43,7 @@ def with_functions(program: Program, resolve: Resolve, fn_params: Sequence[Any])
         children=below,
         sends_to=sends_to(job, name),
         windowed=compiled(job, name, resolve),
+        keyed=keyed_function(job, name, resolve),
     )
 
 
@@ -56,9 +58,10 @@ def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
 def _own_conditions(
     entry: CatalogEntry, conditions: Conditions | None, below: tuple[str, ...]
 ) -> Conditions | None:
-    """The conditions of a task whose segments go nowhere (outputs, stages of Spark and reduce
-    tasks): exceptions only."""
-    goes_on = entry.type in ("input", "function") and entry.spark_stage is None
+    """The conditions of a task whose segments go nowhere (outputs, stages of Spark, reduce tasks
+    and functions with state): exceptions only."""
+    sends = entry.type in ("input", "function")
+    goes_on = sends and entry.spark_stage is None and entry.state is None
     return conditions if goes_on else (conditions or everything_to(below)).of_exceptions()
 
 

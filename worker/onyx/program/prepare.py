@@ -20,7 +20,7 @@ from onyx.windows.prepared import prepare as prepare_batch
 
 def read_groups(program: Program, batch: Batch) -> Keyed | None:
     """The groups of a batch, before the function may change what it is given; None without."""
-    its = program.windowed
+    its = program.stateful
     if its is None or its.group_key is None:
         return None
     segments = batch.segments

@@ -17,6 +17,7 @@ from onyx.flow.conditions import Conditions
 from onyx.flow.groups.grouping import Grouping
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.job import CatalogEntry, Job
+from onyx.program.keyed_function import KeyedFunction
 from onyx.program.lifecycles import Event, Lifecycles
 from onyx.program.windows import Windowed
 from onyx.seams import Clock
@@ -53,11 +54,18 @@ class Program:
     children: tuple[str, ...] = ()
     """All of them."""
     windowed: Windowed | None = None
+    keyed: KeyedFunction | None = None
+    """The state of the function, if it has one."""
 
     @property
     def task(self) -> TaskName:
         """The name of the task."""
         return TaskName(self.entry.name)
+
+    @property
+    def stateful(self) -> Windowed | KeyedFunction | None:
+        """What makes that the task has a state log."""
+        return self.windowed or self.keyed
 
     @property
     def retries(self) -> bool:

@@ -35,7 +35,12 @@ class TriggerCalls:
     """The trigger calls of one task."""
 
     def __init__(
-        self, task: str, functions: Mapping[str, Function], event: Any, columns: bool
+        self,
+        task: str,
+        functions: Mapping[str, Function],
+        event: Any,
+        columns: bool,
+        what: str = "windows",
     ) -> None:
         """
         Args:
@@ -43,8 +48,9 @@ class TriggerCalls:
             functions: those that triggers name.
             event: handed on to each of them.
             columns: whether the task takes columns.
+            what: of the task calls, for errors.
         """
-        self._task = task
+        self._whose = f"{what} of {task}"
         self._functions = functions
         self._event = event
         self._columns = columns
@@ -80,14 +86,14 @@ class TriggerCalls:
 
     @contextlib.contextmanager
     def failures(self) -> Iterator[None]:
-        """What is raised inside is a failure of the task's windows."""
+        """What is raised inside is a failure of the task's windows or state."""
         try:
             yield
         except Failure:
             raise
         except BaseException as raised:
             error = contained(raised)
-            detail = f"windows of {self._task}: {describe(error)}{code_line(error)}"
+            detail = f"{self._whose}: {describe(error)}{code_line(error)}"
             raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
 
     def sync_rows(self, firing: FiringRows, rows: Columns) -> None:

@@ -7,7 +7,7 @@ from onyx.ids import JobId, TaskName
 from onyx.model.changing import fingerprint
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import keeps_journal, runs_spark
-from onyx.model.workflow import sources_above, topological_order
+from onyx.model.workflow import sources_above, stateful_tasks, topological_order
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.spec import SPARK_TAG, JobSpec, TaskSpec
 
@@ -35,7 +35,7 @@ def submission(
         )
     if job.engine == "spark":
         return SubmitJob(id=job_id, spec=_of_spark(job, digest, owner))
-    windowed = {window.task for window in job.windows}
+    windowed = stateful_tasks(job)
     # At-most-once has no state logs and no trees at windows: the end of a job goes from task to
     # task.
     tracked = job.guarantee != "at-most-once"
@@ -70,7 +70,7 @@ def _keeps_state(job: Job) -> bool:
     if any(keeps_journal(entry.type, entry.plugin, entry.options) for entry in job.catalog):
         return True
     tracked = job.guarantee != "at-most-once"
-    return tracked and (bool(job.windows) or job.guarantee == "exactly-once")
+    return tracked and (bool(stateful_tasks(job)) or job.guarantee == "exactly-once")
 
 
 def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:

@@ -138,7 +138,11 @@ def _of_entry(entry: CatalogEntry, path: str, fn_params: FnParams) -> Iterator[_
     if entry.fn is not None:
         leading = tuple(f"parameter {each}" for each in range(len(fn_params.get(entry.name, ()))))
         last = "record_batch" if arrow else "segments" if entry.batch_fn else "segment"
-        yield _Use(at(path, "fn"), entry.fn, (*leading, *entry.params, last))
+        state = () if entry.state is None else ("state",)
+        yield _Use(at(path, "fn"), entry.fn, (*leading, *entry.params, last, *state))
+        if entry.on_timer is not None:
+            arguments = (*leading, *entry.params, "timer", *state)
+            yield _Use(at(path, "onTimer"), entry.on_timer, arguments)
     if entry.group_by_fn is not None:
         yield _use(at(path, "groupByFn"), entry.group_by_fn, "segment")
     if entry.assign_watermark_fn is not None:

@@ -79,7 +79,7 @@ def prepare(
         UserError: a segment lacks something, or has what cannot be used.
     """
     taken = tuple(take(each, segments) for each in windows.windows)
-    unique = None if unique_key is None else _unique(windows.task, unique_key, segments)
+    unique = None if unique_key is None else unique_values(windows.task, unique_key, segments)
     return Prepared(segments, taken, unique)
 
 
@@ -118,9 +118,15 @@ def _keys_of_rows(columns: Columns, key: str) -> Keyed:
     return GroupKeys().of(KeyCodes.of_column(columns, key))
 
 
-def _unique(task: str, key: str, segments: Segments) -> list[Any]:
-    """Two segments without a value cannot be distinguished: the second one would count as a repeat
-    of the first and be lost silently."""
+def unique_values(task: str, key: str, segments: Segments) -> list[Any]:
+    """The values of a uniqueness key.
+
+    Two segments without a value cannot be distinguished: the second one would count as a repeat
+    of the first and be lost silently.
+
+    Raises:
+        Refusal: a segment has none, or one that has no canonical form.
+    """
     values = format_of(segments).choose(_values_of_dicts, _values_of_rows)(segments, key)
     if any(value is None for value in values):
         raise Refusal(

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from onyx.windows.groups import group_value, hashable_keys
+from onyx.windows.groups import group_value, hashable_key, hashable_keys
 
 BUCKETS = 10
 BUCKET_KEYS_MAX = 10_000
@@ -41,6 +41,10 @@ class UniqueKeys:
                 self._add(key)
                 self._news.append(key)
         return fresh
+
+    def has_seen(self, value: Any) -> bool:
+        """Whether a value is known; nothing changes."""
+        return hashable_key(value) in self._known
 
     def take_news(self) -> list[Any]:
         """The users' values that became known since the last call, in order."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from onyx.ids import PeerId, TaskName
 from onyx.model.job import Job
-from onyx.model.workflow import children, topological_order
+from onyx.model.workflow import children, stateful_tasks, topological_order
 from onyx.task.channels.wiring import commits
 from onyx.transport.interface import FRONTIERS_MAX, Control, ControlKind
 from onyx.windows.watermarks import (
@@ -54,11 +54,11 @@ class Needs:
 
 
 def needs(job: Job, task: str) -> Needs | None:
-    """None when neither the task nor one downstream has windows that use watermarks or epochs."""
+    """None when neither the task nor one downstream has state that uses watermarks or epochs."""
     below = children(job.workflow)
-    windowed = {window.task for window in job.windows}
+    windowed = stateful_tasks(job)
     committing = {task for task in below if commits(job, task)}
-    listening = windowed | committing
+    listening = {*windowed, *committing}
     for each in reversed(topological_order(job.workflow)):
         if listening.intersection(below[each]):
             listening.add(each)

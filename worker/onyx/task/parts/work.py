@@ -52,7 +52,7 @@ class Work(BatchWork):
     def forget_batch(self) -> None:
         """The batch is done, or of an old allocation version."""
         self.batch = self.leaves = self.groups = self.prepared = self.routed = None
-        self.returned = []
+        self.returned, self.made = [], {}
         self.alone = False
 
     def forget_all(self) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from onyx.codec.refusals import refuse
 from onyx.program.apply import apply
+from onyx.program.keyed.apply import apply_keyed
+from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
 from onyx.task.table import ADVANCED, Answer
 
 
-def apply_fn(runtime: Runtime, work: Work) -> Answer:
+def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Call the function, unless the leaves were kept from the last allocation version."""
     source, kept = runtime.source, work.leaves is not None
-    apply(runtime.program, work, examined=source is None or source.examined)
+    if runtime.program.keyed is None:
+        apply(runtime.program, work, examined=source is None or source.examined)
+    elif allocation.windowing is not None:
+        with allocation.windowing.calls.failures():
+            apply_keyed(runtime.program, allocation.windowing, work)
     if not kept:
         work.timer.applied()
     return ADVANCED

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onyx.flow.routed import Routed
 from onyx.program.assign import assign
+from onyx.program.keyed.apply import keep_changes
 from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.route import route as route_batch
@@ -22,7 +23,7 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     Raises:
         Failure: a segment has failed, and nothing takes care of it.
     """
-    if allocation.windowing is not None and work.leaves is not None:
+    if program.windowed is not None and work.leaves is not None:
         work.prepared = prepare(program, work.leaves)
     if program.entry.spark_stage is not None and not work.own and work.leaves is not None:
         work.routed = Routed({})  # to the stage: only what that makes goes further
@@ -33,7 +34,12 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
 
 def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answer:
     """Segments that were not applied before change the state of their windows. What fires is
-    carried out, though nothing of it is sent before it is durable."""
-    if allocation.windowing is not None:
+    carried out, though nothing of it is sent before it is durable. State by key has been changed by
+    the function; from now on that counts."""
+    if allocation.windowing is None:
+        return ADVANCED
+    if program.keyed is not None:
+        keep_changes(allocation.windowing, work)
+    else:
         assign(program, allocation.windowing, work)
     return ADVANCED

@@ -79,7 +79,7 @@ def _nothing_to_do(program: Program) -> frozenset[Phase]:
         Phase.BEFORE_BATCH: program.lifecycles.has("before_batch"),
         Phase.AFTER_READ_BATCH: program.observed,
         Phase.AFTER_APPLY_FN: program.lifecycles.has("after_apply_fn"),
-        Phase.ASSIGN_WINDOWS: program.windowed is not None,
+        Phase.ASSIGN_WINDOWS: program.stateful is not None,
     }
     return frozenset(phase for phase, somebody in there_for.items() if not somebody)
 

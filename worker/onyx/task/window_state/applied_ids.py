@@ -41,6 +41,13 @@ class AppliedIds:
                 self.apply(taken(roots, news), taken(ids, news))
         return news
 
+    def unapplied(self, batch: Batch) -> Mask | None:
+        """Which segments have not been applied yet; nothing changes. None: all of them."""
+        if batch.roots is None or batch.ids is None:
+            return None
+        known = self._applied.known(batch.roots, batch.ids)
+        return None if known is None else ~known
+
     def apply(self, roots: Numbers, ids: Numbers) -> None:
         """These count as applied."""
         if len(roots):

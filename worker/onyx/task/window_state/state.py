@@ -45,6 +45,15 @@ class TaskState:
             return self.applied.fresh(batch, withdrawn)
         return without(batch, withdrawn) if withdrawn else None
 
+    def unapplied(self, batch: Batch) -> Mask | None:
+        """Which segments have not been applied yet; nothing changes. None: all of them."""
+        return None if self.applied is None else self.applied.unapplied(batch)
+
+    def has_seen(self, shard: int, value: Any) -> bool:
+        """Whether `first_seen` would say that a value is not new; nothing changes."""
+        known = self._unique.get(shard)
+        return known is not None and known.has_seen(value)
+
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
         found = [False] * len(values)

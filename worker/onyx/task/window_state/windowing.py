@@ -16,6 +16,7 @@ from typing import Any
 from onyx.flow.batch import Batch, Segments
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
+from onyx.program.keyed.states import KeyedStates
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.runs import Numbers
 from onyx.seams import Clock
@@ -42,7 +43,7 @@ class Moment:
 
 
 class Windowing:
-    """Not thread-safe. Implements `program.folding.Folding`."""
+    """Not thread-safe. Implements `program.folding.Folding` and `program.keyed.apply.Keeping`."""
 
     def __init__(
         self,
@@ -85,6 +86,12 @@ class Windowing:
         assert isinstance(self.held, TaskWindows), "asked of a task with windows"
         return self.held
 
+    @property
+    def keyed(self) -> KeyedStates:
+        """What a task whose function has state holds."""
+        assert isinstance(self.held, KeyedStates), "asked of a task with state by key"
+        return self.held
+
     # --- while a batch is worked on -------------------------------------------------------------
 
     def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
@@ -95,6 +102,14 @@ class Windowing:
             withdrawn: segments that are not to be applied.
         """
         return self.state.fresh(batch, withdrawn)
+
+    def unapplied(self, batch: Batch) -> Mask | None:
+        """Which segments have not been applied yet; nothing changes. None: all of them."""
+        return self.state.unapplied(batch)
+
+    def has_seen(self, shard: int, value: Any) -> bool:
+        """Whether `first_seen` would say that a value is not new; nothing changes."""
+        return self.state.has_seen(shard, value)
 
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""

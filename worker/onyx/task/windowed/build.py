@@ -1,12 +1,13 @@
-"""The windows of a task, built of the state that its peer has taken over."""
+"""The windows or the state by key of a task, built of what its peer has taken over."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from onyx.flow.groups.keys import shard_of
+from onyx.program.keyed.states import KeyedStates
+from onyx.program.program import Program
 from onyx.program.trigger_calls import TriggerCalls
-from onyx.program.windows import Windowed
 from onyx.state.local.spilled import holder
 from onyx.state.recovery import Recovered
 from onyx.task.channels.wiring import Wiring
@@ -18,34 +19,57 @@ from onyx.task.window_state.state import TaskState
 from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed.by_spark import make_by_spark, spooling
 from onyx.windows.groups import Shards
+from onyx.windows.running import Make
+from onyx.windows.stateful import Stateful
 from onyx.windows.task_windows import TaskWindows
 
 
 def windowing_of(
-    runtime: Runtime, wiring: Wiring, its: Windowed, first: int | None, recovered: Recovered
+    runtime: Runtime, wiring: Wiring, first: int | None, recovered: Recovered
 ) -> Windowing:
     """With the whole state, which takes its time; so not on a thread that tasks share."""
-    services, task = runtime.services, runtime.task
-    state = services.settings.state
-    timeout_s = runtime.program.entry.pending_timeout / 1000
-    of_group = _only_shard if its.group_key is None else shard_of
+    services, task, program = runtime.services, runtime.task, runtime.program
+    its = program.stateful
+    assert its is not None, "asked of a task with state"
+    shards = Shards(_only_shard if its.group_key is None else shard_of)
+    timeout_s = program.entry.pending_timeout / 1000
     elsewhere = make_by_spark(runtime, wiring)
-    page_max = state.firings_page_max
-    windows = TaskWindows(its.compiled, of_group, holder(state), page_max, elsewhere)
-    exactly_once = runtime.program.job.guarantee == "exactly-once"
+    held = _held(runtime, shards, elsewhere)
+    exactly_once = program.job.guarantee == "exactly-once"
     emissions = Emissions(task, first, services.clock, timeout_s, runtime.assignment.retry_delay)
     for shard, each in recovered.shards.items():
         runs = [run_of(run.segments, run.child) for run in each.emitted]
         emissions.restore(shard, each.settled, runs)
+    state = services.settings.state
     return Windowing(
-        TaskState(windows, recovered, exactly_once),
-        Shards(of_group),
+        TaskState(held, recovered, exactly_once),
+        shards,
         emissions,
-        TriggerCalls(task, its.functions, runtime.program.event, its.compiled.columns),
+        _calls(program),
         Appends(recovered.log, services.background, services.clock),
         services.clock,
         state if elsewhere is None else spooling(state),
     )
+
+
+def _held(runtime: Runtime, shards: Shards, elsewhere: Make | None) -> Stateful:
+    """What the task keeps, with nothing in it yet."""
+    program, clock = runtime.program, runtime.services.clock
+    state = runtime.services.settings.state
+    if program.keyed is not None:
+        params = program.event["params"]
+        return KeyedStates(runtime.task, program.keyed, params, shards, holder(state), clock)
+    its = program.windowed
+    assert its is not None, "windows, or state by key"
+    of_group = _only_shard if its.group_key is None else shard_of
+    return TaskWindows(its.compiled, of_group, holder(state), state.firings_page_max, elsewhere)
+
+
+def _calls(program: Program) -> TriggerCalls:
+    its, event = program.windowed, program.event
+    if its is None:
+        return TriggerCalls(program.task, {}, event, columns=False, what="state")
+    return TriggerCalls(program.task, its.functions, event, its.compiled.columns)
 
 
 def _only_shard(_: Any) -> int:

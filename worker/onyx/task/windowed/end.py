@@ -65,6 +65,6 @@ def _propose_exhausted(assignment: Assignment, windowing: Windowing) -> None:
 
 def _fed_no_more(runtime: Runtime, allocation: Allocation) -> bool:
     exhausted = runtime.services.replica().run(runtime.job_id).exhausted_inputs
-    its = runtime.program.windowed
+    its = runtime.program.stateful
     ended = its is not None and bool(exhausted) and all(s in exhausted for s in its.fed_by)
     return runtime.delivery.fed_no_more(allocation.ends, ended)

@@ -18,7 +18,7 @@ from onyx.task.windowed.build import windowing_of
 
 def recover_windows(runtime: Runtime, allocation: Allocation) -> bool:
     """Take over the shards of this peer; False while the job waits for it."""
-    its, delivery = runtime.program.windowed, runtime.delivery
+    its, delivery = runtime.program.stateful, runtime.delivery
     if its is None or allocation.windowing is not None:
         return True
     shards = SHARDS if its.group_key is not None else 1
@@ -35,6 +35,6 @@ def recover_windows(runtime: Runtime, allocation: Allocation) -> bool:
         allocation.wiring,
         shards_of_rank(allocation.wiring, shards),
         carry_over_windows(runtime),
-        lambda recovered: windowing_of(runtime, allocation.wiring, its, first, recovered),
+        lambda recovered: windowing_of(runtime, allocation.wiring, first, recovered),
     )
     return allocation.windowing is not None

@@ -1,0 +1,148 @@
+"""A function with state over a batch.
+
+It is called before the batch is routed, because what it raises has to be routed. A segment that has
+failed has changed nothing, so it may come again. What the function makes is kept apart: it is sent
+as what begins new trees, when what the function has changed is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from onyx.codec.returns import size_bytes
+from onyx.errors import contained
+from onyx.flow.batch import Batch, Segment, Segments, as_dicts
+from onyx.flow.leaves import Leaves
+from onyx.flow.segment_failure import SegmentFailure
+from onyx.ledger.applied import Mask
+from onyx.program.batch_work import BatchWork
+from onyx.program.keyed.states import KeyedStates
+from onyx.program.keyed_function import KeyedFunction
+from onyx.program.prepare import read_groups
+from onyx.program.program import Program
+from onyx.returning import collecting, one_by_one
+from onyx.seams import Clock
+from onyx.windows.coded import Groups, Keyed
+from onyx.windows.prepared import unique_values
+
+
+class Keeping(Protocol):
+    """What keeps the state of a task while a batch is worked on, and makes it durable."""
+
+    @property
+    def keyed(self) -> KeyedStates:
+        """The states."""
+        ...
+
+    clock: Clock
+
+    @property
+    def shard_of(self) -> Mapping[Any, int]:
+        """The shard of a group key."""
+        ...
+
+    def unapplied(self, batch: Batch) -> Mask | None:
+        """Which segments have not been applied yet; nothing changes. None: all of them."""
+        ...
+
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+        """Segments of a batch that are not withdrawn count as applied from now on."""
+        ...
+
+    def has_seen(self, shard: int, value: Any) -> bool:
+        """Whether a segment with this uniqueness key has been applied."""
+        ...
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """Segments with these uniqueness keys count as applied from now on."""
+        ...
+
+    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
+        """Send these when that is safe."""
+        ...
+
+    def changed(self, segments: int) -> None:
+        """So many segments have changed the state."""
+        ...
+
+
+def apply_keyed(program: Program, keeping: Keeping, work: BatchWork) -> None:
+    """Call the function for each segment of the batch that has not been applied."""
+    batch, its = work.batch, program.keyed
+    if batch is None or work.leaves is not None:
+        return
+    assert its is not None, "asked before"
+    groups = read_groups(program, batch)
+    assert groups is not None, "a task with state is grouped"
+    unapplied = keeping.unapplied(batch)
+    where = range(len(batch)) if unapplied is None else np.flatnonzero(unapplied).tolist()
+    with collecting(program.job.ack_returns, len(batch), size_bytes) as returned:
+        calls = _Calls(program, its, keeping, work.made)
+        failures = calls.over(as_dicts(batch.segments), _rows(groups), where)
+    work.returned = returned
+    work.leaves = Leaves([], np.empty(0, dtype=np.intp), None, failures)
+    if program.observed:
+        program.event["results"] = [each for made in work.made.values() for each in made]
+
+
+def keep_changes(keeping: Keeping, work: BatchWork) -> None:
+    """A batch that has been routed counts as applied, and what was made of it may be sent."""
+    if work.batch is None or work.leaves is None:
+        return
+    assert work.routed is not None, "the phase before"
+    keeping.fresh(work.batch, work.routed.withdrawn)
+    for shard, segments in work.made.items():
+        keeping.emit(shard, segments)
+    keeping.changed(len(work.batch))
+    keeping.keyed.trim()
+
+
+class _Calls:
+    """The calls of the function for one batch."""
+
+    def __init__(
+        self, program: Program, its: KeyedFunction, keeping: Keeping, made: dict[int, list[Segment]]
+    ) -> None:
+        self._task = program.task
+        self._fn = program.fn
+        self._unique_key = its.unique_key
+        self._keeping = keeping
+        self._made = made
+        self._now_ms = keeping.clock.wall_ms()
+
+    def over(
+        self, segments: list[Segment], groups: Sequence[Any], where: Sequence[int]
+    ) -> list[SegmentFailure]:
+        """Call it for the segments at some indices; what it has raised."""
+        failures: list[SegmentFailure] = []
+        call = self._call if self._unique_key is None else self._call_once
+        chosen = frozenset(where) if len(where) < len(segments) else None
+        for index, segment in enumerate(one_by_one(segments)):
+            if chosen is not None and index not in chosen:
+                continue
+            try:
+                call(groups[index], segment)
+            except BaseException as raised:
+                failures.append((index, contained(raised)))
+        return failures
+
+    def _call(self, group: Any, segment: Segment) -> None:
+        assert self._fn is not None, "asked before"
+        made = self._keeping.keyed.call(self._fn, group, segment, self._now_ms)
+        if made:
+            self._made.setdefault(self._keeping.shard_of[group], []).extend(made)
+
+    def _call_once(self, group: Any, segment: Segment) -> None:
+        """If no segment with its uniqueness key has been applied."""
+        shard = self._keeping.shard_of[group]
+        (value,) = unique_values(self._task, self._unique_key or "", [segment])
+        if not self._keeping.has_seen(shard, value):
+            self._call(group, segment)
+            self._keeping.first_seen([shard], [value])
+
+
+def _rows(groups: Keyed) -> Sequence[Any]:
+    return groups.rows() if isinstance(groups, Groups) else groups

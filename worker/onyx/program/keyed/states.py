@@ -1,0 +1,252 @@
+"""The state by key of one task on one peer, and what happens to it when no segment comes: timers
+that are due, and groups that nobody has changed for long.
+
+A call of the user's function is whole or leaves nothing: what it has changed is taken back when it
+raises, or when what it returned cannot be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from heapq import nsmallest
+from typing import Any, NamedTuple
+
+from onyx.codec.refusals import refusal, refused
+from onyx.errors import UserError, UserFunctionError
+from onyx.flow.batch import Segment
+from onyx.flow.leaves import segments_of
+from onyx.keyed.changes import Changes
+from onyx.keyed.checks import key_check, value_check
+from onyx.keyed.expiry import Expiry
+from onyx.keyed.group_state import GroupState
+from onyx.keyed.group_state import of as class_of
+from onyx.keyed.states import States
+from onyx.keyed.store import KeyedStore
+from onyx.keyed.timers import Clock, Timers
+from onyx.keyed.timers import Timer as DueTimer
+from onyx.keyed.views import ListView, MapView, ValueView, View
+from onyx.model.state_types import StateType
+from onyx.program.failure import blamed
+from onyx.program.keyed_function import KeyedFunction
+from onyx.seams import Clock as ClockOfProcess
+from onyx.windows.answers import order
+from onyx.windows.buckets import Holder
+from onyx.windows.firing import ALL, AnyFiring, Extent, Made, Number, Pages
+from onyx.windows.groups import Shards, group_value, hashable_key
+from onyx.windows.records import Record, Records
+from onyx.windows.running import Files
+
+TIMERS_AT_ONCE = 64
+"""What so many timers have made is sent together."""
+_FROM, _TO = float("-inf"), float("inf")
+
+
+class Timer(NamedTuple):
+    """A timer that is due, as `onTimer` gets it."""
+
+    name: str
+    due_ms: int
+    """When it was due, in milliseconds since 1970."""
+    clock: Clock
+    """The clock by which it was set."""
+
+
+class KeyedStates:
+    """Not thread-safe. Implements `windows.stateful.Stateful`."""
+
+    at_once = True
+    """At the end all timers are looked through, so all shards end together."""
+    stage = ""
+    """Nothing is computed elsewhere."""
+
+    def __init__(
+        self,
+        task: str,
+        its: KeyedFunction,
+        params: Sequence[Any],
+        shards: Shards,
+        holder: Holder,
+        clock: ClockOfProcess,
+    ) -> None:
+        """
+        Args:
+            task: its name.
+            params: leading arguments of its functions.
+            shards: gives the shard of a group.
+            holder: has the states.
+            clock: of the process.
+        """
+        self._task = task
+        self._its = its
+        self._params = params
+        self._shards = shards
+        self._clock = clock
+        self._store = KeyedStore(shards, holder)
+        self._changes = Changes()
+        views = {name: self._view(name, each) for name, each in its.states.items()}
+        self._timers = Timers(self._store) if its.on_timer is not None else None
+        self._expiry = None if its.ttl_ms is None else Expiry(self._store, its.ttl_ms)
+        make = class_of(tuple(views))
+        self.state: GroupState = make(views, self._timers, self._changes, clock.wall_ms)
+
+    def _view(self, name: str, declared: StateType) -> View:
+        check = value_check(name, declared, refusal)
+        if declared.shape == "value":
+            return ValueView(self._store.values(name), check, self._changes)
+        if declared.shape == "list":
+            return ListView(self._store.lists(name), check, self._changes)
+        key = key_check(name, declared)
+        return MapView(self._store.maps(name), check, key, self._changes)
+
+    # A call of the user's.
+
+    def call(self, fn: Callable[..., Any], group: Any, argument: Any, now_ms: int) -> list[Segment]:
+        """Call a function for a group, and keep what it changes.
+
+        Args:
+            group: its key (`windows.groups.hashable_key`).
+            argument: the one before the state: a segment, or a timer.
+
+        Raises:
+            Exception: what it has raised, or why what it returned cannot be sent. Nothing of the
+                call is left.
+        """
+        self.state.turn_to(group)
+        try:
+            made = list(segments_of(fn(*self._params, argument, self.state)))
+            found = refused(made) if made else ()
+            if found:
+                raise found[0][1]
+        except BaseException:
+            self._changes.take_back()
+            raise
+        if self._changes:
+            self._changes.keep()
+            if self._expiry is not None:
+                self._expiry.touch(group, now_ms)
+        return made
+
+    def trim(self) -> None:
+        """Put on disk what was used least. When a batch is through."""
+        self._store.trim()
+
+    # When no segment comes.
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        """When `tick` is due next."""
+        if self._is_late():
+            return 0
+        found = [
+            None if self._timers is None else self._timers.earliest_ms("processing-time"),
+            None if self._expiry is None else self._expiry.earliest_ms(),
+        ]
+        return min((each for each in found if each is not None), default=None)
+
+    def tick(self, now_ms: int) -> Pages:
+        """Timers that are due fire, and groups that nobody has changed for long lose their
+        states."""
+        if self._timers is not None:
+            if self._is_late():
+                yield from self._due(self._timers, "event-time", self.state.event_time_ms)
+            yield from self._due(self._timers, "processing-time", now_ms)
+        if self._expiry is not None:
+            for group in self._expiry.take(now_ms):
+                self._forget(group)
+                yield [Made(self._shards[group], [])]
+
+    def advance(self, watermark: Number) -> Pages:
+        """Timers by event time fire that the watermark has passed."""
+        self.state.watermark = int(watermark)
+        return (
+            iter(())
+            if self._timers is None
+            else self._due(self._timers, "event-time", self.state.watermark)
+        )
+
+    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
+        """All timers of these shards fire; none is set any more."""
+        if self._timers is None:
+            return
+        self.state.ending = True
+        yield from self._fired(self._timers.take_all(shards), now_ms)
+        self.state.ending = False
+
+    def _is_late(self) -> bool:
+        """Whether a timer was set for an event time that is past."""
+        if self._timers is None or self.state.event_time_ms is None:
+            return False
+        due_ms = self._timers.earliest_ms("event-time")
+        return due_ms is not None and due_ms <= self.state.event_time_ms
+
+    def _due(self, timers: Timers, clock: Clock, at_ms: int | None) -> Pages:
+        if at_ms is None:
+            return iter(())
+        return self._fired(timers.take_due(clock, at_ms), self._clock.wall_ms())
+
+    def _fired(self, due: Iterator[DueTimer], now_ms: int) -> Pages:
+        page: list[AnyFiring] = []
+        for timer in due:
+            page.append(Made(self._shards[timer.key], self._call_timer(timer, now_ms)))
+            if len(page) == TIMERS_AT_ONCE:
+                yield page
+                page = []
+                self.trim()
+        if page:
+            yield page
+        self.trim()
+
+    def _call_timer(self, due: DueTimer, now_ms: int) -> list[Segment]:
+        assert self._its.on_timer is not None, "timers are there for it"
+        timer = Timer(due.name, due.due_ms, due.clock)
+        try:
+            return self.call(self._its.on_timer, due.key, timer, now_ms)
+        except BaseException as error:
+            where = f"onTimer {self._its.on_timer_name}"
+            raise UserFunctionError(blamed(where, error)) from error
+
+    def _forget(self, group: Any) -> None:
+        self.state.turn_to(group)
+        self.state.clear()
+        self._changes.keep()
+
+    # What is recorded and restored.
+
+    def take_changes(self) -> Records:
+        """What has changed since the last call, by shard."""
+        return self._store.take_changes()
+
+    def take_files(self) -> Sequence[Files]:
+        """None: all is in the records."""
+        return ()
+
+    def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
+        """What gives the whole state of each of these shards as it is now."""
+        return self._store.freeze(shards)
+
+    def restore(self, shard: int, records: Sequence[Record]) -> None:
+        """Apply records to a shard. Raises UserError: the task has no such state."""
+        self._store.restore(shard, records)
+
+    def restored(self) -> None:
+        """All shards are restored."""
+        self._store.restored()
+
+    def query(self, name: str, group: Any = ALL, extents_max: int | None = None) -> list[Extent]:
+        """The states of a name, which is that of the task and that of the state with a dot between.
+        Raises UserError: there is no such state."""
+        states = self._store.states.get(name.removeprefix(f"{self._task}."))
+        if states is None or states.name not in self._its.states:
+            raise UserError(
+                f"task {self._task} has no state {name!r}, but {', '.join(self._its.states)}"
+            )
+        keys = states.keys() if group is ALL else [hashable_key(group)]
+        return _extents(states, keys, extents_max)
+
+
+def _extents(states: States, keys: Iterable[Any], extents_max: int | None) -> list[Extent]:
+    """States as of extents without bounds; the first in order, if only some are wanted."""
+    keys = (key for key in keys if key in states)
+    if extents_max is not None:
+        keys = nsmallest(extents_max, keys, key=lambda key: order(group_value(key), _FROM, _TO))
+    return [Extent(group_value(key), _FROM, _TO, states.peek(key)) for key in keys]
