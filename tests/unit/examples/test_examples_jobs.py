@@ -47,6 +47,7 @@ def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
         "nexmark",
         "http-requests",
         "requests",
+        "state",
         "windows",
     }
 
