@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from tests.support.log.runs import altered
 
 from onyx.client.client import Client
 from onyx.client.state_reader import StateReader
-from onyx.client.window_view import Question, WindowView
+from onyx.client.window_view import Asked, Question, WindowView, asked_of
 from onyx.codec.extents import decode_key, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.groups.keys import shard_of
@@ -28,7 +29,7 @@ from onyx.windows.firing import ALL, Extent
 
 JOB = JobId("job-1")
 WINDOWED = {"batchSize": 1, "type": "reduce"}
-MANIFEST = {
+MANIFEST: dict[str, Any] = {
     "apiVersion": "onyx.dev/v1alpha1",
     "kind": "OnyxJob",
     "metadata": {"name": "words"},
@@ -226,3 +227,18 @@ def test_a_job_that_nobody_knows_is_told() -> None:
     client = Client(MemoryLog().client(), "balanced")
     with pytest.raises(UserError, match="there is no job job-1: `onyx jobs` lists those"):
         read(client, Peers(own))
+
+
+def test_a_state_of_a_function_is_named_with_its_task() -> None:
+    manifest = copy.deepcopy(MANIFEST)
+    manifest["spec"]["catalog"][1] |= {
+        "type": "function", "fn": "m:f", "state": {"seen": "value[int]"},
+    }  # fmt: skip
+    manifest["spec"]["workflow"].append(["count", "all-words"])
+    manifest["spec"]["windows"] = manifest["spec"]["windows"][1:]
+    manifest["spec"]["triggers"] = manifest["spec"]["triggers"][1:]
+    job = parse_mapping(manifest)
+    assert asked_of(job, Question(JOB, "count.seen")) == Asked("count", in_time=False)
+    assert asked_of(job, Question(JOB, "total")) == Asked("all-words", in_time=False)
+    with pytest.raises(UserError, match=r"no window or state 'seen': it has total, count.seen"):
+        asked_of(job, Question(JOB, "seen"))

@@ -11,6 +11,7 @@ import pytest
 from tests.support.jobs.bench import Bench
 
 import onyx
+from onyx.errors import UserError
 from onyx.settings import Settings, StateSettings
 
 EVENTS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
@@ -284,3 +285,19 @@ def test_states_go_on_in_the_job_that_upgrades_another_one(rounds: int) -> None:
     assert {word: each[-1] for word, each in found.items()} == {
         word: each[-1] for word, each in EXPECTED.items()
     }
+
+
+def test_a_state_is_asked_between_two_steps() -> None:
+    bench = bench_of(peers=1)
+    for _ in range(40):
+        bench.round()
+    held = bench.task("track").allocation.windowing.held
+    found = {each.group: each.state for each in held.query("track.seen")}
+    assert found
+    assert all(count <= len(EXPECTED[word]) for word, count in found.items())
+    (one,) = held.query("track.last", next(iter(found)))
+    assert one.state == EXPECTED[one.group][found[one.group] - 1]["last"]
+    assert held.query("track.events", "nobody") == []
+    assert [each.group for each in held.query("track.events", extents_max=1)] == [min(found)]
+    with pytest.raises(UserError, match=r"has no state 'track.none', but events, last, seen"):
+        held.query("track.none")

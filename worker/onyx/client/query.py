@@ -35,12 +35,13 @@ def window_state(
     extents_max: int = EXTENTS_DEFAULT,
     timeout_s: float = TIMEOUT_S,
 ) -> WindowView:
-    """What a window of a running job has gathered until now, asked of the peers that have it.
+    """What a window, or a function with state, of a running job has gathered until now, asked of
+    the peers that have it.
 
     Args:
         settings: those of a worker: what leads to ZooKeeper, and the certificates of `tls`.
         job: its id.
-        window: its id.
+        window: its id; `task.state` for a state of a function.
         key: of one group, as the task's `groupByKey` or `groupByFn` gives it; all groups without.
         extents_max: the first so many extents, by group and lower bound.
         timeout_s: how long a job that is being re-allocated is waited for.

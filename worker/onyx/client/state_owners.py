@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onyx.client.reader import JobReader
-from onyx.client.window_view import Question, window_of
+from onyx.client.window_view import Question, asked_of
 from onyx.errors import UserError
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import TaskName
@@ -19,15 +19,15 @@ def owners_of(client: JobReader, replica: Replica, job: Job, question: Question)
     """The peers that have what is asked for.
 
     Raises:
-        UserError: no peer works on the task of the window.
+        UserError: no peer works on the task of the window or state.
     """
-    task = TaskName(window_of(job, question).task)
+    task = TaskName(asked_of(job, question).task)
     if not replica.run(question.job).allocation.get(task):
         status = client.status_at(replica, question.job)
         why = f" ({status.waiting_for})" if status.waiting_for else ""
         raise UserError(
             f"job {question.job} is {status.state}{why}: no peer works on it, and only those "
-            "have the state of its windows"
+            "have its state"
         )
     sites = sites_of(replica, question.job, task)
     if has_one_owner(job, task):

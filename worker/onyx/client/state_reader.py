@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from onyx.client.reader import JobReader
 from onyx.client.state_owners import owners_of
-from onyx.client.window_view import Question, WindowView, view_of, window_of
+from onyx.client.window_view import Question, WindowView, asked_of, view_of
 from onyx.codec.extents import decode_extents, encode_key
 from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion
@@ -62,9 +62,9 @@ class StateReader:
             Unavailable: not all peers concerned could answer within `timeout_s`.
         """
         job = self._client.job(question.job)
-        window = window_of(job, question)
+        asked = asked_of(job, question)
         answer = self._patiently(job, question, timeout_s)
-        return view_of(question, window, answer)
+        return view_of(question, asked, answer)
 
     def _patiently(self, job: Job, question: Question, timeout_s: float) -> Answer:
         ends_s = self._clock.monotonic_s() + timeout_s

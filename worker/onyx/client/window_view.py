@@ -1,4 +1,4 @@
-"""A question for the state of a window, and what is shown of the answer."""
+"""A question for the state of a window or of a function, and what is shown of the answer."""
 
 from __future__ import annotations
 
@@ -38,37 +38,62 @@ class Question:
 
     job: JobId
     window: str
+    """Its id; `task.state` for a state of a function."""
     key: Any = ALL
     extents_max: int = EXTENTS_DEFAULT
 
 
-def window_of(job: Job, question: Question) -> Window:
-    """The window that is asked for.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a question is about: a window, or a state of a function, which is like a window with one
+    extent."""
+
+    task: str
+    in_time: bool
+
+
+def asked_of(job: Job, question: Question) -> Asked:
+    """The window or state that is asked for.
 
     Raises:
         UserError: there is none, or the question cannot be asked of it.
     """
     if not 1 <= question.extents_max <= EXTENTS_MAX:
         raise UserError(f"from 1 to {EXTENTS_MAX} extents can be asked for")
-    names = [window.id for window in job.windows]
-    if question.window not in names:
-        has = f"it has {', '.join(names)}" if names else "it has none"
-        hint = nearest(question.window, names)
+    windows = {window.id: Asked(window.task, _in_time(window)) for window in job.windows}
+    states = {
+        f"{entry.name}.{name}": Asked(entry.name, False)
+        for entry in job.catalog
+        for name in entry.state or ()
+    }
+    found = {**windows, **states}.get(question.window)
+    if found is None:
+        raise UserError(_unknown(question, list(windows), list(states)))
+    if question.key is not ALL and has_one_owner(job, found.task):
         raise UserError(
-            f"job {question.job} has no window {question.window!r}: {has}"
-            + (f"; {hint}" if hint else "")
+            f"task {found.task} of window {question.window} is not grouped: leave the key out"
         )
-    window = job.windows[names.index(question.window)]
-    if question.key is not ALL and has_one_owner(job, window.task):
-        raise UserError(
-            f"task {window.task} of window {window.id} is not grouped: leave the key out"
-        )
-    return window
+    return found
 
 
-def view_of(question: Question, window: Window, answer: Answer) -> WindowView:
-    """What is shown of an answer."""
+def _unknown(question: Question, windows: list[str], states: list[str]) -> str:
+    names = [*windows, *states]
+    what = "window or state" if states else "window"
+    has = f"it has {', '.join(names)}" if names else "it has none"
+    hint = nearest(question.window, names)
+    return f"job {question.job} has no {what} {question.window!r}: {has}" + (
+        f"; {hint}" if hint else ""
+    )
+
+
+def _in_time(window: Window) -> bool:
     amount = window.range or window.timeout_gap
-    in_time = amount is not None and is_time(amount)
+    return amount is not None and is_time(amount)
+
+
+def view_of(question: Question, asked: Asked, answer: Answer) -> WindowView:
+    """What is shown of an answer."""
     extents = tuple(answer.extents)
-    return WindowView(question.job, window.task, window.id, extents, answer.more, in_time)
+    return WindowView(
+        question.job, asked.task, question.window, extents, answer.more, asked.in_time
+    )

@@ -1,4 +1,4 @@
-"""`onyx state`: what a window of a running job has gathered until now."""
+"""`onyx state`: what a window or a function of a running job has gathered until now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from onyx.ids import JobId
 from onyx.transport.state_queries import EXTENTS_MAX
 from onyx.windows.firing import ALL
 
-WindowArgument = Annotated[str, typer.Argument(help="Id of the window.")]
+WindowArgument = Annotated[
+    str, typer.Argument(help="Id of the window, or TASK.STATE for a state of a function.")
+]
 KeyOption = Annotated[
     str | None,
     typer.Option(
@@ -40,10 +42,10 @@ def state(
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a window of a running job has gathered until now.
+    """Show what a window or a function of a running job has gathered until now.
 
-    One line an extent: its group, bounds and state. It runs where workers run: it dials them, with
-    their certificates if they use TLS.
+    One line an extent: its group, bounds and state; a state of a function has no bounds. It runs
+    where workers run: it dials them, with their certificates if they use TLS.
     """
     group = ALL if key is None else parse_key(key)
     view = window_state(settings(zookeeper, tenancy), JobId(job), window, group, limit)
