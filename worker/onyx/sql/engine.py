@@ -1,0 +1,173 @@
+"""DuckDB as an engine for one batch at a time: it parses, and computes, and reaches nothing else.
+
+Invariant: no statement reaches files, the network, other databases or variables of Python, and none
+changes a setting. DuckDB is opened so and locked. `reading` besides lets only a select from
+`segments` through, so each of the two holds alone.
+
+A connection has one thread, the one that calls it: peers are as many as there are cores, and a
+query that does not end is a function that does not.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import weakref
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from onyx.errors import UserError, UserFunctionError
+
+MEMORY_MAX = "1GB"
+"""What a connection may take for what it keeps between operators; a row is not bounded by it."""
+TABLE = "segments"
+_SETTINGS: Mapping[str, Any] = {
+    "threads": 1,
+    "memory_limit": MEMORY_MAX,
+    "temp_directory": "",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+}
+_LOCKED = "SET TimeZone = 'UTC'; SET enable_external_access = false; SET lock_configuration = true"
+"""Times of segments are in UTC."""
+_PARSE = (
+    "SELECT json_serialize_sql($1::VARCHAR, skip_default := true, "
+    "skip_null := true, skip_empty := true)"
+)
+_WRITE = "SELECT json_deserialize_sql($1::JSON)"
+_FUNCTIONS = (
+    "SELECT function_name, list(DISTINCT function_type), list(DISTINCT stability) "
+    "FROM duckdb_functions() GROUP BY ALL"
+)
+_OF_ALL_ROWS = ("BinderException", "CatalogException", "ParserException", "SyntaxException",
+                "NotSupportedError", "NotImplementedException", "PermissionException",
+                "InternalException", "FatalException")  # fmt: skip
+"""Errors that say nothing about a row: the text does not fit the types of the batch."""
+_LACKING = (
+    "SQL needs DuckDB, which this Python does not have: pip install 'onyx-on-kubernetes[sql]'"
+)
+
+
+class RowsFailed(Exception):
+    """A row of the batch, or several, cannot be computed with; the message is the user's."""
+
+
+class Engine:
+    """A database in memory, with one table: the batch."""
+
+    def __init__(self) -> None:
+        """Raises UserError: DuckDB is not installed."""
+        self._duckdb = _module()
+        self._connection = self._duckdb.connect(":memory:", config=dict(_SETTINGS))
+        self._connection.execute(_LOCKED)
+        self._offered = _Offered()
+        self._known: pa.Schema | None = None
+        self._statements: dict[str, Any] = {}
+        _OPEN.add(self)
+
+    def close(self) -> None:
+        """Let go of what DuckDB holds."""
+        self._statements.clear()
+        self._connection.close()
+        self._connection = None
+
+    def run(self, text: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The result of a select from `segments`, in the order of its rows.
+
+        Raises:
+            RowsFailed: it fails because of what some rows hold.
+            UserFunctionError: it does not fit the columns and their types.
+        """
+        self._offered.batch = batch
+        try:
+            if self._known != batch.schema:
+                self._connection.register(TABLE, self._offered)
+                self._known = batch.schema
+            table = self._connection.sql(self._statement(text)).to_arrow_table()
+        except self._duckdb.Error as error:
+            said = _said(error)
+            if type(error).__name__ in _OF_ALL_ROWS:
+                raise UserFunctionError(said) from None
+            raise RowsFailed(said) from None
+        finally:
+            self._offered.batch = None
+        return table.combine_chunks().to_batches()[0] if len(table) else _empty(table.schema)
+
+    def parse(self, text: str) -> Mapping[str, Any]:
+        """The tree of a text as DuckDB has it: `statements`, or `error_message` and `position`."""
+        parsed: dict[str, Any] = json.loads(self._value(_PARSE, text))
+        return parsed
+
+    def write(self, tree: Mapping[str, Any]) -> str:
+        """The text of a tree of statements."""
+        return self._value(_WRITE, json.dumps(tree))
+
+    def functions(self) -> dict[str, tuple[frozenset[str], frozenset[str | None]]]:
+        """By name, the types of a function and how stable its results are."""
+        rows = self._connection.execute(_FUNCTIONS).fetchall()
+        return {name: (frozenset(types), frozenset(stable)) for name, types, stable in rows}
+
+    def _value(self, text: str, argument: str) -> str:
+        ((found,),) = self._connection.execute(text, [argument]).fetchall()
+        return str(found)
+
+    def _statement(self, text: str) -> Any:
+        """A text that was parsed before is not parsed again."""
+        if text not in self._statements:
+            (self._statements[text],) = self._connection.extract_statements(text)
+        return self._statements[text]
+
+
+class _Offered:
+    """The batch as DuckDB asks for it: registered once, and read again by each execution. A table
+    of pyarrow would be read through a scanner of pyarrow.dataset, for twice the overhead."""
+
+    def __init__(self) -> None:
+        self.batch: pa.RecordBatch | None = None
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        assert self.batch is not None, "asked while a statement runs"
+        reader = pa.RecordBatchReader.from_batches(self.batch.schema, [self.batch])
+        return reader.__arrow_c_stream__(requested_schema)
+
+
+_OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """DuckDB complains on the standard error about what is open when the interpreter has gone."""
+    for engine in [*_OPEN]:
+        engine.close()
+
+
+@cache
+def shared() -> Engine:
+    """An engine that parses texts; each task that runs one has its own.
+
+    Raises:
+        UserError: DuckDB is not installed.
+    """
+    return Engine()
+
+
+def _module() -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise UserError(_LACKING) from error
+    return duckdb
+
+
+def _said(error: Exception) -> str:
+    """What DuckDB says, without the place in a text that the user did not write."""
+    return str(error).partition("\n\nLINE ")[0].replace("\n", " ").strip()
+
+
+def _empty(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([], each.type) for each in schema], schema=schema)
