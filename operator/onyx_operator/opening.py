@@ -10,6 +10,7 @@ from kubernetes import client as kubernetes_client
 from onyx.log.interface import ClientLog
 from onyx.settings import Settings
 from onyx.submission.plugin_options import wrong_options
+from onyx.submission.sql_checks import wrong_sql
 from onyx.telemetry.http_server import TelemetryServer
 from onyx_operator.context import Operator
 from onyx_operator.informers.informer import Informer
@@ -19,7 +20,7 @@ from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
 from onyx_operator.tenancies import Tenancies
 
-CHECKS = (wrong_options,)
+CHECKS = (wrong_options, wrong_sql)
 """What is checked of a job besides what its manifest says."""
 
 

@@ -17,6 +17,7 @@ from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_declared
 from onyx.model.report import at
 from onyx.submission.plugin_options import wrong_options
+from onyx.submission.sql_checks import wrong_sql
 
 Object = Mapping[str, Any]
 
@@ -50,7 +51,8 @@ def _job(job: Object) -> Verdict:
     section, keeps_state = parsed.upgrade, declared.upgrade_policy == "KeepState"
     stays = keeps_state and section is not None and (section.tasks or section.windows)
     repeats = (_STAYS,) if stays else ()
-    return Verdict(wrong_options(parsed), (*misread, *repeats, *notices(parsed)))
+    problems = (*wrong_options(parsed), *wrong_sql(parsed))
+    return Verdict(problems, (*misread, *repeats, *notices(parsed)))
 
 
 def _misread(value: Any, path: str) -> Iterator[Problem]:

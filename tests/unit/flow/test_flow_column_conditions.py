@@ -91,6 +91,10 @@ def columns_to(result, child):
         (("and", "m:numpy", ("not", ("m:over", "limit"))), "arrow", [0, 4]),
         ("m:dicts", "dicts", [0, 3]),
         (("or", ("is-null", "n"), "m:dicts"), "dicts", [0, 3, 4]),
+        (("sql", "n * 2 > 3"), "dicts", [2, 3]),
+        (("not", ("sql", "n * 2 > 3")), "dicts", [0, 1, 4]),
+        (("and", ("sql", "k in ('x', 'y')"), (">", "n", 0)), "dicts", [1, 3]),
+        (("or", ("sql", "f = 4"), "m:numpy"), "arrow", [0, 2, 4]),
     ],
 )
 def test_columns_go_where_the_predicate_holds(predicate, batch_format, parents):
@@ -264,3 +268,28 @@ def test_rows_are_retried():
     result = routed(condition("none", (">", "n", 1), short_circuit=True, action="retry"))
     assert result.retries == [2, 3]
     assert [len(result.to[child]) for child in CHILDREN] == [0, 0, 0]
+
+
+def test_sql_over_dicts_is_over_columns_made_of_them():
+    dicts = to_dicts(ROWS)
+    result = routed(condition(("b",), ("sql", "n + f > 2 and k is not null")), rows=dicts)
+    assert result.to["b"].segments == [dicts[3]]
+    assert not result.failures
+
+
+def test_sql_fails_for_the_rows_that_it_cannot_compute_with_and_nobody_has_decided():
+    rows = Columns(pa.RecordBatch.from_pydict({"t": ["1", "x", "3", "y"]}))
+    result = routed(
+        condition("none", ("==", "t", "y"), short_circuit=True),
+        condition(("b",), ("sql", "t::int > 1")),
+        rows=rows,
+    )
+    assert [parent for parent, _ in result.failures] == [1]
+    assert "Could not convert string 'x'" in str(result.failures[0][1])
+    assert to_dicts(columns_to(result, "b")) == [{"t": "3"}]
+
+
+def test_sql_about_a_column_that_is_not_there_fails_all_rows():
+    result = routed(condition(("b",), ("sql", "nn > 1")))
+    assert [parent for parent, _ in result.failures] == [0, 1, 2, 3, 4]
+    assert "names the column nn, which the batch does not have" in str(result.failures[0][1])

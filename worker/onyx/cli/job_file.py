@@ -15,6 +15,7 @@ from onyx.model.notices import notices, unused_declaration
 from onyx.model.parsing.job import parse_file
 from onyx.model.parsing.text import ambiguities, located
 from onyx.submission.plugin_options import wrong_options
+from onyx.submission.sql_checks import unchecked_sql, wrong_sql
 
 FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
 FilesArgument = Annotated[
@@ -71,8 +72,10 @@ def checked_job(
     """The job,, with the warnings."""
     text, source = read_file(path), str(path)
     job, declared = parse_file(text, source, upgrades, engine)
-    refuse(wrong_options(job), path)
-    unused = located([*notices(job), *unused_declaration(declared)], text, source)
+    refuse((*wrong_options(job), *wrong_sql(job)), path)
+    unused = located(
+        [*notices(job), *unchecked_sql(job), *unused_declaration(declared)], text, source
+    )
     return job, [*ambiguities(text, source), *unused]
 
 

@@ -11,8 +11,9 @@ from onyx.history.archive import open_archive
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.settings import Settings
 from onyx.submission.plugin_options import wrong_options
+from onyx.submission.sql_checks import wrong_sql
 
-CHECKS = (wrong_options,)
+CHECKS = (wrong_options, wrong_sql)
 """What is checked of a job that is submitted, besides what the log says."""
 
 

@@ -25,7 +25,15 @@ from typing import Any
 from onyx.errors import UserFunctionError, contained, describe, message_of
 from onyx.flow.batch import Segment
 from onyx.flow.masks import Ask, ask_of, one_by_one
-from onyx.flow.predicates import Resolve, Test, calls_functions, compared, read, segment_test
+from onyx.flow.predicates import (
+    Resolve,
+    Test,
+    calls_functions,
+    compared,
+    has_sql,
+    read,
+    segment_test,
+)
 from onyx.flow.segment_failure import RetriesExhausted
 from onyx.model.job import FlowCondition, Job, Targets
 
@@ -298,7 +306,8 @@ def _compile(
     errors_to = condition.predicate_errors_to
     transform = condition.post_transform
     node = read(condition.predicate, condition.options, resolve, where)
-    takes_columns = condition.batch_format == "arrow" and calls_functions(node)
+    over_columns = condition.batch_format == "arrow" and calls_functions(node)
+    takes_columns = over_columns or has_sql(node)
     ask = ask_of(node, takes_columns)
     return Compiled(
         test=one_by_one(ask) if takes_columns else segment_test(node),

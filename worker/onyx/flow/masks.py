@@ -24,6 +24,7 @@ from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.flow.comparisons import Answer, Comparison
 from onyx.flow.predicates import Call, Combination, Node, Test, segment_test
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.sql.expression import Expression
 
 RULE = (
     "a predicate of a condition with batchFormat: arrow is called as fn(event, record_batch, "
@@ -77,6 +78,8 @@ def ask_of(node: Node, of_columns: bool) -> Ask:
     """
     if isinstance(node, Comparison):
         return _comparing(node)
+    if isinstance(node, Expression):
+        return _by_sql(node)
     if isinstance(node, Call):
         return _of_columns(node) if of_columns else _of_dicts(segment_test(node))
     operands = [ask_of(each, of_columns) for each in node.operands]
@@ -166,6 +169,23 @@ def _of_columns(call: Call) -> Ask:
         except BaseException as error:
             question.fail(wanted, contained(error, "the predicate"))
             return np.zeros_like(wanted)
+
+    return ask
+
+
+def _by_sql(expression: Expression) -> Ask:
+    def ask(question: Question, wanted: Mask) -> Mask:
+        if not wanted.any():
+            return wanted
+        try:
+            answers, failed = expression.answers(as_given(question.segments))
+        except Exception as error:
+            question.fail(wanted, error)
+            return np.zeros_like(wanted)
+        for row, why in failed:
+            if wanted[row]:
+                question.errors.setdefault(row, UserFunctionError(why))
+        return answers
 
     return ask
 

@@ -15,7 +15,8 @@ from typing import Any
 from onyx.errors import UserError
 from onyx.flow.comparisons import Comparison, comparison_of
 from onyx.model.job import Predicate
-from onyx.model.names import COMBINATORS, COMPARISONS
+from onyx.model.names import COMBINATORS, COMPARISONS, SQL
+from onyx.sql.expression import Expression
 
 Resolve = Callable[[str], Callable[..., Any]]
 """`package.module:name` to the function."""
@@ -40,7 +41,7 @@ class Combination:
     operands: tuple[Node, ...]
 
 
-Node = Call | Comparison | Combination
+Node = Call | Comparison | Combination | Expression
 
 
 def read(expression: Predicate, options: Mapping[str, Any], resolve: Resolve, where: str) -> Node:
@@ -64,6 +65,8 @@ def read(expression: Predicate, options: Mapping[str, Any], resolve: Resolve, wh
     head, rest = expression[0], expression[1:]
     if head in COMPARISONS:
         return comparison_of(expression, where)
+    if head == SQL:
+        return _expression(rest, where)
     if head in COMBINATORS:
         _check_operands(head, len(rest), where)
         return Combination(head, tuple(read(each, options, resolve, where) for each in rest))
@@ -79,6 +82,13 @@ def calls_functions(node: Node) -> bool:
     return isinstance(node, Call)
 
 
+def has_sql(node: Node) -> bool:
+    """Whether there is SQL in it, which is about columns."""
+    if isinstance(node, Combination):
+        return any(map(has_sql, node.operands))
+    return isinstance(node, Expression)
+
+
 def compared(node: Node) -> tuple[str, ...]:
     """The keys of the comparisons in it, each once."""
     if isinstance(node, Combination):
@@ -90,14 +100,24 @@ def segment_test(node: Node) -> Test:
     """The function that decides about one segment.
 
     Comparisons are about the new segment; where that is an exception, about the old one, which is
-    the segment that failed.
+    the segment that failed. SQL is about columns (`masks.one_by_one`).
     """
+    assert not isinstance(node, Expression), "it is about columns"
     if isinstance(node, Call):
         return _with_params(node.fn, node.params)
     if isinstance(node, Comparison):
         answer, key = node.answer(), node.key
         return lambda event, old, new, all_new: answer((new if type(new) is dict else old).get(key))
     return _combine(node.operator, [segment_test(each) for each in node.operands])
+
+
+def _expression(operands: Sequence[Any], where: str) -> Expression:
+    if len(operands) != 1 or not isinstance(operands[0], str):
+        raise UserError(f'{where}: sql takes one operand: ["sql", "an expression"]')
+    try:
+        return Expression(operands[0])
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
 
 
 def _param(key: Any, options: Mapping[str, Any], where: str) -> Any:

@@ -31,6 +31,6 @@ def left_by(job_id: JobId, job: Job) -> list[LeftFiles]:
         reads = entry.type == "input" and runs_spark(entry.type, entry.plugin)
         path = entry.options.get("path")
         named = is_path_name(job_id) and is_path_name(entry.name)
-        if isinstance(path, str) and named and (reads or entry.spark_stage is not None):
+        if isinstance(path, str) and named and (reads or entry.stage is not None):
             found.append(LeftFiles(path, f"{job_id}.{entry.name}"))
     return found

@@ -14,7 +14,7 @@ from onyx.model.keys import compound
 from onyx.model.keys.kinds import Function
 from onyx.model.keys.predicate import Predicate
 from onyx.model.manifest import SECTIONS, SPEC
-from onyx.model.names import COMBINATORS, COMPARISONS, is_function
+from onyx.model.names import COMBINATORS, COMPARISONS, SQL, is_function
 from onyx.model.report import at
 
 
@@ -41,7 +41,7 @@ def _named(path: str, value: Any) -> Iterator[tuple[str, str]]:
     elif value and value[0] in COMBINATORS:
         for index, each in enumerate(value[1:], 1):
             yield from _named(at(path, index), each)
-    elif value and value[0] not in COMPARISONS:
+    elif value and value[0] not in (*COMPARISONS, SQL):
         yield from _one(at(path, 0), value[0])
 
 

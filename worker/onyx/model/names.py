@@ -31,6 +31,9 @@ COMPARISONS = (">", ">=", "<", "<=", "==", "!=", "in", "is-null")
 """Predicates that need no function: `[">", key, value]`, `["in", key, [value...]]`,
 `["is-null", key]`."""
 
+SQL = "sql"
+"""Makes a predicate of an expression of SQL: `["sql", "km / hours > 50"]`."""
+
 REFINEMENTS = ("accumulating", "discarding")
 
 TIME_UNITS = (

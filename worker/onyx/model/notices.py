@@ -83,7 +83,7 @@ def _of_tasks(job: Job) -> Iterator[Problem]:
         for field in () if stateful_tasks(job) else _given(entry, _OF_EVENT_TIME):
             what = "is of no use in a job without windows or state, which alone go by event time"
             yield Problem(at(path, names.yaml_key(field)), what, "remove it, or add windows")
-        for field in _given(entry, _OF_GROUPS) if entry.spark_stage is not None else ():
+        for field in _given(entry, _OF_GROUPS) if entry.stage is not None else ():
             what = "has no effect on what the stage gets: all groups are in the same DataFrame"
             hint = "remove it with fluxPolicy, and group in the stage"
             yield Problem(at(path, names.yaml_key(field)), what, hint)
@@ -137,7 +137,7 @@ def _given(entry: CatalogEntry | Job, names_of_fields: tuple[str, ...]) -> list[
 
 
 def _calls_nothing(entry: CatalogEntry) -> bool:
-    return entry.fn is None and entry.spark_stage is None
+    return entry.maker is None and entry.stage is None
 
 
 def _takes_batches(entry: CatalogEntry) -> bool:

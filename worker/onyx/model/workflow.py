@@ -127,7 +127,7 @@ def begins_trees(job: Job, task: str) -> bool:
     """Whether what the task gives begins new trees: it reads, has state or a Spark
     stage."""
     entry = job.entry(task)
-    reads = entry.type == "input" or entry.spark_stage is not None
+    reads = entry.type == "input" or entry.stage is not None
     return reads or task in stateful_tasks(job)
 
 

@@ -45,6 +45,7 @@ def context_of(
         schema=arrow_schema(entry),
         spark=job.spark or Spark(),
         upstream=parents(job.workflow)[entry.name],
-        spark_stage=entry.spark_stage,
+        spark_stage=entry.stage,
+        spark_sql=entry.spark_sql,
         alike=alike(job, entry),
     )

@@ -113,7 +113,9 @@ class PluginContext:
     upstream: tuple[str, ...] = ()
     """Tasks that send to this one, sorted."""
     spark_stage: str | None = None
-    """The Spark stage of the catalog entry."""
+    """The Spark stage of the catalog entry: its function, or what its query is called."""
+    spark_sql: str | None = None
+    """The query of the catalog entry, if that is its Spark stage."""
     attempts_max: int = 3
     """How often a stage that fails is run."""
     stage_ended: Callable[[float, bool], None] = lambda seconds, ended_well: None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from onyx.flow.apply import resolve_params
@@ -17,6 +17,7 @@ from onyx.model.workflow import children
 from onyx.program.keyed_function import keyed_function
 from onyx.program.program import Program
 from onyx.program.windows import compiled, sends_to
+from onyx.sql.batches import Query
 
 
 def with_functions(program: Program, resolve: Resolve, fn_params: Sequence[Any]) -> Program:
@@ -29,7 +30,7 @@ def with_functions(program: Program, resolve: Resolve, fn_params: Sequence[Any])
         UserError: a function is not registered or not of the right kind.
     """
     name, job, entry = program.task, program.job, program.entry
-    fn = resolve(entry.fn) if entry.fn is not None else None
+    fn = function_of(entry, resolve)
     conditions, below = compile_conditions(job, name, resolve), children_of(job, name)
     program.event.update(params=resolve_params({name: fn_params}, entry), fn=fn)
     return dataclasses.replace(
@@ -47,11 +48,22 @@ def with_functions(program: Program, resolve: Resolve, fn_params: Sequence[Any])
     )
 
 
+def function_of(entry: CatalogEntry, resolve: Resolve) -> Callable[..., Any] | None:
+    """What makes the segments of a task: its function or its SQL; None if it has neither.
+
+    Raises:
+        UserError: the function is not registered, or the SQL cannot be run.
+    """
+    if entry.sql is not None:
+        return Query(entry.sql)
+    return resolve(entry.fn) if entry.fn is not None else None
+
+
 def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
     """What the functions and hooks of a task get."""
     entry = program.entry
     looks = any(map(program.lifecycles.has, ("after_read_batch", "after_apply_fn", "after_batch")))
-    own = entry.fn is not None or looks
+    own = entry.maker is not None or looks
     return entry.batch_format if own or entry.batch_format == "arrow" else None
 
 
@@ -61,7 +73,7 @@ def _own_conditions(
     """The conditions of a task whose segments go nowhere (outputs, stages of Spark, reduce tasks
     and functions with state): exceptions only."""
     sends = entry.type in ("input", "function")
-    goes_on = sends and entry.spark_stage is None and entry.state is None
+    goes_on = sends and entry.stage is None and entry.state is None
     return conditions if goes_on else (conditions or everything_to(below)).of_exceptions()
 
 

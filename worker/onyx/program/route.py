@@ -112,7 +112,7 @@ def _failure(
     if isinstance(error, BadRecord):
         phase, detail = Phase.READ_BATCH, str(error)
     elif any(error is raised for _, raised in leaves.failures):
-        maker = program.entry.fn or f"plugin {program.entry.plugin}"
+        maker = program.entry.maker or f"plugin {program.entry.plugin}"
         poison = isinstance(error, PoisonSegment)
         phase, detail = Phase.APPLY_FN, str(error) if poison else blamed(maker, error)
         if isinstance(error, Retry):

@@ -93,7 +93,7 @@ def _of_spark(job: Job, digest: str, owner: str) -> JobSpec:
 
 def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
     entry = job.entry(name)
-    middle = entry.spark_stage is not None
+    middle = entry.stage is not None
     return TaskSpec(
         name=name,
         input=entry.type == "input" or middle,
@@ -111,7 +111,7 @@ def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
 
 def _tags(entry: CatalogEntry) -> tuple[str, ...]:
     by_plugin = runs_spark(entry.type, entry.plugin)
-    of_spark = (SPARK_TAG,) if by_plugin or entry.spark_stage is not None else ()
+    of_spark = (SPARK_TAG,) if by_plugin or entry.stage is not None else ()
     return tuple(dict.fromkeys((*entry.required_tags, *of_spark)))
 
 

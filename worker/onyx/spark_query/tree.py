@@ -83,7 +83,7 @@ class Tree:
         """
         program = self.program(task)
         most = program.entry.batch_size or len(batch)
-        if program.entry.spark_stage is None:  # what came to the stage was counted
+        if program.entry.stage is None:  # what came to the stage was counted
             self.counting.read[task] += len(batch)
         for first in range(0, len(batch), max(most, 1)):
             part = batch.slice(first, first + most) if len(batch) > most else batch
@@ -150,7 +150,7 @@ class Tree:
             if program.takes == "dicts":
                 batch.segments = as_shown(batch.segments)
             program.event["batch"] = as_given(batch.segments)
-        work = BatchWork(batch, own=program.entry.spark_stage is not None)
+        work = BatchWork(batch, own=program.entry.stage is not None)
         read = program.entry.type == "input" and program.task not in self.examined
         apply(program, work, examined=not read)
         return work

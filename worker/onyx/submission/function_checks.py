@@ -17,7 +17,7 @@ from onyx.errors import NameNotRegistered, Problem, SettingsError, describe
 from onyx.model.functions import function_names
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.kinds import EMIT_ROWS, TRIGGERS, aggregation_name
-from onyx.model.names import COMBINATORS, COMPARISONS, is_function
+from onyx.model.names import COMBINATORS, COMPARISONS, SQL, is_function
 from onyx.model.report import at
 from onyx.resolve import Resolver
 
@@ -156,7 +156,7 @@ def _of_predicate(path: str, expression: Any, arguments: str) -> Iterator[_Use]:
     elif expression and expression[0] in COMBINATORS:
         for index, each in enumerate(expression[1:], 1):
             yield from _of_predicate(at(path, index), each, arguments)
-    elif expression and expression[0] not in COMPARISONS:
+    elif expression and expression[0] not in (*COMPARISONS, SQL):
         yield _use(at(path, 0), expression[0], arguments, *expression[1:])
 
 

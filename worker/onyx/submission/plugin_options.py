@@ -32,7 +32,7 @@ def _found(job: Job) -> Iterator[Problem]:
     for index, entry in enumerate(job.catalog):
         plugin = BY_TYPE.get(entry.type, {}).get(entry.plugin or "")
         path = at(at(at("spec", "catalog"), index), "options")
-        if entry.spark_stage is not None:
+        if entry.stage is not None:
             plugin = STAGE_IN_THE_MIDDLE[0]
             yield from _of_no_frame(job, entry, path)
         if plugin is None:

@@ -131,8 +131,8 @@ def _is_of_spark(job: Job, entry: CatalogEntry, pods: SparkPods) -> bool:
     """Whether executors read or write at the `path` of a task."""
     if job.engine == "spark":
         written = keeps_parts(entry.type, entry.plugin)
-        return (written or entry.spark_stage is not None) and pods.is_own(_master(job))
-    of_stage = runs_spark(entry.type, entry.plugin) or entry.spark_stage is not None
+        return (written or entry.stage is not None) and pods.is_own(_master(job))
+    of_stage = runs_spark(entry.type, entry.plugin) or entry.stage is not None
     own = _stage(job, entry).options.get("master")
     return of_stage and pods.is_own(_master(job) if own is None else own)
 

@@ -19,6 +19,7 @@ from onyx.flow.groups.getters import key_getter
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.program import windows
+from onyx.program.building import function_of
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.task.plugin_context import context_in_process
 from onyx.task.services import Services
@@ -43,8 +44,9 @@ def _lookups(
     job: Job, entry: CatalogEntry, group: GroupId, services: Services
 ) -> Iterator[Callable[[], Any]]:
     resolve, task = services.resolve, entry.name
-    names = (entry.fn, entry.spark_stage, entry.assign_watermark_fn)
+    names = (entry.spark_stage, entry.assign_watermark_fn)
     yield from (partial(resolve, name) for name in names if name is not None)
+    yield lambda: function_of(entry, resolve)
     yield lambda: resolve_params({task: services.fn_params(task)}, entry)
     yield lambda: compile_lifecycles(job, task, resolve)
     yield lambda: compile_conditions(job, task, resolve)

@@ -98,7 +98,7 @@ class _Planning:
                 hint = "submit it without an upgrade"
                 self._problems.append(Problem("spec.upgrade.from", message, hint))
         for entry in self._old.catalog:
-            if entry.spark_stage is not None:
+            if entry.stage is not None:
                 what = f"the old job has the Spark stage {entry.name}, whose bundles stay with it"
                 hint = "let it complete (onyx drain), and submit this job without an upgrade"
                 self._problems.append(Problem("spec.upgrade.from", what, hint))

@@ -94,7 +94,7 @@ def _type_rules(section: Section) -> list[tuple[str, str]]:
 
 def _alternatives(key: Key) -> tuple[str, ...]:
     """The key and what may be given instead."""
-    return (key.yaml, key.unless) if key.unless else (key.yaml,)
+    return (key.yaml, *key.unless)
 
 
 def _visible_to_cel(key: Key) -> bool:

@@ -8,7 +8,13 @@ from typing import Annotated, Any, Literal
 
 from onyx.model import names, plugins
 from onyx.model.column_types import COLUMNS_MAX
-from onyx.model.job.types import TRACKED_ONLY, Milliseconds, Peers, TaskName
+from onyx.model.job.types import (
+    SQL_CHARACTERS_MAX,
+    TRACKED_ONLY,
+    Milliseconds,
+    Peers,
+    TaskName,
+)
 from onyx.model.keys.compound import ListOf, MapOf, OneOrMore
 from onyx.model.keys.durations import Amount, Duration
 from onyx.model.keys.key import EMPTY, Key
@@ -68,10 +74,21 @@ class CatalogEntry:
     fn: Annotated[
         str | None,
         Function(),
-        Key(required_for=("function",), unless="sparkStage", origin="onyx/fn"),
+        Key(required_for=("function",), unless=("sql", "sparkStage", "sparkSql"), origin="onyx/fn"),
     ] = None
     """Function from a segment (or a batch) to a segment or a list of segments. An input applies it
     to each segment that it reads, an output to each segment before it writes it."""
+    sql: Annotated[
+        str | None,
+        Text(characters_max=SQL_CHARACTERS_MAX),
+        Key(
+            allowed_for=("function",),
+            restriction="Instead of fn; not with params, batchFn or batchFormat: dicts.",
+        ),
+    ] = None
+    """Select from `segments`, the rows of a batch, instead of a function: `select *, km / hours as
+    speed from segments where km > 10`. It is about one row at a time, so it has no aggregates, no
+    order and no joins. It is run by DuckDB, and implies `batchFormat: arrow`."""
     spark_stage: Annotated[
         str | None,
         Function(),
@@ -84,6 +101,17 @@ class CatalogEntry:
     """Function from Spark DataFrames to one. It gets all segments that come to the task, or
     bundles of them, and the rows of its result go on as segments. Where it runs and where its
     files lie is said in options."""
+    spark_sql: Annotated[
+        str | None,
+        Text(characters_max=SQL_CHARACTERS_MAX),
+        Key(
+            allowed_for=("function",),
+            restriction="Instead of fn or sparkStage, whose options it has.",
+        ),
+    ] = None
+    """Query of Spark instead of the function of a Spark stage. It selects from the view
+    `segments`; with several tasks upstream from a view for each, called as the task (`-` becomes
+    `_`). `:name` in it is a value of `stageParams`."""
     params: Annotated[
         tuple[str, ...], Key(origin="onyx/params", restriction="Every key must be in options.")
     ] = ()
@@ -338,3 +366,17 @@ class CatalogEntry:
     a partition holds it back until it is exhausted."""
     doc: Annotated[str, Key(origin="onyx/doc")] = ""
     """Free text."""
+
+    def __post_init__(self) -> None:
+        if self.sql is not None:  # it is over columns, whoever asks
+            object.__setattr__(self, "batch_format", "arrow")
+
+    @property
+    def stage(self) -> str | None:
+        """What a Spark stage of the task is called in messages; None: it has none."""
+        return self.spark_stage if self.spark_sql is None else "sparkSql"
+
+    @property
+    def maker(self) -> str | None:
+        """What makes the segments that the task sends on, as messages call it."""
+        return self.fn or ("sql" if self.sql is not None else None)

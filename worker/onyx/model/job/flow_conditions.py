@@ -15,7 +15,7 @@ from onyx.retry import RETRIES_DEFAULT, RETRIES_MAX
 
 Predicate = str | tuple[Any, ...]
 """A name, `(name, param-key...)`, a comparison as `(">", key, value)`, `("in", key, values)` or
-`("is-null", key)`, or `("and"|"or"|"not", predicate...)`."""
+`("is-null", key)`, `("sql", expression)`, or `("and"|"or"|"not", predicate...)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,9 @@ class FlowCondition:
     """A function of (event, old segment, new segment, all new segments, param...) that returns true
     or false; params are keys of options. Or a comparison of a key of the new segment with a value,
     which needs no function: `[">", key, value]`, `>=`, `<`, `<=`, `==`, `!=`,
-    `["in", key, [value, ...]]`, `["is-null", key]`. Or a combination of these. A comparison with a
-    null, or of a key that is not there, is false, so that `!=`, the opposite of `==`, holds."""
+    `["in", key, [value, ...]]`, `["is-null", key]`. Or SQL about the new segment,
+    `["sql", "km / hours > 50"]`, where null is false. Or a combination of these. A comparison with
+    a null, or of a key that is not there, is false, so that `!=`, the opposite of `==`, holds."""
     batch_format: Annotated[
         Literal["dicts", "arrow"],
         Key(restriction="Not with thrownException. Only if the predicate names functions."),

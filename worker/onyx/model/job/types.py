@@ -11,6 +11,7 @@ from onyx.model.keys.kinds import Count, Name
 from onyx.model.limits import TIMEOUT_MS_MAX
 
 PEERS_MAX = 10_000
+SQL_CHARACTERS_MAX = 65_536
 TRACKED_ONLY = "Not under guarantee: at-most-once, which replays nothing."
 
 TaskName = Annotated[str, Name("task")]

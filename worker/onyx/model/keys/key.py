@@ -37,8 +37,8 @@ class Key:
     """What the rules check besides, in words."""
     required_for: tuple[str, ...] = ()
     """Values of the entry's `type` for which the key must be given."""
-    unless: str = ""
-    """Another key of the manifest that may be given instead of a required one."""
+    unless: tuple[str, ...] = ()
+    """Other keys of the manifest, of which one may be given instead of a required one."""
     allowed_for: tuple[str, ...] = ()
     """Values of the entry's `type` for which it may be given; empty means all."""
     origin: str = ""

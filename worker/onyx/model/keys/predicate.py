@@ -6,6 +6,7 @@ in `flow/comparisons`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from onyx.model.keys.kinds import ANYTHING, Function, Kind, Schema, Text, refuse
 from onyx.model.report import INVALID, Report, at, nearest, show
 
 PREDICATE_DEPTH_MAX = 16
+EXPRESSION_CHARACTERS_MAX = 8_192
 IN_VALUES_MAX = 1_000
 """Values in the list of an `in`."""
 _MEANT = {
@@ -45,6 +47,8 @@ class Predicate(Kind):
             return self._combined(value, path, report, depth)
         if head in names.COMPARISONS:
             return _comparison(value, path, report)
+        if head == names.SQL:
+            return _sql(value, path, report)
         if isinstance(head, str) and not names.is_function(head):
             return _refuse_head(head, at(path, 0), report)
         read = [Function().read(head, at(path, 0), report)]
@@ -70,18 +74,20 @@ class Predicate(Kind):
     def _describe(self) -> str:
         return (
             'a predicate: a function, [function, param...], a comparison as [">", key, value], '
-            "or [and, ...], [or, ...], [not, ...]"
+            '["sql", expression], or [and, ...], [or, ...], [not, ...]'
         )
 
 
 def _refuse_head(head: str, path: str, report: Report) -> Any:
-    operators = (*names.COMPARISONS, *names.COMBINATORS)
+    operators = (*names.COMPARISONS, *names.COMBINATORS, names.SQL)
     meant = _MEANT.get(head.lower()) or next(
         (each for each in operators if each == head.lower()), ""
     )
     words = [each for each in operators if each[0].isalpha()]
     hint = f"did you mean {meant}?" if meant else nearest(head, words) if head[:1].isalpha() else ""
-    known = f"a comparison ({' '.join(names.COMPARISONS)}) or one of {' '.join(names.COMBINATORS)}"
+    known = (
+        f"a comparison ({' '.join(names.COMPARISONS)}) or one of sql {' '.join(names.COMBINATORS)}"
+    )
     report.add(path, f"is {show(head)}, but must be {Function().describe()}, {known}", hint)
     return INVALID
 
@@ -99,6 +105,15 @@ def _comparison(value: list[Any], path: str, report: Report) -> Any:
     elif head != "is-null":
         read.append(_Value(head not in ("==", "!=")).read(operands[1], at(path, 2), report))
     return INVALID if INVALID in read else (head, *read)
+
+
+def _sql(value: list[Any], path: str, report: Report) -> Any:
+    if len(value) != 2:
+        what = f'has {len(value) - 1} operands, but sql is written ["sql", "an expression"]'
+        report.add(path, what)
+        return INVALID
+    text = Text(characters_max=EXPRESSION_CHARACTERS_MAX).read(value[1], at(path, 1), report)
+    return INVALID if text is INVALID else (names.SQL, text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +146,23 @@ def has_function(predicate: Any) -> bool:
     if isinstance(predicate, str):
         return True
     head, *rest = predicate
-    return (
-        any(map(has_function, rest)) if head in names.COMBINATORS else head not in names.COMPARISONS
-    )
+    if head in names.COMBINATORS:
+        return any(map(has_function, rest))
+    return head not in (*names.COMPARISONS, names.SQL)
+
+
+def has_sql(predicate: Any) -> bool:
+    """Whether there is SQL in a predicate."""
+    return next(expressions(predicate, ""), None) is not None
+
+
+def expressions(predicate: Any, path: str) -> Iterator[tuple[str, str]]:
+    """(path, text) for each expression of SQL in a predicate at a path."""
+    if isinstance(predicate, str):
+        return
+    head, *rest = predicate
+    if head == names.SQL:
+        yield at(path, 1), rest[0]
+    elif head in names.COMBINATORS:
+        for index, part in enumerate(rest, 1):
+            yield from expressions(part, at(path, index))

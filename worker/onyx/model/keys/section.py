@@ -67,7 +67,7 @@ class Section:
             given = key.yaml in value
             if key.required and not given:
                 report.add(at(path, key.yaml), "is missing", f"give {key.kind.describe()}")
-            elif not given and kind in key.required_for and key.unless not in value:
+            elif not given and kind in key.required_for and value.keys().isdisjoint(key.unless):
                 report.add(
                     at(path, key.yaml),
                     f"is missing, but needed for type {kind}",

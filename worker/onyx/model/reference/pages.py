@@ -93,7 +93,7 @@ def _row(key: Key) -> str:
     elif isinstance(key.kind, Entry):
         value = f"a mapping: [{key.kind.section.name}]({_PAGES[key.yaml]}.md)"
     required = f"for type {', '.join(key.required_for)}" if key.required_for else ""
-    required += f", or `{key.unless}`" if key.unless else ""
+    required += "".join(f", or `{other}`" for other in key.unless)
     return f"| {link} | {value} | {'yes' if key.required else required} | {_default(key)} |\n"
 
 

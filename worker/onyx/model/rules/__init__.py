@@ -35,6 +35,7 @@ ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
         catalog.check_grouping,
         catalog.check_use,
         catalog.check_stage,
+        catalog.check_sql,
         catalog.check_format,
         catalog.check_path,
         catalog.check_watermarks,

@@ -82,29 +82,51 @@ def check_use(draft: Draft, path: str, report: Report) -> None:
         )
 
 
-_NOT_WITH_A_STAGE = ("fn", "params", "batch_fn", "batch_format", "schema")
+STAGES = ("spark_stage", "spark_sql")
+"""Keys that give a task a Spark stage."""
+_NOT_WITH_A_STAGE = ("fn", "sql", "params", "batch_fn", "batch_format", "schema")
+_NOT_WITH_SQL = ("fn", "params", "batch_fn")
 
 
 def check_stage(draft: Draft, path: str, report: Report) -> None:
     """A Spark stage is all that its task does."""
-    if good(draft, "spark_stage") is None:
+    given = [field for field in STAGES if good(draft, field) is not None]
+    if not given:
         return
-    for field in _NOT_WITH_A_STAGE:
+    for field in (*_NOT_WITH_A_STAGE, *(given[:1] if len(given) > 1 else ())):
         if field in draft:
             report.add(
                 at(path, names.yaml_key(field)),
-                "is given together with sparkStage, which is all that the task does",
+                f"is given together with {names.yaml_key(given[-1])}, which is all that the task "
+                "does",
                 "remove it, or do it in a task before or after this one",
             )
+
+
+def check_sql(draft: Draft, path: str, report: Report) -> None:
+    """A select is all that its task does, and it is over columns."""
+    if good(draft, "sql") is None:
+        return
+    for field in _NOT_WITH_SQL:
+        if field in draft:
+            report.add(
+                at(path, names.yaml_key(field)),
+                "is given together with sql, which is all that the task does",
+                "remove it, or do it in a task before or after this one",
+            )
+    if draft.get("batch_format") == "dicts":
+        what = "is dicts, and sql is over columns; segments are converted where they are dicts"
+        report.add(at(path, "batchFormat"), what, "remove it")
 
 
 def check_stages(spec: Draft, path: str, report: Report) -> None:
     """Tasks with a Spark stage account for segments, and have no state but their bundles."""
     windowed = {good(draft, "task") for draft, _ in entries(spec, "windows", path, "windows")}
     for draft, where in entries(spec, "catalog", path, "catalog"):
-        if good(draft, "spark_stage") is None or good(draft, "type") != "function":
+        given = [field for field in STAGES if good(draft, field) is not None]
+        if not given or good(draft, "type") != "function":
             continue
-        where = at(where, "sparkStage")
+        where = at(where, names.yaml_key(given[0]))
         if good(spec, "guarantee") == "at-most-once":
             hint = "choose at-least-once or exactly-once"
             report.add(where, "is not for guarantee at-most-once, which keeps nothing", hint)
@@ -118,8 +140,8 @@ def check_stages(spec: Draft, path: str, report: Report) -> None:
 
 def check_format(draft: Draft, path: str, report: Report) -> None:
     """Keys about columns are given where there are columns."""
-    columns = draft.get("batch_format") == "arrow"
-    if columns and good(draft, "batch_fn"):
+    columns = draft.get("batch_format") == "arrow" or "sql" in draft
+    if columns and "sql" not in draft and good(draft, "batch_fn"):
         report.add(
             at(path, "batchFn"),
             "is given together with batchFormat: arrow",

@@ -10,6 +10,7 @@ from onyx.model import names
 from onyx.model.keys.section import Draft
 from onyx.model.plugins import runs_spark
 from onyx.model.report import Report, at
+from onyx.model.rules.catalog import STAGES
 from onyx.model.rules.looking import entries, good
 
 _OF_PEERS = {
@@ -46,7 +47,7 @@ def _tasks(spec: Draft, path: str) -> bool:
     """Whether Spark runs a stage, or makes what an input reads."""
     tasks = entries(spec, "catalog", path, "catalog")
     return any(
-        good(draft, "spark_stage") is not None
+        any(good(draft, field) is not None for field in STAGES)
         or runs_spark(good(draft, "type"), good(draft, "plugin"))
         for draft, _ in tasks
     )

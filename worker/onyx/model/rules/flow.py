@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onyx.model import names, workflow
-from onyx.model.keys.predicate import has_function
+from onyx.model.keys.predicate import has_function, has_sql
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good
@@ -35,6 +35,7 @@ def check_entry(draft: Draft, path: str, report: Report) -> None:
         report.add(at(path, "from"), "has all in a list", "write from: all")
     if to in ("all", "none") and not short:
         report.add(at(path, "shortCircuit"), f"must be true with to: {to}")
+    _check_sql(draft, path, report)
     if good(draft, "batch_format") == "arrow":
         _check_batch_format(draft, at(path, "batchFormat"), report)
     _check_params(draft, path, report)
@@ -50,6 +51,19 @@ def _check_batch_format(draft: Draft, path: str, report: Report) -> None:
         report.add(path, what, "remove it: comparisons take segments and columns")
 
 
+def _check_sql(draft: Draft, path: str, report: Report) -> None:
+    """SQL is about columns, and so are the functions beside it."""
+    predicate = good(draft, "predicate")
+    if predicate is None or not has_sql(predicate):
+        return
+    if good(draft, "thrown_exception"):
+        what = "has sql, and a condition with thrownException gets one exception"
+        report.add(at(path, "predicate"), what, "take a comparison or a function")
+    if has_function(predicate) and draft.get("batch_format") != "arrow":
+        what = "is needed: sql is over columns, and so are the functions in one predicate with it"
+        report.add(at(path, "batchFormat"), what, "add batchFormat: arrow")
+
+
 def _check_params(draft: Draft, path: str, report: Report) -> None:
     options = draft.get("options", {})
     predicate = good(draft, "predicate")
@@ -61,7 +75,7 @@ def _check_params(draft: Draft, path: str, report: Report) -> None:
 
 
 def _params(predicate: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(predicate, str) or predicate[0] in names.COMPARISONS:
+    if isinstance(predicate, str) or predicate[0] in (*names.COMPARISONS, names.SQL):
         return
     composed = predicate[0] in names.COMBINATORS
     for index, part in enumerate(predicate[1:], 1):

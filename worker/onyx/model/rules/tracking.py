@@ -12,6 +12,7 @@ from onyx.model import workflow
 from onyx.model.keys.section import Draft
 from onyx.model.plugins import reads_native
 from onyx.model.report import Report, at
+from onyx.model.rules.catalog import STAGES
 from onyx.model.rules.looking import entries, good, tasks_with_state
 
 _EXACTLY = (
@@ -150,7 +151,7 @@ def _untracked(spec: Draft, path: str) -> Iterator[tuple[str, str]]:
 def _by_spark(spec: Draft, path: str) -> str | None:
     """A part of the job that Spark runs."""
     for draft, _ in entries(spec, "catalog", path, "catalog"):
-        if good(draft, "spark_stage") is not None:
+        if any(good(draft, field) is not None for field in STAGES):
             return f"the Spark stage {good(draft, 'name')}"
     for draft, _ in entries(spec, "windows", path, "windows"):
         if good(draft, "engine") == "spark":

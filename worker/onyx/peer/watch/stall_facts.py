@@ -69,7 +69,7 @@ def _of_runtime(facts: Facts, runtime: Runtime, clock: Clock, now_s: float) -> F
     progress = runtime.seal_progress.value
     return replace(
         facts,
-        maker=str(entry.fn or entry.spark_stage or entry.plugin or ""),
+        maker=str(entry.maker or entry.stage or entry.plugin or ""),
         obstacle=facts.obstacle or (source.obstacle if source is not None else ""),
         in_flight=source.in_flight if source is not None else 0,
         overdue=source.overdue(now_s) if source is not None else 0,

@@ -20,6 +20,7 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.replica.commands.check_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
 from onyx.replica.effects import AnswerCheck
 from onyx.submission.plugin_options import wrong_options
+from onyx.submission.sql_checks import wrong_sql
 from onyx.task.services import Services
 from onyx.task.start_check import problems
 
@@ -75,5 +76,5 @@ class JobChecker:
     def _problems(self, check: AnswerCheck) -> list[str]:
         chunk = self._services.log.get_chunk(check.digest)
         job = parse_mapping(msgspec.json.decode(chunk))
-        wrong = [str(each) for each in wrong_options(job)]
+        wrong = [str(each) for each in (*wrong_options(job), *wrong_sql(job))]
         return wrong or problems(job, self._group, self._services)

@@ -84,9 +84,12 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file for the names of what was written (`objects.staged.read_list`)."""
     objects: ObjectTarget | None = None
     """Where the result goes, if that is an object store."""
+    query: str | None = None
+    """SQL over the frames, which are views of their names, instead of the function; `stage` only
+    names it then."""
     write: Write = Write()
     params: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Further arguments of the function."""
+    """Further arguments of the function, or values of `:name` in the query."""
     master: str = "local[*]"
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     session_conf: dict[str, str] = msgspec.field(default_factory=dict)

@@ -13,6 +13,7 @@ from onyx.resolve import Resolver
 from onyx.spark.child.failures import failure_of, said_of
 from onyx.spark.child.frames import frame_of, given, result_of
 from onyx.spark.child.protocol import StageFailure
+from onyx.spark.child.query import queried
 from onyx.spark.child.request import StageRequest
 from onyx.spark.child.turn import Turn
 from onyx.spark.child.writing import write
@@ -49,7 +50,12 @@ def run(request: StageRequest, turn: Turn) -> None:
         with tempfile.TemporaryDirectory(dir=turn.scratch) as own:
             if not is_local(request.master) and _names_function(request):
                 ship(session, request.stage, Path(own))
-            result = result_of(function, given(session, request), request)
+            frames = given(session, request)
+            result = (
+                queried(session, frames, request)
+                if function is None
+                else result_of(function, frames, request)
+            )
             write(result, request, turn.may_write)
     except Exception as error:
         raise failure_of(error, session, turn.sessions, request.master) from error
@@ -57,8 +63,10 @@ def run(request: StageRequest, turn: Turn) -> None:
     turn.sessions.close()
 
 
-def _function(request: StageRequest) -> Callable[..., Any]:
-    """What makes the DataFrame that is written. Raises like `named`."""
+def _function(request: StageRequest) -> Callable[..., Any] | None:
+    """What makes the DataFrame that is written; None for a query. Raises like `named`."""
+    if request.query is not None:
+        return None
     function = named(request.stage) if _names_function(request) else None
     if request.source is None:
         assert function is not None, "a stage is a function"
@@ -67,7 +75,8 @@ def _function(request: StageRequest) -> Callable[..., Any]:
 
 
 def _names_function(request: StageRequest) -> bool:
-    return request.source is None or request.source.format is None
+    of_format = request.source is not None and request.source.format is not None
+    return request.query is None and not of_format
 
 
 def named(name: str) -> Callable[[Any], Any]:

@@ -32,7 +32,7 @@ def _of_task(job: Job, task: str) -> str:
     entry = job.entry(task)
     if entry.type != "reduce":
         return "its task passes segments on"
-    if entry.fn is not None:
+    if entry.maker is not None:
         return "its task has a function"
     if entry.uniqueness_key is not None:
         return "uniquenessKey looks at each segment"

@@ -64,9 +64,9 @@ def compile_job(job: Job, combine: bool = True) -> Plan:
 def _middles(job: Job, runs_in: Mapping[str, set[int]]) -> tuple[Middle, ...]:
     above = parents(job.workflow)
     found = [
-        Middle(entry.name, max(runs_in[entry.name]), entry.spark_stage, above[entry.name])
+        Middle(entry.name, max(runs_in[entry.name]), entry.stage, above[entry.name])
         for entry in job.catalog
-        if entry.spark_stage is not None
+        if entry.stage is not None
     ]
     return tuple(sorted(found, key=lambda each: (each.fragment, each.task)))
 
@@ -88,7 +88,7 @@ def _fragments(job: Job) -> dict[str, set[int]]:
 
 def _begins(job: Job, task: str) -> bool:
     entry = job.entry(task)
-    return entry.type == "input" or entry.spark_stage is not None or _is_shuffled(job, task)
+    return entry.type == "input" or entry.stage is not None or _is_shuffled(job, task)
 
 
 def _is_shuffled(job: Job, task: str) -> bool:

@@ -13,7 +13,7 @@ from onyx.model.workflow import children, parents
 def below(job: Job) -> dict[str, tuple[str, ...]]:
     """For each task those that its segments reach as such."""
     return {
-        task: tuple(each for each in its if job.entry(each).spark_stage is None)
+        task: tuple(each for each in its if job.entry(each).stage is None)
         for task, its in children(job.workflow).items()
     }
 
@@ -21,7 +21,7 @@ def below(job: Job) -> dict[str, tuple[str, ...]]:
 def above(job: Job) -> dict[str, tuple[str, ...]]:
     """For each task those whose segments reach it as such."""
     return {
-        task: its if job.entry(task).spark_stage is None else ()
+        task: its if job.entry(task).stage is None else ()
         for task, its in parents(job.workflow).items()
     }
 

@@ -46,9 +46,9 @@ def _has_no_end(entry: CatalogEntry) -> bool:
 
 def _without_end(job: Job) -> Iterator[Problem]:
     for index, entry in enumerate(job.catalog):
-        if entry.spark_stage is not None:
+        if entry.stage is not None:
             yield Problem(
-                at(at("spec.catalog", index), "sparkStage"),
+                at(at("spec.catalog", index), "sparkSql" if entry.spark_sql else "sparkStage"),
                 "the stage runs over all that came, and inputs have no end",
                 f"give the inputs an end, or {PEERS}",
             )
@@ -63,7 +63,7 @@ def _without_end(job: Job) -> Iterator[Problem]:
 def _catalog(job: Job) -> Iterator[Problem]:
     for index, entry in enumerate(job.catalog):
         path = at("spec.catalog", index)
-        if entry.spark_stage is not None:
+        if entry.stage is not None:
             yield from _in_the_middle(entry, path)
         if entry.type == "input":
             yield from _input(entry, path)

@@ -69,8 +69,8 @@ class _Lines:
     def _about(self, task: str) -> Iterator[str]:
         entry, output = self._job.entry(task), self._outputs.get(task)
         yield _kind(entry)
-        if entry.fn is not None:
-            yield f"{entry.fn} on {'columns' if entry.batch_format == 'arrow' else 'dicts'}"
+        if entry.maker is not None:
+            yield f"{entry.maker} on {'columns' if entry.batch_format == 'arrow' else 'dicts'}"
         exchange = self._plan.exchange(task)
         if exchange is not None:
             yield from _windows(exchange)
@@ -81,8 +81,8 @@ class _Lines:
 
 
 def _kind(entry: CatalogEntry) -> str:
-    if entry.spark_stage is not None:
-        return f"rows of the Spark stage {entry.spark_stage}"
+    if entry.stage is not None:
+        return f"rows of the Spark stage {entry.stage}"
     if entry.type != "input":
         return entry.type
     time = entry.watermark_key or entry.assign_watermark_fn

@@ -13,6 +13,7 @@ from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TIMES, Frame, StageRequest
 from onyx.spark.middle.bundles import Bundles
 from onyx.spark.middle.options import MiddleOptions
+from onyx.spark.middle.query_text import why_refused
 from onyx.spark.session.spark_master import spark_for, wrong_spark_master
 from onyx.spark.stage.frames import why_not_callable
 from onyx.storage.interface import Location
@@ -40,9 +41,9 @@ def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:
 
     Raises:
         NameNotRegistered: the stage is not a function of a listed module.
-        UserError: it cannot be called with these frames and params, two tasks upstream give frames
-            of the same name, a schema is of no task upstream, or Spark cannot run it where this
-            worker's own master is.
+        UserError: the query is refused, the function cannot be called with these frames and params,
+            two tasks upstream give frames of the same name, a schema is of no task upstream, or
+            Spark cannot run it where this worker's own master is.
     """
     stage = context.spark_stage
     assert stage is not None, "the task has one"
@@ -53,19 +54,31 @@ def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:
         others = ", ".join(context.upstream)
         what = f"option 'schemas' has {task!r}, which is no task upstream; these are: {others}"
         raise task_error(context, what)
-    wrong = why_not_callable(stage, context.resolve(stage), frames, options.stage_params)
+    wrong = _why_not(context, stage, frames, options)
     if wrong:
-        raise task_error(context, f"sparkStage is {wrong}")
+        raise task_error(context, wrong)
     where = spark_for(context, options, wrong_spark_master)
     return StageRequest(
         stage=stage,
         frames=frames,
+        query=context.spark_sql,
         params=options.stage_params,
         master=where.url,
         spark_conf=where.conf,
         session_conf=EXACT_TIMES,
         name=f"onyx: {context.job_name}, {context.task}",
     )
+
+
+def _why_not(
+    context: PluginContext, stage: str, frames: tuple[Frame, ...], options: MiddleOptions
+) -> str:
+    """Why the stage cannot be run over these frames; empty if it can."""
+    if context.spark_sql is not None:
+        wrong = why_refused(context.spark_sql)
+        return f"sparkSql {wrong}" if wrong else ""
+    wrong = why_not_callable(stage, context.resolve(stage), frames, options.stage_params)
+    return f"sparkStage is {wrong}" if wrong else ""
 
 
 def filled(

@@ -68,7 +68,7 @@ def needs(job: Job, task: str) -> Needs | None:
         return None
     receiving = frozenset(TaskName(child) for child in below[task] if child in listening)
     remembers = task in windowed or task in committing
-    holds = remembers or job.entry(task).spark_stage is not None
+    holds = remembers or job.entry(task).stage is not None
     return Needs(receiving, holds, watermarks, epochs)
 
 

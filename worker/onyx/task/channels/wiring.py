@@ -115,7 +115,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
 def commits(job: Job, task: str) -> bool:
     """Whether segments for an output are dealt by their ids, so that it may write exactly once."""
     entry = job.entry(task)
-    writes = entry.type == "output" or entry.spark_stage is not None
+    writes = entry.type == "output" or entry.stage is not None
     windowed = any(window.task == task for window in job.windows)
     return writes and job.guarantee == "exactly-once" and not windowed
 

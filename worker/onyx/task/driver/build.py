@@ -29,7 +29,7 @@ def build_driver(assignment: Assignment, job: Job) -> Driver:
     middles = [
         location_of_task(_context(assignment, job, entry, ""))
         for entry in job.catalog
-        if entry.spark_stage is not None
+        if entry.stage is not None
     ]
     incarnation = services.replica().groups_reverse_index[assignment.peer]
     tasks = [entry.name for entry in job.catalog]

@@ -25,7 +25,7 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     """
     if program.windowed is not None and work.leaves is not None:
         work.prepared = prepare(program, work.leaves)
-    if program.entry.spark_stage is not None and not work.own and work.leaves is not None:
+    if program.entry.stage is not None and not work.own and work.leaves is not None:
         work.routed = Routed({})  # to the stage: only what that makes goes further
         return ADVANCED
     route_batch(program, allocation.group_checks, work)
