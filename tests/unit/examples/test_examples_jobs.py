@@ -18,8 +18,10 @@ WITHOUT_FUNCTIONS = {
     "benchmarks/jobs/c-columns.yaml",
     "benchmarks/jobs/spark-window.yaml",
     "examples/http/job.yaml",
+    "examples/sql/drivers.yaml",
+    "examples/sql/job.yaml",
 }
-"""They read, aggregate and write."""
+"""They read, aggregate and write, or have SQL."""
 
 
 @pytest.mark.parametrize("path", JOBS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -48,6 +50,7 @@ def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
         "http-requests",
         "requests",
         "state",
+        "sql",
         "windows",
     }
 
