@@ -82,6 +82,7 @@ conformance: setup ## Run conformance case files: CASES='FILE...'
 
 generate: setup ## Generate what is derived: CRDs, reference pages, dashboards, protobuf classes
 	$(BIN)/python -m onyx.model.generate
+	$(BIN)/python -m onyx.builder.generate
 	$(BIN)/python -m onyx.telemetry.generate
 	$(BIN)/python -m onyx_operator.generate
 	$(BIN)/python -m charts.generate

@@ -21,15 +21,16 @@ def named_modules(job: Job) -> list[str]:
     return sorted({m for path, m in named.items() if not in_options(path) or exists(m)})
 
 
-def check_functions(job: Job, file: Path, found: Settings, absent: Sequence[Problem] = ()) -> None:
-    """Look up the functions of a job in the modules of these settings.
+def wrong_here(job: Job, found: Settings, absent: Sequence[Problem] = ()) -> list[Problem]:
+    """Functions of a job that are not in the modules of these settings, or cannot be called as Onyx
+    calls them.
 
     Args:
+        job: that names them.
+        found: settings with the modules.
         absent: what `missing` says, and is not said again.
 
     Raises:
-        ManifestError: some are not there, or cannot be called as Onyx calls them; with task, file
-            and line of each.
         SettingsError: a module that the job does not name cannot be imported.
     """
     paths = {each.path for each in absent}
@@ -37,7 +38,17 @@ def check_functions(job: Job, file: Path, found: Settings, absent: Sequence[Prob
     def skipped(path: str) -> bool:
         return in_options(path) or path in paths
 
-    refuse(wrong_functions(job, found.modules, found.fn_params, skipped), file)
+    return wrong_functions(job, found.modules, found.fn_params, skipped)
+
+
+def check_functions(job: Job, file: Path, found: Settings, absent: Sequence[Problem] = ()) -> None:
+    """Look up the functions of a job; arguments as of `wrong_here`.
+
+    Raises:
+        ManifestError: some are wrong; with task, file and line of each.
+        SettingsError: as `wrong_here`.
+    """
+    refuse(wrong_here(job, found, absent), file)
 
 
 def check_those_here(job: Job, file: Path, modules: list[str] | None) -> list[Problem]:
@@ -47,10 +58,17 @@ def check_those_here(job: Job, file: Path, modules: list[str] | None) -> list[Pr
     Raises:
         ManifestError: as `check_functions`.
     """
-    absent = [] if modules else missing(job, settings().modules)
-    here = modules or [each for each in named_modules(job) if exists(each)]
-    check_functions(job, file, settings(modules=here), absent)
+    if modules:
+        check_functions(job, file, settings(modules=modules))
+        return []
+    absent = missing(job, settings().modules)
+    check_functions(job, file, settings(modules=modules_here(job)), absent)
     return absent
+
+
+def modules_here(job: Job) -> list[str]:
+    """Modules of the functions that a job names, as far as they are on this machine."""
+    return [each for each in named_modules(job) if exists(each)]
 
 
 def missing(job: Job, modules: Sequence[str]) -> list[Problem]:

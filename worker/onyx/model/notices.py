@@ -14,7 +14,7 @@ from itertools import chain
 from onyx.errors import Problem
 from onyx.model import names
 from onyx.model.declaration import Declaration
-from onyx.model.job import CatalogEntry, Job
+from onyx.model.job import CatalogEntry, FlowCondition, Job
 from onyx.model.keys.predicate import has_function
 from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
 from onyx.model.report import at
@@ -47,6 +47,7 @@ def notices(job: Job) -> tuple[Problem, ...]:
     found = (
         _of_tasks(job),
         _of_conditions(job),
+        _of_left_out(job),
         _of_windows(job),
         _of_the_engine(job),
         spark_notices(job),
@@ -94,6 +95,24 @@ def _of_conditions(job: Job) -> Iterator[Problem]:
         if condition.options and not has_function(condition.predicate):
             what = "has no effect where the predicate names no function"
             yield Problem(at(at("spec.flowConditions", index), "options"), what, "remove it")
+
+
+def _of_left_out(job: Job) -> Iterator[Problem]:
+    """Edges along which no flow condition sends anything, though the task has some."""
+    for index, (parent, child) in enumerate(job.workflow):
+        mine = [each for each in job.flow_conditions if {parent, "all"} & {*each.from_tasks}]
+        late = {window.late_to for window in job.windows if window.task == parent}
+        apart = child in late or child == job.entry(parent).dead_letter
+        ordinary = any(each.from_task != "all" and not each.thrown_exception for each in mine)
+        if ordinary and not apart and not any(_may_send(each, child) for each in mine):
+            what = f"leads to {child}, which no flow condition of {parent} sends anything to"
+            hint = f"add a condition from {parent} to {child}: without one it gets nothing"
+            yield Problem(at("spec.workflow", index), what, hint)
+
+
+def _may_send(condition: FlowCondition, child: str) -> bool:
+    targets = (condition.to, condition.predicate_errors_to)
+    return any(each == "all" or (each != "none" and child in (each or ())) for each in targets)
 
 
 def _of_windows(job: Job) -> Iterator[Problem]:

@@ -8,19 +8,17 @@ they are looked for beside it.
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from onyx.cli.following import follow
-from onyx.cli.functions import check_functions, named_modules
+from onyx.cli.functions import check_functions
 from onyx.cli.job_file import EngineOption, read_job
-from onyx.cli.local_cluster import HTTP, local_cluster, ways_in
-from onyx.cli.options import JsonOption, ModulesOption, import_from, settings
-from onyx.errors import OnyxError, UserError
+from onyx.cli.local_run import peers_of_processes, run_here, settings_for
+from onyx.cli.options import JsonOption, ModulesOption, import_from
+from onyx.errors import OnyxError
 from onyx.model.job import Job
 from onyx.settings import Settings
 from onyx.telemetry.logs import configure
@@ -63,11 +61,9 @@ def run(
     job = read_job(file, engine=engine)
     found = _checked(file, job, modules, log_level)
     configure(found.telemetry.log_level, found.telemetry.log_format)
-    total = _peers_in_all(job, peers, processes)
+    dealt = peers_of_processes(job, peers, processes)
     signal.signal(signal.SIGTERM, _interrupt)
-    with local_cluster(found, deal(total, processes)) as (client, workers, there):
-        ways = ways_in(job, there, workers.http_port)
-        status, progress = follow(client, workers, job, as_json, timeout, ways)
+    status, progress = run_here(job, found, dealt, as_json, timeout)
     if status.state != "completed":
         raise typer.Exit(1)
     most = fail_on_dead_letters
@@ -85,51 +81,11 @@ def _checked(file: Path, job: Job, modules: list[str] | None, log_level: str) ->
         ManifestError: a function is not there, or cannot be called as Onyx calls it.
     """
     import_from(file.parent, Path())
-    found = _settings(job, modules, log_level)
+    found = settings_for(job, modules, log_level)
     check_functions(job, file, found)
     return found
-
-
-def _peers_in_all(job: Job, peers: int | None, processes: int) -> int:
-    needed = minimum_peers(job)
-    total = max(needed, processes) if peers is None else peers
-    if total < needed:
-        raise UserError(
-            f"job {job.name} needs {needed} peers, --peers gives {total}: give more, or leave "
-            "--peers out"
-        )
-    return total
 
 
 def _interrupt(*_: object) -> None:
     """SIGTERM ends everything as Ctrl-C does, in an orderly way."""
     raise KeyboardInterrupt
-
-
-def minimum_peers(job: Job) -> int:
-    """Peers without which the job does not start."""
-    if job.engine == "spark":
-        return 1
-    used = {task for edge in job.workflow for task in edge}
-    return sum(entry.n_peers or entry.min_peers or 1 for entry in job.catalog if entry.name in used)
-
-
-def deal(peers: int, processes: int) -> list[int]:
-    """So many peers over so many processes, as evenly as possible; none without a peer."""
-    each, more = divmod(peers, processes)
-    return [count for index in range(processes) if (count := each + (index < more))]
-
-
-def _settings(job: Job, modules: list[str] | None, log_level: str) -> Settings:
-    if modules is None:
-        modules = named_modules(job)
-    found = settings(modules=modules)
-    telemetry = dataclasses.replace(
-        found.telemetry, metrics_port=0, log_level=log_level, log_failures=False
-    )
-    http = found.http
-    if http.port is None and any(
-        each.plugin == HTTP for each in job.catalog if each.type == "input"
-    ):
-        http = dataclasses.replace(http, port=0)
-    return dataclasses.replace(found, telemetry=telemetry, http=http, tenancy_id="run")

@@ -1,0 +1,1 @@
+"""Written by `python -m onyx.builder.generate`."""

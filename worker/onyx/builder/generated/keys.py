@@ -1,0 +1,278 @@
+"""Keys of the parts of a job, with their types: docs/reference says what each means.
+
+Generated from `onyx.model` by `python -m onyx.builder.generate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from onyx.builder.types import Amount, Fn, Time
+
+
+class SparkKeys(TypedDict, total=False):
+    """Keys of `spark` of a job."""
+
+    master: str
+    spark_conf: Mapping[str, str]
+
+
+class UpgradeKeys(TypedDict, total=False):
+    """Keys of `upgrade` of a job."""
+
+    from_job: str
+    tasks: Mapping[str, Literal["carry-over", "initialize"]]
+    windows: Mapping[str, Literal["initialize"]]
+
+
+class FailurePolicyKeys(TypedDict, total=False):
+    """Keys of `failurePolicy` of a job."""
+
+    retries: int
+    backoff_seconds: int
+
+
+class JobKeys(TypedDict, total=False):
+    """Keys of a job."""
+
+    task_scheduler: Literal["balanced", "percentage", "colocated"]
+    guarantee: Literal["at-most-once", "at-least-once", "exactly-once"]
+    engine: Literal["peers", "spark"]
+    spark: SparkKeys
+    upgrade: UpgradeKeys
+    ack_returns: Mapping[str, Fn]
+    percentage: int
+    metadata: Mapping[str, Any]
+    acker_percentage: int
+    ackers: int
+    acker_exempt_input_tasks: bool
+    acker_exempt_output_tasks: bool
+    acker_exempt_tasks: Sequence[str]
+    desired_state: Literal["Running", "Suspended", "Stopped"]
+    restart_nonce: int
+    upgrade_policy: Literal["Drain", "KeepState"]
+    ttl_seconds_after_finished: int
+    failure_policy: FailurePolicyKeys
+    cluster_ref: str
+
+
+class InputKeys(TypedDict, total=False):
+    """Keys of a task of type input."""
+
+    batch_size: int
+    fn: Fn
+    params: Sequence[str]
+    options: Mapping[str, Any]
+    medium: str
+    batch_timeout: Time
+    batch_fn: bool
+    batch_format: Literal["dicts", "arrow"]
+    schema: Mapping[str, str]
+    cooperative: bool
+    min_peers: int
+    max_peers: int
+    n_peers: int
+    dead_letter: str
+    required_tags: Sequence[str]
+    percentage: int
+    guarantee: Literal["at-most-once", "at-least-once"]
+    retry_mode: Literal["individual", "all-after", "none"]
+    max_pending: int
+    pending_timeout: Time
+    input_retry_timeout: Time
+    checkpoint_segments: int
+    segments_per_second_max: int
+    uniqueness_key: str
+    deduplicate: bool
+    assign_watermark_fn: Fn
+    watermark_key: str
+    allowed_disorder: Amount
+    idle_timeout: Time
+    doc: str
+
+
+class FunctionKeys(TypedDict, total=False):
+    """Keys of a task of type function."""
+
+    batch_size: int
+    fn: Fn
+    params: Sequence[str]
+    options: Mapping[str, Any]
+    medium: str
+    batch_timeout: Time
+    batch_fn: bool
+    batch_format: Literal["dicts", "arrow"]
+    schema: Mapping[str, str]
+    cooperative: bool
+    min_peers: int
+    max_peers: int
+    n_peers: int
+    group_by_key: str | Sequence[str]
+    group_by_fn: Fn
+    on_missing_key: Literal["fail", "group"]
+    flux_policy: Literal["kill", "continue", "recover"]
+    dead_letter: str
+    required_tags: Sequence[str]
+    percentage: int
+    anchored: bool
+    uniqueness_key: str
+    deduplicate: bool
+    doc: str
+
+
+class ReduceKeys(TypedDict, total=False):
+    """Keys of a task of type reduce."""
+
+    batch_size: int
+    fn: Fn
+    params: Sequence[str]
+    options: Mapping[str, Any]
+    medium: str
+    batch_timeout: Time
+    batch_fn: bool
+    batch_format: Literal["dicts", "arrow"]
+    schema: Mapping[str, str]
+    cooperative: bool
+    min_peers: int
+    max_peers: int
+    n_peers: int
+    group_by_key: str | Sequence[str]
+    group_by_fn: Fn
+    on_missing_key: Literal["fail", "group"]
+    flux_policy: Literal["kill", "continue", "recover"]
+    dead_letter: str
+    required_tags: Sequence[str]
+    percentage: int
+    uniqueness_key: str
+    deduplicate: bool
+    doc: str
+
+
+class OutputKeys(TypedDict, total=False):
+    """Keys of a task of type output."""
+
+    batch_size: int
+    fn: Fn
+    params: Sequence[str]
+    options: Mapping[str, Any]
+    medium: str
+    batch_timeout: Time
+    batch_fn: bool
+    batch_format: Literal["dicts", "arrow"]
+    schema: Mapping[str, str]
+    cooperative: bool
+    min_peers: int
+    max_peers: int
+    n_peers: int
+    group_by_key: str | Sequence[str]
+    group_by_fn: Fn
+    on_missing_key: Literal["fail", "group"]
+    flux_policy: Literal["kill", "continue", "recover"]
+    required_tags: Sequence[str]
+    percentage: int
+    uniqueness_key: str
+    deduplicate: bool
+    doc: str
+
+
+class TaskKeys(TypedDict, total=False):
+    """Keys of a task of any type."""
+
+    batch_size: int
+    fn: Fn
+    params: Sequence[str]
+    options: Mapping[str, Any]
+    medium: str
+    batch_timeout: Time
+    batch_fn: bool
+    batch_format: Literal["dicts", "arrow"]
+    schema: Mapping[str, str]
+    cooperative: bool
+    min_peers: int
+    max_peers: int
+    n_peers: int
+    group_by_key: str | Sequence[str]
+    group_by_fn: Fn
+    on_missing_key: Literal["fail", "group"]
+    flux_policy: Literal["kill", "continue", "recover"]
+    dead_letter: str
+    required_tags: Sequence[str]
+    percentage: int
+    guarantee: Literal["at-most-once", "at-least-once"]
+    anchored: bool
+    retry_mode: Literal["individual", "all-after", "none"]
+    max_pending: int
+    pending_timeout: Time
+    input_retry_timeout: Time
+    checkpoint_segments: int
+    segments_per_second_max: int
+    uniqueness_key: str
+    deduplicate: bool
+    assign_watermark_fn: Fn
+    watermark_key: str
+    allowed_disorder: Amount
+    idle_timeout: Time
+    doc: str
+
+
+class WindowKeys(TypedDict, total=False):
+    """Keys of a window."""
+
+    batch_format: Literal["dicts", "arrow"]
+    engine: Literal["peers", "spark"]
+    window_key: str
+    min_value: int
+    session_key: str
+    range: Amount
+    slide: Amount
+    init: Any
+    timeout_gap: Amount
+    allowed_lateness: Amount
+    late_to: str
+    storage_strategy: Sequence[Literal["incremental", "ordered-log", "extents"]]
+    options: Mapping[str, Any]
+    doc: str
+
+
+class TriggerKeys(TypedDict, total=False):
+    """Keys of a trigger."""
+
+    id: str
+    refinement: Fn
+    sync: Fn
+    emit: Fn
+    batch_format: Literal["dicts", "arrow"]
+    fire_all_extents: bool
+    threshold: Amount
+    period: Amount
+    pred: Fn
+    watermark_percentage: float
+    delay: Amount
+    state_context: Sequence[Literal["trigger-state", "window-state"]]
+    post_evictor: Sequence[Literal["all", "none"]]
+    options: Mapping[str, Any]
+    doc: str
+
+
+class FlowConditionKeys(TypedDict, total=False):
+    """Keys of a flow condition."""
+
+    batch_format: Literal["dicts", "arrow"]
+    options: Mapping[str, Any]
+    predicate_errors_to: str | Sequence[str]
+    exclude_keys: Sequence[str]
+    short_circuit: bool
+    thrown_exception: bool
+    post_transform: Fn
+    anchored: bool
+    action: Literal["retry"]
+    max_retries: int
+    doc: str
+
+
+class LifecycleKeys(TypedDict, total=False):
+    """Keys of a lifecycle."""
+
+    options: Mapping[str, Any]
+    doc: str

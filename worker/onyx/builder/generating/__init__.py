@@ -1,0 +1,1 @@
+"""Makes the typed modules of the builder from what the model and the plugins declare."""

@@ -1,0 +1,111 @@
+"""The module with the keys of a job, each a TypedDict: what `Unpack` takes in a signature."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from onyx.model.job import CatalogEntry, FlowCondition, Lifecycle, Trigger, Window
+from onyx.model.keys import compound, durations, kinds
+from onyx.model.keys.fields import section_of
+from onyx.model.keys.key import Key
+from onyx.model.keys.kubernetes import Matching
+from onyx.model.keys.section import Entries, Entry, Section
+from onyx.model.manifest import OBJECT_SPEC
+
+_HEAD = '''"""Keys of the parts of a job, with their types: docs/reference says what each means.
+
+Generated from `onyx.model` by `python -m onyx.builder.generate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from onyx.builder.types import Amount, Fn, Time
+'''
+_PLACED = ("name", "type", "plugin", "spark_stage")
+"""Keys of a task that its method of the builder gives."""
+_TYPES = ("input", "function", "reduce", "output")
+
+
+def module() -> str:
+    """The text of the module."""
+    classes = [*_nested(OBJECT_SPEC), _class("JobKeys", _of_a_job(), "Keys of a job")]
+    catalog = [key for key in section_of(CatalogEntry).keys if key.field not in _PLACED]
+    for each in _TYPES:
+        mine = [key for key in catalog if key.allows(each)]
+        classes.append(_class(f"{each.capitalize()}Keys", mine, f"Keys of a task of type {each}"))
+    classes.append(_class("TaskKeys", catalog, "Keys of a task of any type"))
+    parts = {
+        Window: ("id", "task", "type", "aggregation"),
+        Trigger: ("window_id", "type"),
+        FlowCondition: ("from_task", "to", "predicate"),
+        Lifecycle: ("task", "calls"),
+    }
+    for part, placed in parts.items():
+        keys = [key for key in section_of(part).keys if key.field not in placed]
+        doc = f"Keys of a {section_of(part).name}"
+        classes.append(_class(f"{part.__name__}Keys", keys, doc))
+    return "\n\n".join([_HEAD, *classes])
+
+
+def _of_a_job() -> list[Key]:
+    """Those that are no lists of parts, nor stand in place of a job."""
+    placed = ("workflow", "job_ref")
+    return [
+        key
+        for key in OBJECT_SPEC.keys
+        if not isinstance(key.kind, Entries) and key.field not in placed
+    ]
+
+
+def _nested(section: Section) -> Iterator[str]:
+    for key in section.keys:
+        if isinstance(key.kind, Entry) and key in _of_a_job():
+            yield from _nested(key.kind.section)
+            within = key.kind.section
+            yield _class(_name(within), within.keys, f"Keys of `{key.yaml}` of a job")
+
+
+def _name(section: Section) -> str:
+    return f"{section.name.title().replace(' ', '')}Keys"
+
+
+def _class(name: str, keys: tuple[Key, ...] | list[Key], doc: str) -> str:
+    rows = [f"    {key.field}: {_type(key.kind)}" for key in keys]
+    return "\n".join([f"class {name}(TypedDict, total=False):", f'    """{doc}."""', "", *rows, ""])
+
+
+def _type(kind: kinds.Kind) -> str:
+    match kind:
+        case kinds.Choice(words):
+            return f"Literal[{', '.join(map(json.dumps, words))}]"
+        case compound.OneOrMore(item):
+            return f"{_type(item)} | Sequence[{_type(item)}]"
+        case compound.ListOf(item):
+            return f"Sequence[{_type(item)}]"
+        case compound.MapOf(_, value):
+            return f"Mapping[str, {_type(value)}]"
+        case Entry(section):
+            return _name(section)
+    return _SIMPLE[type(kind)]
+
+
+_SIMPLE: dict[type[kinds.Kind], str] = {
+    kinds.Text: "str",
+    kinds.Name: "str",
+    kinds.PathName: "str",
+    kinds.TypeName: "str",
+    kinds.Function: "Fn",
+    kinds.Flag: "bool",
+    kinds.Count: "int",
+    kinds.Share: "float",
+    kinds.Anything: "Any",
+    kinds.Options: "Mapping[str, Any]",
+    kinds.Metadata: "Mapping[str, Any]",
+    Matching: "str",
+    durations.Amount: "Amount",
+    durations.Duration: "Time",
+}

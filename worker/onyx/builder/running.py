@@ -1,0 +1,140 @@
+"""What can be done with a job that is put together: check, look at, submit and run it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+from onyx.builder.drawing import drawing
+from onyx.cli.functions import missing, modules_here, wrong_here
+from onyx.cli.job_file import warn
+from onyx.cli.local_run import peers_of_processes, run_here, settings_for
+from onyx.cli.options import import_from, settings
+from onyx.cli.status_table import why
+from onyx.client.calls import submit_job
+from onyx.client.statuses import JobStatus
+from onyx.client.submissions import Submission
+from onyx.errors import ManifestError, OnyxError, Problem, UserError
+from onyx.model import job as model
+from onyx.model.notices import notices
+from onyx.model.parsing.job import parse_mapping
+from onyx.settings import Settings, from_environment
+from onyx.spark.compiler.compile import compile_job
+from onyx.spark.compiler.render import render
+from onyx.submission.plugin_options import wrong_options
+
+
+class JobFailed(OnyxError):
+    """A job that was run has not completed."""
+
+    def __init__(self, status: JobStatus) -> None:
+        note = why(status)
+        super().__init__(f"job {status.name} is {status.state}{': ' + note if note else ''}")
+        self.status = status
+        """What became of it."""
+
+
+class Runnable(ABC):
+    """A job as whoever uses it sees it, however it was put together."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def manifest(self) -> dict[str, Any]:
+        """The manifest as plain data."""
+
+    def build(self) -> model.Job:
+        """The job as a value, which `onyx.api` and `onyx.testing` take.
+
+        Raises:
+            ManifestError: it is not valid; with every problem, each with its path.
+        """
+        return parse_mapping(self.manifest())
+
+    def validate(self) -> list[Problem]:
+        """Check the job as `onyx validate` does, the options of its plugins and the functions that
+        are on this machine included; warnings of what has no effect.
+
+        Raises:
+            ManifestError: it is not valid; with every problem.
+        """
+        job = self._checked()
+        import_from(Path())
+        absent = missing(job, settings().modules)
+        _refuse(wrong_here(job, settings(modules=modules_here(job)), absent))
+        return [*absent, *notices(job)]
+
+    def plan(self) -> str:
+        """How Spark would run the job, as `onyx plan` prints it.
+
+        Raises:
+            ManifestError: it is not valid, or Spark cannot run it; with every problem.
+        """
+        job = self._checked()
+        return render(compile_job(job), job)
+
+    def run(
+        self, *, peers: int | None = None, processes: int = 1, timeout_s: float | None = None
+    ) -> JobStatus:
+        """Run the job on this machine, with ZooKeeper and workers of its own, to its end.
+
+        Args:
+            peers: virtual peers in all; as many as the job needs, if None.
+            processes: worker processes.
+            timeout_s: after so many seconds the job is given up.
+
+        Raises:
+            ManifestError: the job is not valid, or a function is not there.
+            JobFailed: it was killed, as a function has failed, or by somebody.
+        """
+        _refuse_while_imported("run")
+        job = self._checked()
+        import_from(Path())
+        found = settings_for(job, None, "WARNING")
+        _refuse(wrong_here(job, found))
+        warn(notices(job))
+        status, _ = run_here(
+            job, found, peers_of_processes(job, peers, processes), timeout_s=timeout_s
+        )
+        if status.state != "completed":
+            raise JobFailed(status)
+        return status
+
+    def submit(self, settings: Settings | None = None) -> Submission:
+        """Submit the job to a cluster, whose workers have the modules of its functions.
+
+        Args:
+            settings: how to reach it; by default by the variables `ONYX_*`.
+
+        Raises:
+            ManifestError: the job is not valid.
+            JobRefused: the cluster does not take it.
+        """
+        _refuse_while_imported("submit")
+        return submit_job(settings or from_environment(os.environ), self._checked())
+
+    def _repr_svg_(self) -> str:
+        """The graph of the job, which a notebook shows; it need not be complete."""
+        return drawing(self.manifest())
+
+    def _checked(self) -> model.Job:
+        job = self.build()
+        _refuse(wrong_options(job))
+        return job
+
+
+def _refuse(problems: list[Problem] | tuple[Problem, ...]) -> None:
+    if problems:
+        raise ManifestError(list(problems))
+
+
+def _refuse_while_imported(verb: str) -> None:
+    """A worker imports the modules of a job: one that runs jobs meanwhile would never end."""
+    if getattr(sys.modules.get("__main__"), "__package__", None) == "onyx.cli":
+        raise UserError(
+            f"job.{verb}() is called while a worker imports the module: put it below "
+            'if __name__ == "__main__":'
+        )

@@ -1,0 +1,78 @@
+"""One job on a cluster of its own on this machine: with how many peers, with which settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from onyx.cli.following import follow
+from onyx.cli.functions import named_modules
+from onyx.cli.local_cluster import HTTP, local_cluster, ways_in
+from onyx.cli.options import settings
+from onyx.cli.progress import Progress
+from onyx.client.statuses import JobStatus
+from onyx.errors import UserError
+from onyx.model.job import Job
+from onyx.model.peers import peers_needed
+from onyx.settings import Settings
+
+
+def settings_for(job: Job, modules: Sequence[str] | None, log_level: str) -> Settings:
+    """Settings of the workers that run a job.
+
+    Args:
+        modules: whose functions the job may name; those that it names, if None.
+        log_level: of the workers.
+    """
+    found = settings(modules=named_modules(job) if modules is None else list(modules))
+    telemetry = dataclasses.replace(
+        found.telemetry, metrics_port=0, log_level=log_level, log_failures=False
+    )
+    http = found.http
+    if http.port is None and any(
+        each.plugin == HTTP for each in job.catalog if each.type == "input"
+    ):
+        http = dataclasses.replace(http, port=0)
+    return dataclasses.replace(found, telemetry=telemetry, http=http, tenancy_id="run")
+
+
+def peers_of_processes(job: Job, peers: int | None, processes: int) -> list[int]:
+    """How many peers each process offers, as evenly as possible; a process without one is left out.
+
+    Args:
+        peers: in all; as many as the job needs, and one a process, if None.
+        processes: of workers.
+
+    Raises:
+        UserError: they are fewer than the job needs.
+    """
+    needed = sum(peers_needed(job).values())
+    total = max(needed, processes) if peers is None else peers
+    if total < needed:
+        raise UserError(
+            f"job {job.name} needs {needed} peers, --peers gives {total}: give more, or leave "
+            "--peers out"
+        )
+    each, more = divmod(total, processes)
+    return [count for index in range(processes) if (count := each + (index < more))]
+
+
+def run_here(
+    job: Job,
+    found: Settings,
+    peers: list[int],
+    as_json: bool = False,
+    timeout_s: float | None = None,
+) -> tuple[JobStatus, Progress]:
+    """Run a job to its end, with progress meanwhile, and say what became of it.
+
+    Args:
+        job: what is run.
+        found: settings of the workers.
+        peers: of each process.
+        as_json: whether what became of it is printed for programs.
+        timeout_s: after so long it is given up; never, if None.
+    """
+    with local_cluster(found, peers) as (client, workers, there):
+        ways = ways_in(job, there, workers.http_port)
+        return follow(client, workers, job, as_json, timeout_s, ways)
