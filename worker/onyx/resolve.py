@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +20,12 @@ from onyx.model.names import is_function
 from onyx.model.report import nearest
 
 Function = Callable[..., Any]
+_IMPORTING: ContextVar[bool] = ContextVar("importing", default=False)
+
+
+def is_importing() -> bool:
+    """Whether this thread imports a module for a job, so that the module's own code runs."""
+    return _IMPORTING.get()
 
 
 class Resolver:
@@ -72,7 +79,7 @@ class Resolver:
                 "with spec.modules of the OnyxCluster (cluster.modules of the chart)"
             )
         try:
-            return importlib.import_module(module_name)
+            return _import(module_name)
         except BaseException as error:
             raise NameNotRegistered(
                 f"{name}: {module_name} cannot be imported: {describe(error)}"
@@ -96,9 +103,17 @@ class Resolver:
         return f"{module_name} has no {function_name!r}" + (f"; {hint}" if hint else "")
 
 
-def _import_listed(name: str) -> ModuleType:
+def _import(name: str) -> ModuleType:
+    before = _IMPORTING.set(True)
     try:
         return importlib.import_module(name)
+    finally:
+        _IMPORTING.reset(before)
+
+
+def _import_listed(name: str) -> ModuleType:
+    try:
+        return _import(name)
     except (Exception, SystemExit) as error:
         raise SettingsError(
             f"modules: {name!r} cannot be imported: {describe(error)}; it must be on the "

@@ -15,6 +15,7 @@ from types import ModuleType
 MODULES = (
     "onyx",
     "onyx.api",
+    "onyx.builder",
     "onyx.client",
     "onyx.plugin",
     "onyx.testing",

@@ -206,3 +206,30 @@ def test_spark_accounts_for_everything_or_nothing() -> None:
     (found,) = (each for each in notices(parse_mapping(spec)) if each.path == "spec.engine")
     for named in ("guarantee (read)", "anchored (work)", "anchored (flowConditions)"):
         assert named in found.message
+
+
+@pytest.mark.parametrize(
+    ("conditions", "left_out"),
+    [
+        ([], []),
+        ([{"from": "work", "to": ["a"]}], ["b"]),
+        ([{"from": "work", "to": ["a"]}, {"from": "work", "to": ["b"]}], []),
+        ([{"from": "work", "to": "all", "shortCircuit": True}], []),
+        ([{"from": "work", "to": "none", "shortCircuit": True}], ["a", "b"]),
+        ([{"from": "work", "to": ["a"], "predicateErrorsTo": ["b"]}], []),
+        ([{"from": "work", "to": ["a"], "thrownException": True, "shortCircuit": True}], []),
+    ],
+)
+def test_a_child_that_no_condition_sends_anything_to_is_warned_of(
+    conditions: list[dict[str, Any]], left_out: list[str]
+) -> None:
+    manifest = job()
+    spec = manifest["spec"]
+    outputs = [{"name": name, "type": "output", "plugin": "blackhole"} for name in "ab"]
+    work = {"name": "work", "type": "function", "fn": "m:f"}
+    spec["catalog"] = [spec["catalog"][0], work, *outputs]
+    spec["workflow"] = [["read", "work"], ["work", "a"], ["work", "b"]]
+    spec["flowConditions"] = [{"predicate": "m:p", **each} for each in conditions]
+    found = notices(parse_mapping(manifest))
+    edges = [f"spec.workflow[{1 + 'ab'.index(child)}]" for child in left_out]
+    assert [each.path for each in found] == edges

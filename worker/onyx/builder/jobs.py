@@ -179,19 +179,26 @@ class Job(Runnable):
         return self._at(replace(self._place, conditions=conditions))
 
     def condition(
-        self, predicate: Predicate, to: str | Sequence[str], **keys: Unpack[k.FlowConditionKeys]
+        self,
+        predicate: Predicate,
+        to: str | Sequence[str],
+        *,
+        of: str | Sequence[str] | None = None,
+        **keys: Unpack[k.FlowConditionKeys],
     ) -> Job:
-        """Add a flow condition of the tasks where the job continues.
+        """Add a flow condition between tasks that are there already.
 
         Args:
             predicate: as of `when`.
-            to: children that are there already, `all` or `none`.
+            to: children, `all` or `none`.
+            of: tasks whose segments it is about, or `all`; by default those where the job
+                continues.
             keys: of the flow condition: `action`, `thrown_exception`, ...
         """
-        if not self._place.at:
+        source = list(self._place.at) if of is None else plain(of)
+        if not source:
             raise UserError("there is no task that the condition could be about: use at()")
-        targets = to if to in _WORDS else [to] if isinstance(to, str) else list(to)
-        condition = {"from": list(self._place.at), "to": targets, "predicate": plain(predicate)}
+        condition = {"from": source, "to": _targets(to), "predicate": plain(predicate)}
         condition |= keys_of(SECTIONS["flowConditions"], keys)
         return self._with(with_items(self._spec, "flowConditions", [condition]), self._place)
 
@@ -296,6 +303,13 @@ class Job(Runnable):
 
     def _at(self, place: Place) -> Job:
         return self._with(self._spec, place)
+
+
+def _targets(tasks: str | Sequence[str]) -> str | list[str]:
+    """Children as flow conditions name them: words stand alone."""
+    if isinstance(tasks, str):
+        return tasks if tasks in _WORDS else [tasks]
+    return list(tasks)
 
 
 def _options(options: Mapping[str, Any]) -> Plain:

@@ -39,7 +39,7 @@ def name_of(function: Callable[..., Any]) -> str:
             f"{shown} is defined within a function, so no worker can import it: {_MOVE}; values "
             "that it takes from there become params, as in map(function, year=2013)"
         )
-    if vars(sys.modules.get(module)).get(name) is not function:
+    if getattr(sys.modules.get(module), name, None) is not function:
         raise UserError(f"{shown} is not what {module} has under this name: {_MOVE}")
     found = f"{_module_of_program(shown) if module == '__main__' else module}:{name}"
     if not is_function(found):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from onyx.errors import ManifestError, OnyxError, Problem, UserError
 from onyx.model import job as model
 from onyx.model.notices import notices
 from onyx.model.parsing.job import parse_mapping
+from onyx.resolve import is_importing
 from onyx.settings import Settings, from_environment
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
@@ -132,9 +132,9 @@ def _refuse(problems: list[Problem] | tuple[Problem, ...]) -> None:
 
 
 def _refuse_while_imported(verb: str) -> None:
-    """A worker imports the modules of a job: one that runs jobs meanwhile would never end."""
-    if getattr(sys.modules.get("__main__"), "__package__", None) == "onyx.cli":
+    """Workers import the modules of a job: one that runs jobs meanwhile would never end."""
+    if is_importing():
         raise UserError(
-            f"job.{verb}() is called while a worker imports the module: put it below "
+            f"job.{verb}() is called while a job imports the module: put it below "
             'if __name__ == "__main__":'
         )

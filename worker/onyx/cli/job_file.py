@@ -69,7 +69,7 @@ def read_job(path: Path, upgrades: str | None = None, engine: Engine | None = No
 def checked_job(
     path: Path, upgrades: str | None = None, engine: Engine | None = None
 ) -> tuple[Job, list[Problem]]:
-    """The job,, with the warnings."""
+    """The job of a file, with the warnings; arguments as of `read_job`."""
     text, source = read_file(path), str(path)
     job, declared = parse_file(text, source, upgrades, engine)
     refuse((*wrong_options(job), *wrong_sql(job)), path)

@@ -9,9 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 from onyx.builder.types import Fn, Medium, Sink, Source
-from onyx.builder.values import options_of
-
-# mypy: disable-error-code="overload-overlap"
+from onyx.builder.values import named, options_of
 
 
 class StageOptions(TypedDict, total=False):
@@ -86,7 +84,7 @@ def files(path: str, **options: Unpack[FilesOutput]) -> Sink: ...
 
 def files(*required: Any, **options: Any) -> Medium:
     """Read or write by the plugin `files`."""
-    return Medium("files", options_of({**dict(zip(("path",), required, strict=False)), **options}))
+    return Medium("files", options_of({**named(["path"], required), **options}))
 
 
 class FunctionOutput(TypedDict, total=False):
@@ -172,7 +170,7 @@ def http(**options: Unpack[HttpOutput]) -> Sink: ...
 
 def http(*required: Any, **options: Any) -> Medium:
     """Read or write by the plugin `http`."""
-    return Medium("http", options_of({**options}))
+    return Medium("http", options_of({**named([], required), **options}))
 
 
 class IteratorInput(TypedDict, total=False):
@@ -260,7 +258,7 @@ def kafka(bootstrap_servers: str | Sequence[str], topic: str, **options: Unpack[
 
 def kafka(*required: Any, **options: Any) -> Medium:
     """Read or write by the plugin `kafka`."""
-    return Medium("kafka", options_of({**dict(zip(("bootstrap_servers", "topic",), required, strict=False)), **options}))
+    return Medium("kafka", options_of({**named(["bootstrap_servers", "topic"], required), **options}))
 
 
 class NatsInput(TypedDict, total=False):
@@ -423,7 +421,7 @@ def spark(path: str, **options: Unpack[SparkOutput]) -> Sink: ...
 
 def spark(*required: Any, **options: Any) -> Medium:
     """Read or write by the plugin `spark`."""
-    return Medium("spark", options_of({**dict(zip(("path",), required, strict=False)), **options}))
+    return Medium("spark", options_of({**named(["path"], required), **options}))
 
 
 class SqlOutput(TypedDict, total=False):

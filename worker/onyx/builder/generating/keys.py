@@ -52,7 +52,7 @@ def module() -> str:
 
 
 def _of_a_job() -> list[Key]:
-    """Those that are no lists of parts, nor stand in place of a job."""
+    """Keys of a job that are no lists of parts and that stand in place of no job."""
     placed = ("workflow", "job_ref")
     return [
         key

@@ -1,0 +1,30 @@
+"""The first job of the README is the same in both of its forms."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from onyx.builder import Job
+from onyx.model.parsing.job import parse_manifest
+
+README = Path(__file__).parents[3] / "README.md"
+
+
+def test_the_first_job_is_the_same_in_yaml_and_in_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = README.read_text().split("## A job of your own")[1].split("\n## ")[0]
+    function, program = re.findall(r"```python\n(.*?)```", first, re.DOTALL)
+    (manifest,) = re.findall(r"```yaml\n(.*?)```", first, re.DOTALL)
+    (tmp_path / "ages.py").write_text(f"{function}\n{program}")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "ages", raising=False)
+    job = importlib.import_module("ages").job
+    assert isinstance(job, Job)
+    assert job.build() == Job.from_yaml(manifest).build() == parse_manifest(manifest)
+    monkeypatch.delitem(sys.modules, "ages")
