@@ -37,6 +37,7 @@ from onyx.model.parsing.job import parse_manifest
 from onyx.model.workflow import Edge, edges_of
 from onyx.peer.membership import PeerGroup
 from onyx.peer.opening import open_peer_group, start_peer_group
+from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "map_set_workflow_to_workflow",
     "open_peer_group",
     "parse_manifest",
+    "peers_needed",
     "resume_job",
     "set_options",
     "shutdown_env",

@@ -101,7 +101,10 @@ def test_validate_tells_all_problems_with_their_places(tmp_path: Path) -> None:
 
 def test_validate_answers_programs_in_json(folder: Path) -> None:
     good = onyx(folder, "validate", "--json", "job.yaml", "--modules", "my_tasks")
-    assert (good.returncode, json.loads(good.stdout)["valid"]) == (0, True)
+    answer = json.loads(good.stdout)
+    assert (good.returncode, answer["valid"]) == (0, True)
+    assert answer["peers_needed"] == 3
+    assert answer["peers_by_task"] == {"read": 1, "work": 1, "write": 1}
     bad = onyx(folder, "validate", "--json", BAD / "cycle.yaml")
     answer = json.loads(bad.stdout)
     assert (bad.returncode, answer["valid"]) == (2, False)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from onyx.api import peers_needed
 from onyx.model.functions import function_names
 from onyx.model.parsing.job import parse_manifest
 from onyx.resolve import Resolver
@@ -58,4 +59,4 @@ def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
 @pytest.mark.parametrize("name", ["job.yaml", "outliers.yaml", "windows.yaml"])
 def test_the_flights_jobs_fit_four_processes_of_two_peers(name: str) -> None:
     job = parse_manifest((ROOT / "examples/flights" / name).read_text("utf-8"), name)
-    assert sum(entry.min_peers or entry.n_peers or 1 for entry in job.catalog) <= 8
+    assert sum(peers_needed(job).values()) <= 8

@@ -13,7 +13,7 @@ from onyx.cli.progress import Progress
 from onyx.client.statuses import JobStatus
 from onyx.errors import UserError
 from onyx.model.job import Job
-from onyx.model.peers import peers_needed
+from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 
 

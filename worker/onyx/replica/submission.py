@@ -6,7 +6,6 @@ from onyx.errors import JobRefused
 from onyx.ids import JobId, TaskName
 from onyx.model.changing import fingerprint
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.peers import least_peers
 from onyx.model.plugins import keeps_journal, runs_spark
 from onyx.model.workflow import sources_above, stateful_tasks, topological_order
 from onyx.replica.commands.submit_job import SubmitJob
@@ -101,7 +100,7 @@ def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
         output=entry.type == "output" or middle,
         fed_by=tuple(map(TaskName, sources_above(job, name))) if middle else (),
         windowed=windowed and tracked,
-        min_peers=least_peers(entry),
+        min_peers=_least(entry),
         max_peers=_most(entry, windowed),
         percentage=entry.percentage if job.task_scheduler == "percentage" else None,
         flux_policy=entry.flux_policy,
@@ -116,8 +115,12 @@ def _tags(entry: CatalogEntry) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*entry.required_tags, *of_spark)))
 
 
+def _least(entry: CatalogEntry) -> int:
+    return entry.n_peers or entry.min_peers or 1
+
+
 def _most(entry: CatalogEntry, windowed: bool) -> int | None:
     """Without grouping, one peer holds all state and gets all segments: others would be idle."""
     if windowed and entry.group_by_key is None and entry.group_by_fn is None:
-        return least_peers(entry)
+        return _least(entry)
     return entry.n_peers or entry.max_peers

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import typer
@@ -21,6 +23,7 @@ from onyx.cli.options import JsonOption, ModulesOption, import_from
 from onyx.errors import ManifestError, Problem
 from onyx.model.parsing.cluster import is_cluster, parse_cluster_manifest
 from onyx.model.parsing.text import ambiguities, located
+from onyx.replica.needs import peers_needed
 
 
 def validate(
@@ -38,33 +41,45 @@ def validate(
     """
     import_from(file.parent, Path())
     try:
-        name, summary, warnings = _checked(file, modules, engine)
+        found = _checked(file, modules, engine)
     except ManifestError as error:
         if not as_json:
             raise
-        found = [msgspec.to_builtins(problem) for problem in error.problems]
-        print(json.dumps({"valid": False, "problems": found}))
+        problems = [msgspec.to_builtins(problem) for problem in error.problems]
+        print(json.dumps({"valid": False, "problems": problems}))
         raise typer.Exit(2) from None
     if as_json:
-        found = [msgspec.to_builtins(warning) for warning in warnings]
-        print(json.dumps({"valid": True, "name": name, "problems": [], "warnings": found}))
+        warnings = [msgspec.to_builtins(warning) for warning in found.warnings]
+        said = {"name": found.name, "problems": [], "warnings": warnings, **found.more}
+        print(json.dumps({"valid": True, **said}))
     else:
-        warn(warnings)
-        print(f"{file}: {summary}")
+        warn(found.warnings)
+        print(f"{file}: {found.summary}")
 
 
-def _checked(
-    file: Path, modules: list[str] | None, engine: Engine | None
-) -> tuple[str, str, list[Problem]]:
-    """Name of what a file holds, what to say of it, and warnings; raises ManifestError when it is
-    wrong."""
+@dataclass(frozen=True, slots=True)
+class _Valid:
+    """What there is to say of a file that is valid."""
+
+    name: str
+    summary: str
+    warnings: list[Problem]
+    more: dict[str, Any] = field(default_factory=dict)
+    """Further fields for programs."""
+
+
+def _checked(file: Path, modules: list[str] | None, engine: Engine | None) -> _Valid:
+    """Look at everything in a file; raises ManifestError when it is wrong."""
     text = read_file(file)
     if is_cluster(text):
         cluster = parse_cluster_manifest(text, str(file))
         summary = f"cluster {cluster.name} is valid"
-        return cluster.name, summary, ambiguities(text, str(file))
+        return _Valid(cluster.name, summary, ambiguities(text, str(file)))
     job, warnings = checked_job(file, engine=engine)
     absent = check_those_here(job, file, modules)
-    tasks, edges = len(job.catalog), len(job.workflow)
-    summary = f"job {job.name} is valid ({tasks} tasks, {edges} edges)"
-    return job.name, summary, [*located(absent, text, str(file)), *warnings]
+    peers = peers_needed(job)
+    tasks, edges, needed = len(job.catalog), len(job.workflow), sum(peers.values())
+    asked = "1 peer" if needed == 1 else f"{needed} peers"
+    summary = f"job {job.name} is valid ({tasks} tasks, {edges} edges; needs {asked})"
+    more = {"peers_needed": needed, "peers_by_task": peers}
+    return _Valid(job.name, summary, [*located(absent, text, str(file)), *warnings], more)
