@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def shared(draw: st.DrawFn) -> model.Job:
     """A job whose tasks have shares of its peers, and some of them a minimum."""
     cuts = draw(st.sets(st.integers(1, 99), min_size=2, max_size=4))
     bounds = [0, *sorted(cuts), 100]
-    first, *middle, last = [b - a for a, b in zip(bounds, bounds[1:], strict=False)]
+    first, *middle, last = [b - a for a, b in pairwise(bounds)]
 
     def keys(share: int) -> dict[str, Any]:
         least = draw(st.none() | st.integers(1, 3))

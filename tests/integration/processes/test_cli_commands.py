@@ -18,7 +18,18 @@ import pytest
 from onyx.log.server.process import ZooKeeperServer
 
 BAD = Path(__file__).parents[2] / "unit" / "model" / "bad"
-COMMANDS = ("run", "validate", "submit", "kill", "suspend", "resume", "drain", "jobs", "log")
+COMMANDS = (
+    "init",
+    "run",
+    "validate",
+    "submit",
+    "kill",
+    "suspend",
+    "resume",
+    "drain",
+    "jobs",
+    "log",
+)
 COMMANDS += ("state", "replica", "gc", "worker", "zookeeper")
 TIMEOUT_S = 60.0
 pytestmark = pytest.mark.server

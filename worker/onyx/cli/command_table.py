@@ -16,6 +16,7 @@ import typer.core
 import typer.main
 
 COMMANDS: Mapping[str, str] = {
+    "init": "Write a job or a plugin to begin with, with tests.",
     "run": "Run a job on this machine: ZooKeeper, workers and all.",
     "validate": "Check a file; prints every problem with its key path.",
     "plan": "Print how Spark would run a job.",

@@ -1,0 +1,71 @@
+"""What `onyx init` writes, and what it leaves alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from onyx.cli import app
+from onyx.cli.project import job_name, module_name, project
+from onyx.errors import UserError
+from onyx.model.names import is_function, is_job_name
+from onyx.model.parsing.job import parse_manifest
+
+
+@pytest.mark.parametrize("kind", ["job", "plugin"])
+def test_every_file_has_its_names_and_the_job_is_valid(kind: str) -> None:
+    files = project(kind, "my-ages")
+    assert {"my_ages.py", "test_my_ages.py", "job.yaml", "README.md"} < files.keys()
+    assert parse_manifest(files["job.yaml"]).name == "my-ages"
+    for name, text in files.items():
+        assert not {"NAME", "MODULE"} & {*text.split()}, name
+        assert text.endswith("\n")
+        if name.endswith(".py"):
+            compile(text, name, "exec")
+
+
+@given(st.text(max_size=80))
+def test_any_folder_gives_a_name_that_jobs_may_have_and_a_module(folder: str) -> None:
+    name = job_name(folder)
+    assert is_job_name(name)
+    assert is_function(f"{module_name(name)}:f")
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "module"),
+    [
+        ("My Ages", "my-ages", "my_ages"),
+        ("2026", "2026", "job_2026"),
+        ("json", "json", "json_job"),
+        ("onyx", "onyx", "onyx_job"),
+        ("", "job", "job"),
+    ],
+)
+def test_a_module_hides_none_that_is_there(folder: str, name: str, module: str) -> None:
+    assert job_name(folder) == name
+    assert module_name(name) == module
+
+
+def test_files_that_are_there_are_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text("mine")
+    found = CliRunner().invoke(app, ["init", "job", str(tmp_path)])
+    assert isinstance(found.exception, UserError)
+    assert "job.yaml is there already" in str(found.exception)
+    assert [each.name for each in tmp_path.iterdir()] == ["job.yaml"]
+
+
+def test_a_folder_is_made_and_named(tmp_path: Path) -> None:
+    found = CliRunner().invoke(app, ["init", "plugin", str(tmp_path / "a b")])
+    assert found.exit_code == 0, found.output
+    assert (tmp_path / "a b" / "a_b.py").exists()
+    assert f"now: cd '{tmp_path / 'a b'}' && onyx run job.yaml" in found.output
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = CliRunner().invoke(app, ["init", "job", str(tmp_path / "file" / "below")])
+    assert "cannot be written: Not a directory" in str(found.exception)
