@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 FOLDERS = {
     "": "*.md",
     "docs": "**/*.md",
-    "examples": "*/*.md",
+    "examples": "**/*.md",
     "benchmarks": "*.md",
     "charts": "*/*.md",
     "tests": "*.md",

@@ -21,6 +21,8 @@ WITHOUT_FUNCTIONS = {
     "examples/http/job.yaml",
     "examples/sql/drivers.yaml",
     "examples/sql/job.yaml",
+    "examples/features/kubernetes.yaml",
+    "examples/features/tags.yaml",
 }
 """They read, aggregate and write, or have SQL."""
 
@@ -43,6 +45,7 @@ def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
     folders = {path.parent.name for path in JOBS}
     assert folders == {
         "failures",
+        "features",
         "flights",
         "hello",
         "http",

@@ -1,0 +1,125 @@
+"""Functions of the jobs beside: orders of a shop."""
+
+import pyarrow.compute as pc
+
+SOLD = ("tea", "cake")
+_asked = []
+
+
+def mark(word, order):
+    return {"to": word, **order}
+
+
+# conditions.yaml
+
+
+def sold(order):
+    if order["item"] not in SOLD:
+        raise LookupError(f"{order['item']} is not sold")
+    return order
+
+
+def is_unknown(event, order, error, all_new):
+    return isinstance(error, LookupError)
+
+
+def explain(event, order, error):
+    return {"id": order["id"], "why": str(error)}
+
+
+def is_of(event, old, order, all_new, who):
+    return order["customer"] == who
+
+
+# lifecycles.yaml
+
+
+def ask(order):
+    if not _asked:
+        _asked.append(order)
+        raise ConnectionError("the server was away")
+    return {"id": order["id"], "answer": order["total"] * 2}
+
+
+def server():
+    """The hooks: what a hook returns is merged into the event, for the next ones."""
+
+    def opened(event, lifecycle):
+        return {"address": lifecycle.options["address"], "batches": []}
+
+    def counted(event, lifecycle):
+        event["batches"].append(len(event["batch"]))
+
+    def closed(event, lifecycle):
+        print(f'{{"server": "{event["address"]}", "orders": {sum(event["batches"])}}}', flush=True)
+
+    def failed(event, lifecycle, phase, error):
+        return "restart" if isinstance(error, ConnectionError) else "kill"
+
+    return {
+        "before_task_start": opened,
+        "after_batch": counted,
+        "after_task_stop": closed,
+        "handle_exception": failed,
+    }
+
+
+# groups.yaml
+
+
+def size(order):
+    return "large" if order["total"] >= 20 else "small"
+
+
+def customer(event, window, trigger, state_event, items):
+    return {"customer": state_event["group_key"], "items": sorted(items)}
+
+
+# triggers.yaml, percentile.yaml
+
+
+def is_cake(trigger, state_event):
+    segment = state_event["segment"]
+    return segment is not None and segment["item"] == trigger.options["item"]
+
+
+def cheapest(event, window, trigger, state_event, total):
+    return {"item": state_event["group_key"], "from": state_event["lower_bound"], "cheapest": total}
+
+
+def so_far(event, window, trigger, state_event, total):
+    return {"item": state_event["group_key"], "from": state_event["lower_bound"], "so far": total}
+
+
+def every_other():
+    """A trigger of one's own, with a state for each group: fires with segments 2, 4, 6, ..."""
+    return {
+        "init_state": lambda trigger: 0,
+        "next_state": lambda trigger, count, event: count + (event["event_type"] == "new-segment"),
+        "trigger_fire": lambda trigger, count, event: (
+            event["event_type"] == "new-segment" and count % 2 == 0
+        ),
+    }
+
+
+def note(event, window, trigger, state_event, orders):
+    """Writes to a file, a table, ...: to where a second time does no harm."""
+
+
+def cart(event, window, trigger, state_event, orders):
+    return {"item": state_event["group_key"], "cart": sorted(each["id"] for each in orders)}
+
+
+# shares.yaml, together.yaml, limits.yaml
+
+
+def sold_or_not(order):
+    return {"id": order["id"], "sold": order["item"] in SOLD}
+
+
+def prices(orders):
+    return [{"id": order["id"], "total": order["total"]} for order in orders]
+
+
+def total_of_columns(batch):
+    return batch.append_column("cents", pc.multiply(batch["total"], 100))

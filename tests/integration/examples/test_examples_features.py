@@ -1,0 +1,117 @@
+"""The small examples of single features do what their first lines say."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onyx.model.parsing.job import parse_manifest
+from onyx.settings import Settings
+from onyx.testing import TestEnv, with_test_env
+
+pytestmark = pytest.mark.server
+FOLDER = Path(__file__).parents[3] / "examples" / "features"
+TIMEOUT_S = 120.0
+Segments = list[dict[str, Any]]
+Run = Callable[[str], Segments]
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEnv]:
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "orders.jsonl").write_bytes((FOLDER / "orders.jsonl").read_bytes())
+    settings = Settings(data_dir=str(folder), tags=("till",))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(FOLDER))
+        with with_test_env(8, modules=["market"], settings=settings) as env:
+            yield env
+
+
+@pytest.fixture
+def run(env: TestEnv, capsys: pytest.CaptureFixture[str]) -> Run:
+    def printed(file: str) -> Segments:
+        status = env.run(parse_manifest((FOLDER / file).read_text("utf-8"), file))
+        assert status.state == "completed", status
+        return [json.loads(line) for line in sorted(capsys.readouterr().out.splitlines())]
+
+    return printed
+
+
+def test_an_order_goes_where_a_condition_of_it_holds(run: Run) -> None:
+    found = run("conditions.yaml")
+    went = Counter((each["to"], each["id"]) for each in found if "id" in each)
+    assert went == {
+        ("large", 2): 2,
+        ("liked", 1): 1,
+        ("liked", 2): 2,
+        ("liked", 3): 1,
+        ("small", 4): 1,
+        ("unpaid", 3): 1,
+        ("wrong", 5): 1,
+    }
+    assert [each["error"]["type"] for each in found if "error" in each] == ["KeyError"]
+    assert not any("card" in each for each in found if each["to"] == "large")
+
+
+def test_hooks_are_called_around_a_task_that_begins_anew(run: Run) -> None:
+    found = run("lifecycles.yaml")
+    assert {each["id"]: each["answer"] for each in found if "id" in each} == {
+        1: 12, 2: 100, 3: 40, 4: 6, 5: 18, 6: 24
+    }  # fmt: skip
+    closed = [each["orders"] for each in found if "server" in each]
+    assert len(closed) >= 2
+    assert max(closed) == 7
+
+
+def test_groups_are_by_keys_and_by_a_function_and_count_once(run: Run) -> None:
+    found = run("groups.yaml")
+    items = {each["customer"]: each["items"] for each in found if "items" in each}
+    assert items == {
+        "ann": ["cake", "tea"], "bob": ["cake", "soap"], "cid": ["tea"], None: ["tea"]
+    }  # fmt: skip
+    states = {each["group"]: each["state"] for each in found if "state" in each}
+    assert states == {"large": 50, "small": 12, "cake": 3, "tea": 3, "soap": 1}
+
+
+def test_triggers_fire_on_a_sign_and_with_every_other_segment(run: Run) -> None:
+    found = run("triggers.yaml")
+    cheapest = [each for each in found if "cheapest" in each]
+    assert sum(each["item"] == "cake" and each["cheapest"] <= 50 for each in cheapest) == 3
+    assert all(len(each["cart"]) >= 1 for each in found if "cart" in each)
+
+
+def test_most_of_an_hour_is_reported_early_and_all_of_it_at_its_end(run: Run) -> None:
+    found = run("percentile.yaml")
+    whole = {(each["group"], each["lower"]): each["state"] for each in found if "state" in each}
+    early = {(each["item"], each["from"]): each["so far"] for each in found if "so far" in each}
+    assert sorted(whole.values()) == [3, 6, 9, 12, 120]
+    assert early.keys() == whole.keys()
+
+
+@pytest.mark.parametrize("file", ["shares.yaml", "together.yaml", "tags.yaml", "limits.yaml"])
+def test_every_order_arrives_wherever_peers_work(run: Run, file: str) -> None:
+    assert sorted(each["id"] for each in run(file)) == [1, 2, 2, 3, 4, 5, 6]
+
+
+def test_jobs_are_controlled_from_python() -> None:
+    done = subprocess.run(
+        [sys.executable, "control.py"],
+        cwd=FOLDER,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines() == [
+        "once completed: True",
+        "endless completed: True",
+        "killed completed: False",
+    ]
