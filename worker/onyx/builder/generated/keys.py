@@ -97,6 +97,8 @@ class FunctionKeys(TypedDict, total=False):
 
     batch_size: int
     fn: Fn
+    sql: str
+    spark_sql: str
     params: Sequence[str]
     options: Mapping[str, Any]
     medium: str
@@ -112,6 +114,9 @@ class FunctionKeys(TypedDict, total=False):
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
     flux_policy: Literal["kill", "continue", "recover"]
+    state: Mapping[str, str]
+    state_ttl: Time
+    on_timer: Fn
     dead_letter: str
     required_tags: Sequence[str]
     percentage: int
@@ -181,6 +186,8 @@ class TaskKeys(TypedDict, total=False):
 
     batch_size: int
     fn: Fn
+    sql: str
+    spark_sql: str
     params: Sequence[str]
     options: Mapping[str, Any]
     medium: str
@@ -196,6 +203,9 @@ class TaskKeys(TypedDict, total=False):
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
     flux_policy: Literal["kill", "continue", "recover"]
+    state: Mapping[str, str]
+    state_ttl: Time
+    on_timer: Fn
     dead_letter: str
     required_tags: Sequence[str]
     percentage: int

@@ -9,7 +9,6 @@ from onyx.model.job import CatalogEntry, FlowCondition, Lifecycle, Trigger, Wind
 from onyx.model.keys import compound, durations, kinds
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import Key
-from onyx.model.keys.kubernetes import Matching
 from onyx.model.keys.section import Entries, Entry, Section
 from onyx.model.manifest import OBJECT_SPEC
 
@@ -90,22 +89,16 @@ def _type(kind: kinds.Kind) -> str:
             return f"Mapping[str, {_type(value)}]"
         case Entry(section):
             return _name(section)
-    return _SIMPLE[type(kind)]
+    return _BY_KIND.get(type(kind)) or _BY_SCHEMA[kind.schema()["type"]]
 
 
-_SIMPLE: dict[type[kinds.Kind], str] = {
-    kinds.Text: "str",
-    kinds.Name: "str",
-    kinds.PathName: "str",
-    kinds.TypeName: "str",
+_BY_KIND: dict[type[kinds.Kind], str] = {
     kinds.Function: "Fn",
-    kinds.Flag: "bool",
-    kinds.Count: "int",
-    kinds.Share: "float",
     kinds.Anything: "Any",
     kinds.Options: "Mapping[str, Any]",
     kinds.Metadata: "Mapping[str, Any]",
-    Matching: "str",
     durations.Amount: "Amount",
     durations.Duration: "Time",
 }
+_BY_SCHEMA = {"string": "str", "boolean": "bool", "integer": "int", "number": "float"}
+"""All others are what JSON has for them."""
