@@ -65,7 +65,7 @@ def comparable(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _reading(job: Job, folder: Path, data: Path) -> Job:
     def read(entry: CatalogEntry) -> CatalogEntry:
-        if entry.type != "input" or entry.plugin != "files":
+        if entry.type not in ("input", "table") or entry.plugin != "files":
             return entry
         path = Path(entry.options["path"])
         found = (data if path.parts[0] == "data" else folder.parent) / folder.name / path

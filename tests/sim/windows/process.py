@@ -35,6 +35,7 @@ from onyx.replica.state import Replica
 from onyx.requests.desk import Desk
 from onyx.runs import Numbers
 from onyx.seams import Clock
+from onyx.tables.shared import SharedTables
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
@@ -79,6 +80,7 @@ class Process:
         self.settings = world.settings
         self.clock: Clock = world.clock
         self.desk = Desk()
+        self.tables = SharedTables(self.background, self.clock)
         self.transport: Transport = Link(world.network, self.group)
         self.recorded = recording(world)
         self.recorder: Recording = self.recorded

@@ -55,6 +55,7 @@ from onyx.runs import Numbers
 from onyx.settings import Settings
 from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
 from onyx.storage.memory import MemoryBlobStore
+from onyx.tables.shared import SharedTables
 from onyx.task import machine
 from onyx.task.acking.acker import AckerTask
 from onyx.task.acking.owners import Owners
@@ -226,7 +227,9 @@ class Bench:
         self.queries: list[ScriptedQuery] = []
         self.stage_runner = run_plan
         self.desk = Desk()
-        named = [DRIVER] if self.job.engine == "spark" else [each.name for each in self.job.catalog]
+        self.tables = SharedTables(self.background, self.clock)
+        tasks = [each.name for each in self.job.catalog if each.type != "table"]
+        named = [DRIVER] if self.job.engine == "spark" else tasks
         self._counts = {name: (peers or {}).get(name, 1) for name in named}
         digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job), order="sorted"))
         self._spec = self._spec_of(submission(self.id, self.job, digest, "balanced").spec)

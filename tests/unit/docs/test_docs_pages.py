@@ -69,10 +69,13 @@ def job_around(part: dict[str, Any]) -> dict[str, Any]:
     conditions = part.get("flowConditions", [])
     windows, triggers = windows_around(part)
     sources = [each for each, entry in catalog.items() if entry["type"] == "input"] or ["source"]
-    ends = [each for each, entry in catalog.items() if entry["type"] != "input"] or ["sink"]
+    tables = {each for each, entry in catalog.items() if entry["type"] == "table"}
+    ends = [each for each in catalog if each not in (*sources, *tables)] or ["sink"]
     ways = {way for each in conditions for way in ways_of(each)}
+    called = {each for each in ends if catalog.get(each, {}).get("type") == "function"}
+    ways |= {(each, "sink") for each in called if tables}
     ways |= {(each["task"], "sink") for each in windows if each["task"] not in ends}
-    functions = sorted({parent for parent, _ in ways})
+    functions = sorted({parent for parent, _ in ways} - {*ends})
     edges = [(source, each) for source in sources for each in [*functions, *ends]] + sorted(ways)
     for task in sorted({task for edge in edges for task in edge} - catalog.keys()):
         kind = "input" if task in sources else "function" if task in functions else "output"

@@ -23,6 +23,7 @@ WITHOUT_FUNCTIONS = {
     "examples/sql/job.yaml",
     "examples/features/kubernetes.yaml",
     "examples/features/tags.yaml",
+    "examples/joins/job.yaml",
 }
 """They read, aggregate and write, or have SQL."""
 
@@ -49,6 +50,7 @@ def test_the_folders_of_jobs_are_where_they_are_looked_for() -> None:
         "flights",
         "hello",
         "http",
+        "joins",
         "jobs",
         "nexmark",
         "http-requests",

@@ -39,6 +39,8 @@ def facts(kind=FN, phase=Phase.READ_BATCH, **more):
         (facts(OUT, restarts="a new peer begins"), Reason.RESTARTING, "a new peer begins"),
         (facts(FN, Phase.START_TASK), Reason.START_TASK, "start_task says"),
         (facts(FN, Phase.LOAD_JOB), Reason.LOADING, "reads the job"),
+        (facts(FN, Phase.BUILD, tables="users"), Reason.LOADING, "it looks up: users"),
+        (facts(FN, Phase.BUILD, tables="a", obstacle="no disk"), Reason.UNAVAILABLE, "no disk"),
         (facts(IN, Phase.RECOVER), Reason.RECOVERING, "partitions"),
         (facts(FN, Phase.RECOVER), Reason.RECOVERING, "state"),
         (facts(IN, Phase.AWAIT_READY, not_ready=("a", "b")), Reason.PEERS, "peers of a, b"),

@@ -72,6 +72,26 @@ def test_everything_of_an_unchanged_job_is_carried_over() -> None:
     )
 
 
+def with_table(spec: Spec, **table: Any) -> None:
+    entry(spec, "pass")["join"] = {"table": "users", "key": "user"}
+    table = {"plugin": "files", "options": {"path": "users"}, **table}
+    spec["catalog"].append({"name": "users", "type": "table", "key": "id", **table})
+
+
+@pytest.mark.parametrize("now", ["new", "gone", "another"])
+def test_tables_and_joins_come_and_go_and_touch_no_state(now: str) -> None:
+    """They are read anew, and ids of segments do not depend on them."""
+    before = changed(with_table)
+    new = before if now == "new" else changed(lambda spec: None)
+    if now == "another":
+        new = changed(lambda spec: with_table(spec, plugin="sequence", options={"segments": []}))
+    fates, problems = reported(new, job(OLD) if now == "new" else before)
+    assert problems == []
+    assert fates == dict.fromkeys(
+        ["input read", "output write", "task count", "window hours", "window ever"], "carried over"
+    )
+
+
 def test_the_same_length_in_another_unit_is_the_same() -> None:
     fates, problems = reported(
         changed(lambda spec: spec["windows"][0].update(range=[60, "minutes"]))

@@ -22,5 +22,9 @@ class Refusal(UserError):
     """A segment that its task or the next one cannot take. The message says all."""
 
 
+class JoinRefusal(Refusal):
+    """A segment that cannot be looked up in a table, or cannot get what the table has for it."""
+
+
 class BadRecord(Refusal):
     """What an input has read is no segment of its job: the message names where it was read."""

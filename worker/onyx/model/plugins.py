@@ -157,7 +157,15 @@ STAGE = STAGE_IN_THE_MIDDLE[0].name
 
 INPUTS: Mapping[str, BuiltIn] = {row.name: row for row in PLUGINS if row.type == "input"}
 OUTPUTS: Mapping[str, BuiltIn] = {row.name: row for row in PLUGINS if row.type == "output"}
-BY_TYPE: Mapping[str, Mapping[str, BuiltIn]] = {"input": INPUTS, "output": OUTPUTS}
+TABLES: Mapping[str, BuiltIn] = {
+    row.name: row for row in INPUTS.values() if not row.journalled and row.extra != "spark"
+}
+"""Inputs that a table may read, as far as they have an end."""
+BY_TYPE: Mapping[str, Mapping[str, BuiltIn]] = {
+    "input": INPUTS,
+    "output": OUTPUTS,
+    "table": TABLES,
+}
 """By the `type` of a catalog entry."""
 NAMES = tuple(sorted({row.name for row in PLUGINS}))
 """All short names."""

@@ -44,7 +44,7 @@ def context_of(
         batch_format=entry.batch_format,
         schema=arrow_schema(entry),
         spark=job.spark or Spark(),
-        upstream=parents(job.workflow)[entry.name],
+        upstream=parents(job.workflow).get(entry.name, ()),
         spark_stage=entry.stage,
         spark_sql=entry.spark_sql,
         alike=alike(job, entry),

@@ -14,12 +14,15 @@ from onyx.flow.apply import apply_function
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import Batch, Segments, as_columns, as_dicts, as_given, take
 from onyx.flow.columnar import apply_to_columns
-from onyx.flow.formats import Fitted, format_of
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import format_of
 from onyx.flow.leaves import Leaves, of_some
+from onyx.flow.segment_failure import SegmentFailure
 from onyx.program.batch_work import BatchWork
 from onyx.program.prepare import read_groups
 from onyx.program.program import Program
 from onyx.returning import Returned, collecting
+from onyx.telemetry.catalog import WITHOUT_ROW
 
 
 def apply(program: Program, work: BatchWork, examined: bool) -> None:
@@ -36,7 +39,8 @@ def apply(program: Program, work: BatchWork, examined: bool) -> None:
         return
     leaves, work.returned = _leaves(program, batch)
     # What cannot travel between tasks has failed. Of columns, the rows that cannot are bad.
-    travels = program.fn is None and (examined or format_of(batch.segments).checked_when_read)
+    own = program.fn is not None or program.join is not None
+    travels = not own and (examined or format_of(batch.segments).checked_when_read)
     work.leaves = leaves if travels else refuse(leaves)
     if program.observed:
         program.event["results"] = as_given(work.leaves.segments)
@@ -57,26 +61,39 @@ def _leaves(program: Program, batch: Batch) -> Made:
 
 
 def _made(program: Program, segments: Segments) -> Made:
-    fn, entry = program.fn, program.entry
-    if program.takes == "arrow":
-        return _of_columns(program, as_columns(segments, program.schema))
+    if program.takes != "arrow":
+        return _joined(program, segments)
+    columns, kept, failures = as_columns(segments, program.schema)
+    return _of_kept(_joined(program, columns), kept, failures)
+
+
+def _joined(program: Program, segments: Segments) -> Made:
+    """What the function makes of segments with what they get from a table."""
+    if program.join is None:
+        return _returned(program, segments)
+    joined, kept, failures, missed = program.join.of(segments)
+    if missed:
+        program.metrics.add(WITHOUT_ROW, missed)
+    return _of_kept(_returned(program, joined), kept, failures)
+
+
+def _returned(program: Program, segments: Segments) -> Made:
+    fn, params = program.fn, program.event["params"]
     if fn is None:
         return Leaves(segments), []
     with collecting(program.job.ack_returns, len(segments), size_bytes) as returned:
-        leaves = apply_function(fn, program.event["params"], as_dicts(segments), entry.batch_fn)
+        if program.takes == "arrow" and isinstance(segments, Columns):
+            leaves = apply_to_columns(fn, params, segments)
+        else:
+            leaves = apply_function(fn, params, as_dicts(segments), program.entry.batch_fn)
     return leaves, returned
 
 
-def _of_columns(program: Program, fitted: Fitted) -> Made:
-    columns, kept, failures = fitted
-    returned: list[Returned] = []
-    if program.fn is None:
-        leaves = Leaves(columns)
-    else:
-        with collecting(program.job.ack_returns, len(columns), size_bytes) as returned:
-            leaves = apply_to_columns(program.fn, program.event["params"], columns)
+def _of_kept(made: Made, kept: Indices | None, failures: list[SegmentFailure]) -> Made:
+    """What is made of a batch of which only some segments were there to make something of."""
     if kept is None:
-        return leaves, returned
+        return made
+    leaves, returned = made
     return of_some(leaves, kept, failures), _at(returned, kept)
 
 

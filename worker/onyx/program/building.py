@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from onyx.flow.apply import resolve_params
@@ -12,30 +12,42 @@ from onyx.flow.conditions import Conditions, children_of, compile_conditions, ev
 from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.predicates import Resolve
-from onyx.model.job import CatalogEntry, Job
+from onyx.joins.enrichment import Enrichment
+from onyx.joins.lookup import lookups
+from onyx.joins.table import Table
+from onyx.model.job import EMPTY, CatalogEntry, Job
 from onyx.model.workflow import children
 from onyx.program.keyed_function import keyed_function
 from onyx.program.program import Program
 from onyx.program.windows import compiled, sends_to
 from onyx.sql.batches import Query
 
+Tables = Mapping[str, Callable[[], Table]]
+"""Tables by name, each as it is now."""
 
-def with_functions(program: Program, resolve: Resolve, fn_params: Sequence[Any]) -> Program:
+
+def with_functions(
+    program: Program, resolve: Resolve, fn_params: Sequence[Any], tables: Tables = EMPTY
+) -> Program:
     """The program with all functions that the job names for the task.
 
     Args:
         fn_params: leading arguments of the task's function that the worker was started with.
+        tables: those that the task looks up.
 
     Raises:
-        UserError: a function is not registered or not of the right kind.
+        UserError: a function is not registered or not of the right kind, or a table lacks what
+            the task wants of it.
     """
     name, job, entry = program.task, program.job, program.entry
     fn = function_of(entry, resolve)
     conditions, below = compile_conditions(job, name, resolve), children_of(job, name)
-    program.event.update(params=resolve_params({name: fn_params}, entry), fn=fn)
+    params = [*resolve_params({name: fn_params}, entry), *lookups(tables, entry.tables)]
+    program.event.update(params=params, fn=fn)
     return dataclasses.replace(
         program,
         fn=fn,
+        join=_join(entry, tables),
         takes=_takes(program),
         schema=arrow_schema(entry),
         groupings=_groupings(job, name, resolve),
@@ -57,6 +69,24 @@ def function_of(entry: CatalogEntry, resolve: Resolve) -> Callable[..., Any] | N
     if entry.sql is not None:
         return Query(entry.sql)
     return resolve(entry.fn) if entry.fn is not None else None
+
+
+def _join(entry: CatalogEntry, tables: Tables) -> Enrichment | None:
+    join = entry.join
+    if join is None:
+        return None
+    key = (join.key,) if isinstance(join.key, str) else join.key
+    made = Enrichment(
+        tables[join.table],
+        key,
+        join.how == "inner",
+        join.columns,
+        join.under,
+        join.at,
+        join.default,
+    )
+    made.check(made.table())
+    return made
 
 
 def _takes(program: Program) -> Literal["dicts", "arrow"] | None:

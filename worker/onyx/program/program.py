@@ -16,6 +16,7 @@ import pyarrow as pa
 from onyx.flow.conditions import Conditions
 from onyx.flow.groups.grouping import Grouping
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.joins.enrichment import Enrichment
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.lifecycles import Event, Lifecycles
@@ -39,6 +40,8 @@ class Program:
     """Whether what is in a segment may be shown to people."""
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
     fn: Callable[..., Any] | None = None
+    join: Enrichment | None = None
+    """What segments get from a table, before the function has them."""
     takes: Literal["dicts", "arrow"] | None = None
     """What its own code gets; None: it has none, and takes batches as they come."""
     schema: pa.Schema | None = None

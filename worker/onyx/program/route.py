@@ -14,7 +14,14 @@ from onyx.flow.handling import Refused
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.routing import route_batch, route_whole
-from onyx.flow.segment_failure import BadRecord, Refusal, RetriesExhausted, SegmentFailure
+from onyx.flow.segment_failure import (
+    BadRecord,
+    JoinRefusal,
+    Refusal,
+    RetriesExhausted,
+    SegmentFailure,
+)
+from onyx.model.job import CatalogEntry
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure, blamed
 from onyx.program.handling import handling_of
@@ -104,6 +111,13 @@ def _count_unmatched(
         program.metrics.note(UNMATCHED, lambda: lacking(asked, segment_at(leaves.segments, first)))
 
 
+def _maker(entry: CatalogEntry) -> str:
+    """What makes the leaves of a task, for people."""
+    if entry.join is not None:
+        return entry.fn or f"join with {entry.join.table}"
+    return entry.maker or f"plugin {entry.plugin}"
+
+
 def _failure(
     program: Program, batch: Batch, leaves: Leaves, failures: list[SegmentFailure]
 ) -> Failure:
@@ -111,8 +125,10 @@ def _failure(
     (index, error), many = failures[0], len(failures)
     if isinstance(error, BadRecord):
         phase, detail = Phase.READ_BATCH, str(error)
+    elif isinstance(error, JoinRefusal):
+        phase, detail = Phase.APPLY_FN, str(error)
     elif any(error is raised for _, raised in leaves.failures):
-        maker = program.entry.maker or f"plugin {program.entry.plugin}"
+        maker = _maker(program.entry)
         poison = isinstance(error, PoisonSegment)
         phase, detail = Phase.APPLY_FN, str(error) if poison else blamed(maker, error)
         if isinstance(error, Retry):

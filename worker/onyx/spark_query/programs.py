@@ -20,6 +20,7 @@ from onyx.spark_query.config import QueryConfig
 from onyx.spark_query.counting import Tally
 from onyx.spark_query.failure import failed
 from onyx.spark_query.plugins import Plugins
+from onyx.spark_query.tables import QueryTables
 
 
 class Query:
@@ -33,6 +34,7 @@ class Query:
         self.clock: Clock = SystemClock()
         self.resolve: Callable[[str], Callable[..., Any]] = Resolver(config.request.modules).resolve
         self.plugins = Plugins(self.request, self.job, self.peer, self.clock, self.resolve)
+        self.tables = QueryTables(self.job, self.plugins, config.request.table_bytes_max)
 
     @property
     def peer(self) -> PeerId:
@@ -57,7 +59,8 @@ class Query:
         program = Program(
             job_id, job, entry, event, self.clock, Tally(), self.request.report_values
         )
-        return with_functions(program, self.resolve, self.request.fn_params.get(task, ()))
+        fn_params = self.request.fn_params.get(task, ())
+        return with_functions(program, self.resolve, fn_params, self.tables.of(entry))
 
 
 @lru_cache(maxsize=4)

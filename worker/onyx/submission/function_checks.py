@@ -139,10 +139,10 @@ def _of_entry(entry: CatalogEntry, path: str, fn_params: FnParams) -> Iterator[_
         leading = tuple(f"parameter {each}" for each in range(len(fn_params.get(entry.name, ()))))
         last = "record_batch" if arrow else "segments" if entry.batch_fn else "segment"
         state = () if entry.state is None else ("state",)
-        yield _Use(at(path, "fn"), entry.fn, (*leading, *entry.params, last, *state))
+        leading = (*leading, *entry.params, *entry.tables)
+        yield _Use(at(path, "fn"), entry.fn, (*leading, last, *state))
         if entry.on_timer is not None:
-            arguments = (*leading, *entry.params, "timer", *state)
-            yield _Use(at(path, "onTimer"), entry.on_timer, arguments)
+            yield _Use(at(path, "onTimer"), entry.on_timer, (*leading, "timer", *state))
     if entry.group_by_fn is not None:
         yield _use(at(path, "groupByFn"), entry.group_by_fn, "segment")
     if entry.assign_watermark_fn is not None:

@@ -94,6 +94,8 @@ def _closers(task: BatchTask, reason: str) -> list[Callable[[], object]]:
         if source is not None and reason in GOES_ON:
             closers.append(lambda: runtime.delivery.leave(source))
         closers += [part.close for part in (source, runtime.sink) if part is not None]
+        if runtime.tables is not None:
+            closers.append(runtime.tables.leave)
     return closers
 
 

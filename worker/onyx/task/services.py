@@ -24,6 +24,7 @@ from onyx.spark.child.request import StageRunner
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.driver.running import RunningQuery
 from onyx.storage.interface import BlobStore
+from onyx.tables.shared import SharedTables
 from onyx.telemetry.interface import TaskMetrics
 from onyx.transport.interface import Transport
 
@@ -41,6 +42,8 @@ class Services(Protocol):
     """Where requests of clients to this process are handed over."""
     stage_runner: StageRunner
     """Runs stages of Spark."""
+    tables: SharedTables
+    """The tables that tasks of this process look up."""
 
     @property
     def log(self) -> LogReader:

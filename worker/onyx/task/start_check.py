@@ -44,6 +44,9 @@ def _lookups(
     job: Job, entry: CatalogEntry, group: GroupId, services: Services
 ) -> Iterator[Callable[[], Any]]:
     resolve, task = services.resolve, entry.name
+    if entry.type == "table":
+        yield lambda: _made(job, entry, group, services)
+        return
     names = (entry.spark_stage, entry.assign_watermark_fn)
     yield from (partial(resolve, name) for name in names if name is not None)
     yield lambda: function_of(entry, resolve)
@@ -65,5 +68,5 @@ def _made(job: Job, entry: CatalogEntry, group: GroupId, services: Services) -> 
         permitted=lambda: False,
         wanted=lambda: False,
     )
-    build = services.build_input if entry.type == "input" else services.build_output
+    build = services.build_output if entry.type == "output" else services.build_input
     build(entry.plugin, context).close()

@@ -132,6 +132,10 @@ UNMATCHED = Metric(
     "Segments that go nowhere because no flow condition of the task holds for them; a replayed "
     "segment counts again.",
 )
+WITHOUT_ROW = Metric(
+    "onyx_task_join_misses_total", "counter", TASK,
+    "Segments without a row in the table that the task joins; a replayed segment counts again.",
+)  # fmt: skip
 QUEUE = Metric(
     "onyx_edge_queue_segments",
     "gauge",

@@ -3,6 +3,7 @@
 from onyx.model.job.catalog import CatalogEntry
 from onyx.model.job.flow_conditions import FlowCondition, Predicate
 from onyx.model.job.job import DEPTH_MAX, Job
+from onyx.model.job.joins import TableJoin
 from onyx.model.job.lifecycles import Lifecycle
 from onyx.model.job.spark import Spark
 from onyx.model.job.triggers import Trigger
@@ -20,6 +21,7 @@ __all__ = [
     "Lifecycle",
     "Predicate",
     "Spark",
+    "TableJoin",
     "Targets",
     "Trigger",
     "Upgrade",

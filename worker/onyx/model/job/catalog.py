@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from onyx.model import names, plugins
 from onyx.model.column_types import COLUMNS_MAX
+from onyx.model.job.joins import TableJoin
 from onyx.model.job.types import (
     SQL_CHARACTERS_MAX,
     TRACKED_ONLY,
@@ -29,6 +30,7 @@ from onyx.model.limits import (
 )
 from onyx.model.state_types import STATES_MAX
 
+REFRESH_MS_MIN = 1_000
 GROUPED = ("function", "output", "reduce")
 """Types of tasks whose segments may be grouped."""
 
@@ -43,14 +45,17 @@ class CatalogEntry:
     ]
     """Name of the task, as in the workflow."""
     type: Annotated[
-        Literal["input", "function", "output", "reduce"],
+        Literal["input", "function", "output", "reduce", "table"],
         Key(
             origin="onyx/type",
-            restriction="A reduce task with children needs a window with a trigger that emits.",
+            restriction="A reduce task with children needs a window with a trigger that emits. A "
+            "table is in no edge of the workflow.",
         ),
     ]
     """Role of the task: `input` reads segments, `function` transforms them, `output` writes them,
-    and `reduce` gathers them in windows. A reduce task passes on only what its triggers emit."""
+    and `reduce` gathers them in windows. A reduce task passes on only what its triggers emit. A
+    `table` is read to its end before any segment is, and kept in each worker process, for tasks
+    that look it up by `join` or `tables`."""
     batch_size: Annotated[
         int | None,
         Count(1, BATCH_SEGMENTS_MAX, "segments"),
@@ -63,10 +68,11 @@ class CatalogEntry:
         str | None,
         Function(plugins.NAMES),
         Key(
-            required_for=("input", "output"),
-            allowed_for=("input", "output"),
+            required_for=("input", "output", "table"),
+            allowed_for=("input", "output", "table"),
             origin="onyx/plugin",
-            restriction="On an input, the plugin must be able to read; on an output, to write.",
+            restriction="On an input, the plugin must be able to read; on an output, to write; on "
+            "a table, to read to an end.",
         ),
     ] = None
     """Plugin that reads or writes: the short name of a plugin that comes with Onyx, or a function
@@ -74,10 +80,15 @@ class CatalogEntry:
     fn: Annotated[
         str | None,
         Function(),
-        Key(required_for=("function",), unless=("sql", "sparkStage", "sparkSql"), origin="onyx/fn"),
+        Key(
+            required_for=("function",),
+            unless=("sql", "sparkStage", "sparkSql", "join"),
+            origin="onyx/fn",
+        ),
     ] = None
     """Function from a segment (or a batch) to a segment or a list of segments. An input applies it
-    to each segment that it reads, an output to each segment before it writes it."""
+    to each segment that it reads, an output to each segment before it writes it. With `join` it
+    gets what the join makes."""
     sql: Annotated[
         str | None,
         Text(characters_max=SQL_CHARACTERS_MAX),
@@ -116,6 +127,34 @@ class CatalogEntry:
         tuple[str, ...], Key(origin="onyx/params", restriction="Every key must be in options.")
     ] = ()
     """Keys of options whose values are the leading arguments of fn, in this order."""
+    join: Annotated[
+        TableJoin | None,
+        Key(allowed_for=("function",), restriction="Not together with sparkStage."),
+    ] = None
+    """Table whose rows the segments of the task get, by their key."""
+    tables: Annotated[
+        tuple[TaskName, ...],
+        Key(allowed_for=("function",), restriction="Tasks of type table. Needs fn."),
+    ] = ()
+    """Tables that fn looks up: its leading arguments, behind those of params, in this order. Each
+    is a mapping from key to row, and has its rows as columns."""
+    key: Annotated[
+        str | tuple[str, ...] | None,
+        OneOrMore(Text()),
+        Key(required_for=("table",), allowed_for=("table",)),
+    ] = None
+    """Key of a table's rows, or several keys. Of rows with equal values there the last one counts,
+    unless versionKey is given. A row without a value there ends the job."""
+    version_key: Annotated[str | None, Key(allowed_for=("table",))] = None
+    """Key of a table's rows that says from when on a row is valid, until the next one of its key:
+    a time or a number, of the kind that segments have in `at` of their join."""
+    refresh: Annotated[
+        int | None,
+        Duration(REFRESH_MS_MIN, TIMEOUT_MS_MAX),
+        Key(allowed_for=("table",), restriction="Not with engine: spark."),
+    ] = None
+    """Time after which the source of a table is read again, as a whole. Tasks look up the old rows
+    until then, and also when it cannot be read. By default a table is read once."""
     options: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Options of the plugin, and values for params; each plugin has its own keys."""
     medium: Annotated[
@@ -142,7 +181,7 @@ class CatalogEntry:
     schema: Annotated[
         Mapping[str, str] | None,
         MapOf(Text(), TypeName(), COLUMNS_MAX),
-        Key(restriction="Needs batchFormat: arrow."),
+        Key(restriction="Needs batchFormat: arrow, but on a table."),
     ] = None
     """Names and types of the columns of a batch. A segment that does not fit fails: one with
     another key, or with a value that the type does not hold. A key that it lacks is null. Without a

@@ -38,7 +38,7 @@ class Key:
     required_for: tuple[str, ...] = ()
     """Values of the entry's `type` for which the key must be given."""
     unless: tuple[str, ...] = ()
-    """Other keys of the manifest, of which one may be given instead of a required one."""
+    """Other keys of the manifest, any of which may be given instead of a required one."""
     allowed_for: tuple[str, ...] = ()
     """Values of the entry's `type` for which it may be given; empty means all."""
     origin: str = ""

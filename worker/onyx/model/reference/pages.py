@@ -27,6 +27,7 @@ _PAGES = {
     "triggers": "triggers",
     "upgrade": "upgrade",
     "spark": "spark",
+    "join": "table-join",
 }
 """Pages of a job, by the key under `spec` that they describe."""
 _HEAD = "Generated from `worker/onyx/model` by `python -m onyx.model.generate`."
@@ -52,7 +53,9 @@ def pages() -> dict[str, str]:
     upgrade = SPEC.by_yaml["upgrade"].kind
     spark = SPEC.by_yaml["spark"].kind
     assert isinstance(upgrade, Entry)
+    join = SECTIONS["catalog"].by_yaml["join"].kind
     assert isinstance(spark, Entry)
+    assert isinstance(join, Entry)
     guide = "It stands under `spec.upgrade`; see [upgrading a job](../guide/upgrading.md)."
     return {
         **{f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()},
@@ -67,6 +70,13 @@ def pages() -> dict[str, str]:
             f"{spark.section.doc} It stands under `spec.spark`; see [its guide]({_ON_SPARK}).",
             "spec.spark",
             spark.section,
+        ),
+        "table-join.md": _nested_page(
+            "Table join",
+            f"{join.section.doc} It stands under `join` in an entry of `spec.catalog`; see "
+            "[its guide](../guide/joins.md).",
+            "spec.catalog[].join",
+            join.section,
         ),
         "cluster.md": _nested_page("Cluster", _CLUSTER.strip(), "spec", CLUSTER),
     }

@@ -76,12 +76,13 @@ def check_use(draft: Draft, path: str, report: Report) -> None:
         return
     able = plugins.BY_TYPE
     if kind in able and plugin not in able[kind]:
-        verb = "read" if kind == "input" else "write"
+        verb = _VERBS[kind]
         report.add(
             at(path, "plugin"), f"{plugin} cannot {verb}", f"for {kind}: {listed(able[kind])}"
         )
 
 
+_VERBS = {"input": "read", "output": "write", "table": "be read to an end for a table"}
 STAGES = ("spark_stage", "spark_sql")
 """Keys that give a task a Spark stage."""
 _NOT_WITH_A_STAGE = ("fn", "sql", "params", "batch_fn", "batch_format", "schema")
@@ -147,7 +148,7 @@ def check_format(draft: Draft, path: str, report: Report) -> None:
             "is given together with batchFormat: arrow",
             "a function over columns always takes a whole batch: remove it",
         )
-    if good(draft, "schema") is not None and not columns:
+    if good(draft, "schema") is not None and not columns and draft.get("type") != "table":
         report.add(
             at(path, "schema"), "is given, but the task has no columns", "add batchFormat: arrow"
         )
@@ -195,7 +196,11 @@ def check_percentages(spec: Draft, path: str, report: Report) -> None:
     """Under the percentage task scheduler every task has a share, and they make up the whole."""
     if good(spec, "task_scheduler") != "percentage":
         return
-    drafts = list(entries(spec, "catalog", path, "catalog"))
+    drafts = [
+        (draft, where)
+        for draft, where in entries(spec, "catalog", path, "catalog")
+        if good(draft, "type") != "table"
+    ]
     missing = [where for draft, where in drafts if "percentage" not in draft]
     for where in missing:
         report.add(

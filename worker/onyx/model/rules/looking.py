@@ -23,8 +23,12 @@ def entries(spec: Draft, field: str, path: str, key: str) -> Iterator[tuple[Draf
 
 
 def task_names(spec: Draft) -> set[str]:
-    """Names of the catalog that could be read."""
-    names = (good(draft, "name") for draft in good(spec, "catalog") or () if draft is not None)
+    """Names of the catalog that could be read. Tables are none of them: no segment comes there."""
+    names = (
+        good(draft, "name")
+        for draft in good(spec, "catalog") or ()
+        if draft is not None and good(draft, "type") != "table"
+    )
     return {name for name in names if name is not None}
 
 

@@ -19,10 +19,20 @@ def _edges(spec: Draft, path: str) -> Iterator[tuple[tuple[str, str], str]]:
 def check_graph(spec: Draft, path: str, report: Report) -> None:
     """Edges join known tasks, once each, without a cycle and not too deep."""
     known = known_tasks(spec)
+    tables = {
+        good(draft, "name")
+        for draft, _ in entries(spec, "catalog", path, "catalog")
+        if good(draft, "type") == "table"
+    }
     seen: dict[tuple[str, str], str] = {}
     for edge, where in _edges(spec, path):
         for end, task in enumerate(edge):
-            if known is not None and task not in known:
+            if task in tables:
+                hint = "remove the edge: tasks name a table in `join` or `tables`"
+                report.add(
+                    at(where, end), f"{show(task)} is a table, which no segment passes", hint
+                )
+            elif known is not None and task not in known:
                 hint = nearest(task, sorted(known)) or "add it to the catalog"
                 report.add(at(where, end), f"{show(task)} is not in the catalog", hint)
         if edge in seen:
@@ -54,7 +64,7 @@ def check_ends(spec: Draft, path: str, report: Report) -> None:
     below, above = workflow.children(edges), workflow.parents(edges)
     for draft, where in entries(spec, "catalog", path, "catalog"):
         name, kind = good(draft, "name"), good(draft, "type")
-        if name is None:
+        if name is None or kind == "table":
             continue
         if name not in below:
             report.add(

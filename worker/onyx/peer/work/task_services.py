@@ -20,6 +20,7 @@ from onyx.replica.state import Replica
 from onyx.spark.child.request import StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.driver.process import QueryProcess
+from onyx.tables.shared import SharedTables
 
 
 class TaskServices:
@@ -37,6 +38,7 @@ class TaskServices:
         self.permitted = life.lease.permitted
         self.background = life.background.run
         self.aside = life.background.aside
+        self.tables = SharedTables(life.background.aside, context.clock)
         self.replica = replica
         self.resolve = context.resolver.resolve
         self.restart_peer = life.replace_peer

@@ -65,7 +65,7 @@ def _catalog(job: Job) -> Iterator[Problem]:
         path = at("spec.catalog", index)
         if entry.stage is not None:
             yield from _in_the_middle(entry, path)
-        if entry.type == "input":
+        if entry.type in ("input", "table"):
             yield from _input(entry, path)
         elif entry.type == "output" and entry.plugin not in WRITTEN:
             yield Problem(

@@ -118,6 +118,8 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether windows may be folded before a shuffle (`compiler.combining`)."""
     stage_attempts_max: int = 3
     """How often a Spark stage in the middle is run that fails."""
+    table_bytes_max: int = 1_073_741_824
+    """Largest table that a process of Spark holds."""
     report_values: bool = True
     """Whether failures may show what is in a segment."""
     parent_pid: int = 0

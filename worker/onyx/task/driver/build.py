@@ -32,7 +32,7 @@ def build_driver(assignment: Assignment, job: Job) -> Driver:
         if entry.stage is not None
     ]
     incarnation = services.replica().groups_reverse_index[assignment.peer]
-    tasks = [entry.name for entry in job.catalog]
+    tasks = [entry.name for entry in job.catalog if entry.type != "table"]
     return Driver(
         job,
         job_id,

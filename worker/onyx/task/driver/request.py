@@ -33,6 +33,7 @@ def query_request(assignment: Assignment, job: Job) -> QueryRequest:
         spark_conf=on.conf,
         endless=is_unbounded(job),
         stage_attempts_max=settings.task.seal_attempts_max,
+        table_bytes_max=settings.task.table_bytes_max,
         report_values=settings.task.report_values,
         state_group_access=settings.state.group_access,
     )

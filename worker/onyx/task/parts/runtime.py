@@ -9,6 +9,7 @@ from onyx.task.batching.sizing import BatchSizing
 from onyx.task.delivery.policy import Delivery
 from onyx.task.parts.assignment import Assigned, Assignment, Registration
 from onyx.task.parts.followed import Followed
+from onyx.task.parts.tables import TaskTables
 from onyx.task.seal_progress import LatestProgress
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
@@ -27,6 +28,8 @@ class Runtime(Assigned):
     followed: Followed
     source: Source | None = None
     sink: Sink | None = None
+    tables: TaskTables | None = None
+    """What the task looks up; None: nothing."""
     registration: Registration = field(default_factory=Registration)
     seal_progress: LatestProgress = field(default_factory=LatestProgress)
 

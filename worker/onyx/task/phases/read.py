@@ -26,6 +26,8 @@ def read_batch(task: BatchTask) -> Answer:
     """Take a batch. Nothing to take is the moment for acks, frontiers and flushes."""
     follow_options(task)
     runtime, allocation, work = task.runtime, task.allocation, task.work
+    if runtime.tables is not None:
+        runtime.tables.tend()
     work.timer.begin(runtime.sizing.wants_cpu)
     if runtime.delivery.keeps and take_kept(runtime, allocation, work):
         work.timer.read()

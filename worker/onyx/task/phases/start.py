@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from onyx.model.tables import looked_up
 from onyx.program.building import with_functions
 from onyx.program.lifecycles import compile_lifecycles
 from onyx.program.phases import Phase
@@ -17,6 +18,7 @@ from onyx.task.parts.followed import Followed
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Status
 from onyx.task.table import ADVANCED, WAITING, Answer, successors
+from onyx.task.tables import tables_of
 from onyx.task.user_code import user_phases
 
 
@@ -43,7 +45,8 @@ def load_job(task: BatchTask) -> Answer:
     task.load(runtime)
     lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
     program = dataclasses.replace(program, lifecycles=lifecycles)
-    task.load(dataclasses.replace(runtime, program=program))
+    tables = tables_of(assignment, job, entry) if looked_up(entry) else None
+    task.load(dataclasses.replace(runtime, program=program, tables=tables))
     task.user_code.phases = user_phases(program)
     return ADVANCED
 
@@ -60,10 +63,13 @@ def start_task(runtime: Runtime, status: Status) -> Answer:
 
 
 def build(task: BatchTask) -> Answer:
-    """Resolve functions and build the plugin."""
-    services = task.assignment.services
+    """Resolve functions and build the plugin, when the tables that the task looks up are there."""
+    services, tables = task.assignment.services, task.runtime.tables
+    if tables is not None and not tables.loaded:
+        return WAITING
     fn_params = services.fn_params(task.assignment.task)
-    program = with_functions(task.runtime.program, services.resolve, fn_params)
+    now = {} if tables is None else tables.now
+    program = with_functions(task.runtime.program, services.resolve, fn_params, now)
     runtime = dataclasses.replace(task.runtime, program=program)
     source, sink, cooperative = build_plugin(runtime)
     program.event["cooperative"] = cooperative

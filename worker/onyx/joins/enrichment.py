@@ -1,0 +1,149 @@
+"""Segments get what a table has under their key: one batch at a time, in its own format.
+
+A key of a table has one row, so a segment becomes one segment or none. Dicts are looked up as
+columns are, by a column of their keys, so both formats agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from onyx.errors import UserError
+from onyx.flow.arrays import Indices
+from onyx.flow.columns.values import MISMATCH
+from onyx.flow.formats import Segments, format_of
+from onyx.flow.segment_failure import JoinRefusal, SegmentFailure
+from onyx.joins.attaching import attached, default_of, occupied, values_of
+from onyx.joins.keys import NONE
+from onyx.joins.table import Table
+
+
+class Joined(NamedTuple):
+    """What a join makes of a batch."""
+
+    segments: Segments
+    kept: Indices | None
+    """The indices in the batch of the segments that these come of; None: all."""
+    failures: list[SegmentFailure]
+    missed: int
+    """How many segments have found no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enrichment:
+    """The join of a task with a table."""
+
+    table: Callable[[], Table]
+    """The table as it is now."""
+    key: tuple[str, ...]
+    """Keys of a segment whose values are looked up."""
+    inner: bool = False
+    """Whether a segment that finds nothing ends here."""
+    columns: tuple[str, ...] | None = None
+    """What segments get of a row; None: all but its key."""
+    under: str | None = None
+    """Key under which they get it, as a segment within the segment; None: beside their own."""
+    at: str | None = None
+    """Key of a segment that holds the time at which the row is wanted."""
+    default: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Values of a row for segments that find none."""
+
+    def of(self, segments: Segments) -> Joined:
+        """The segments with what the table has for them.
+
+        A segment fails that the table cannot be asked for, or that has a value of its own where it
+        would get one.
+        """
+        table = self.table()
+        rows = self._given(table)
+        found, failures = self._found(table, segments)
+        names = rows.schema.names if self.under is None else [self.under]
+        failed = {index for index, _ in failures}
+        for index, name in occupied(segments, names).items():
+            if index not in failed:
+                failures.append((index, JoinRefusal(_OCCUPIED.format(name, table.name))))
+        failures.sort(key=itemgetter(0))
+        kept = np.delete(np.arange(len(segments)), [index for index, _ in failures])
+        missing = found[kept] == NONE
+        missed = int(np.count_nonzero(missing))
+        if self.inner and missed:
+            kept = kept[~missing]
+        if len(kept) == len(segments):
+            return Joined(self._attached(segments, rows, found), None, failures, missed)
+        some = format_of(segments).take(segments, kept)
+        return Joined(self._attached(some, rows, found[kept]), kept, failures, missed)
+
+    def check(self, table: Table) -> None:
+        """Whether the table has what segments are to get.
+
+        Raises:
+            UserError: it has not.
+        """
+        known = table.columns.schema.names
+        for name in (*(self.columns or ()), *self.default) if len(table.rows) else ():
+            if name not in known:
+                raise UserError(
+                    f"table {table.name} has no column {name!r}: it has {', '.join(known)}"
+                )
+        for name, value in self.default.items():
+            kind = table.columns.column(name).type if name in known else pa.null()
+            try:
+                default_of(value, kind)
+            except MISMATCH as error:
+                raise UserError(
+                    f"join with table {table.name}: default.{name} is {value!r}, and the column "
+                    f"has type {kind}: {error}"
+                ) from error
+
+    def _attached(self, segments: Segments, rows: pa.RecordBatch, found: Indices) -> Segments:
+        return attached(segments, rows, found, self.under, self.default)
+
+    def _given(self, table: Table) -> pa.RecordBatch:
+        """What segments may get, of all rows."""
+        rows, names = table.columns, self.columns
+        if names is None:
+            own = [name for name in rows.schema.names if name not in table.key]
+            names = tuple(dict.fromkeys([*own, *self.default]))
+        if set(names) <= set(rows.schema.names):
+            return rows.select(list(names))
+        # A table without rows may not know its columns.
+        arrays = [
+            rows.column(name) if name in rows.schema.names else pa.nulls(len(rows))
+            for name in names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+    def _found(self, table: Table, segments: Segments) -> tuple[Indices, list[SegmentFailure]]:
+        """The row of each segment, and the segments that cannot be looked up: by halves, because
+        values may be of one kind by themselves and in no column together."""
+        try:
+            return self._find(table, segments), []
+        except JoinRefusal as error:
+            if len(segments) <= 1:
+                return np.full(len(segments), NONE, np.intp), [(0, error)]
+        form, half = format_of(segments), len(segments) // 2
+        found, failures = self._found(table, form.slice(segments, 0, half))
+        behind, more = self._found(table, form.slice(segments, half, len(segments)))
+        failures += [(half + index, error) for index, error in more]
+        return np.concatenate([found, behind]), failures
+
+    def _find(self, table: Table, segments: Segments) -> Indices:
+        try:
+            keys = [values_of(segments, key) for key in self.key]
+            at = None if self.at is None else values_of(segments, self.at)
+            return table.find(keys, at)
+        except (UserError, *MISMATCH) as error:
+            raise JoinRefusal(f"join with table {table.name}: {error}") from error
+
+
+_OCCUPIED = (
+    "the segment has a value under {0!r}, where it would get that of table {1}: name another place "
+    "with `as`, or choose `columns`"
+)

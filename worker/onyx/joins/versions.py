@@ -1,0 +1,88 @@
+"""Rows that are versions of what has their key, each valid from its time until the next.
+
+All versions lie in one sorted array of (number of the key, rank of the time), so that a batch is
+looked up by one binary search. Times are compared as keys are (`keys.plain`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from onyx.errors import UserError
+from onyx.flow.arrays import Indices, Mask
+from onyx.joins.keys import NONE, kind_of, plain
+
+_TIMES = ("null", "number", "date", "timestamp", "time", "duration")
+
+
+class Versions:
+    """Versions of rows."""
+
+    def __init__(self, numbers: Indices, times: pa.Array) -> None:
+        """
+        Args:
+            numbers: the number of the key of each row.
+            times: from when on the row is valid.
+
+        Raises:
+            UserError: the values have no order in time.
+        """
+        self._kind = _time_kind(times)
+        values = plain(times)
+        self.there: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+        """Whether each row has a time."""
+        moments = _numpy(values)
+        self._moments = np.unique(moments)
+        ranks = np.searchsorted(self._moments, moments) + 1
+        places = self._places(numbers, ranks)
+        # Of the same key and time the last row is found: the sort is stable.
+        self._order = np.argsort(places, kind="stable")
+        self._sorted = places[self._order]
+        self._owners = numbers[self._order]
+
+    def find(self, numbers: Indices, times: pa.Array) -> Indices:
+        """For each number the row that is valid at the time; -1: there is none yet, or no time.
+
+        Raises:
+            UserError: the times are of another kind.
+        """
+        kind = _time_kind(times)
+        if "null" not in (kind, self._kind) and kind != self._kind:
+            raise UserError(
+                f"the time is of kind {kind} and the versions have kind {self._kind}: make them "
+                "alike where one of them is read"
+            )
+        values = plain(times)
+        asked = (numbers != NONE) & values.is_valid().to_numpy(zero_copy_only=False)
+        rows = np.flatnonzero(asked)
+        ranks = np.searchsorted(self._moments, _numpy(values)[rows], side="right")
+        places = self._places(numbers[rows], ranks)
+        before = np.searchsorted(self._sorted, places, side="right") - 1
+        found = np.full(len(numbers), NONE, np.intp)
+        valid = (before >= 0) & (self._owners[before] == numbers[rows]) if len(before) else []
+        found[rows[valid]] = self._order[before[valid]] if len(before) else []
+        return found
+
+    def newest(self, many: int) -> Indices:
+        """The newest row of each number."""
+        found = np.empty(many, np.intp)
+        found[self._owners] = self._order  # of one number the last assignment stays
+        return found
+
+    def _places(self, numbers: Indices, ranks: Indices) -> Indices:
+        return numbers * (len(self._moments) + 1) + ranks
+
+
+def _time_kind(times: pa.Array) -> str:
+    kind = kind_of(times.type)
+    if kind not in _TIMES:
+        raise UserError(f"values of kind {kind} are no times: use numbers or times")
+    return kind
+
+
+def _numpy(values: pa.Array) -> Indices:
+    if values.type == pa.null():
+        return np.zeros(len(values), np.int64)
+    found: Indices = values.fill_null(0).to_numpy()
+    return found

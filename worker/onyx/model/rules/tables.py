@@ -1,0 +1,132 @@
+"""Rules of tables, and of the tasks that look them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onyx.model import names
+from onyx.model.keys.section import Draft
+from onyx.model.plugins import TABLES, may_be_endless
+from onyx.model.report import Report, at, listed, nearest, show
+from onyx.model.rules.looking import entries, good
+
+TABLE = "table"
+_OF_TABLES = (
+    "name", "type", "plugin", "options", "key", "version_key", "refresh", "schema", "medium", "doc",
+)  # fmt: skip
+
+
+def check_table(draft: Draft, path: str, report: Report) -> None:
+    """A table is read to its end, and has no keys of tasks that segments pass."""
+    if good(draft, "type") != TABLE:
+        return
+    for field in draft:
+        # What is not for tables at all was refused as such.
+        if field not in _OF_TABLES and field not in _REFUSED:
+            report.add(
+                at(path, names.yaml_key(field)), "is not for a table, which no segment passes",
+                f"a table has {listed([names.yaml_key(each) for each in _OF_TABLES])}",
+            )  # fmt: skip
+    plugin, options = good(draft, "plugin"), good(draft, "options") or {}
+    if plugin in TABLES and may_be_endless(plugin, options):
+        ends = TABLES[plugin].ends_with
+        hint = f"give options.{ends}" if ends else "read it in a task of its own into files"
+        report.add(at(path, "plugin"), f"{plugin} has no end, and a table is read to its end", hint)
+
+
+_REFUSED = (
+    "spark_stage", "join", "tables", "group_by_key", "group_by_fn",
+    "on_missing_key", "flux_policy", "dead_letter", "guarantee", "anchored", "retry_mode",
+    "max_pending", "pending_timeout", "input_retry_timeout", "checkpoint_segments",
+    "segments_per_second_max", "assign_watermark_fn", "watermark_key", "allowed_disorder",
+    "idle_timeout",
+)  # fmt: skip
+"""Keys that say themselves for which types they are."""
+
+
+def check_join(draft: Draft, path: str, report: Report) -> None:
+    """A join stands where there is a function's place, and puts something somewhere."""
+    join = good(draft, "join")
+    if join is not None:
+        _check_what(join, at(path, "join"), report)
+    if join is not None and "spark_stage" in draft:
+        report.add(
+            at(path, "join"), "is given together with sparkStage, which is all that the task does",
+            "join in a task before this one",
+        )  # fmt: skip
+    if good(draft, "tables") and "fn" not in draft:
+        report.add(at(path, "tables"), "is given, but the task has no fn", "add fn, or use join")
+
+
+def _check_what(join: Draft, path: str, report: Report) -> None:
+    """What segments get, and what those get that find nothing."""
+    columns, default = good(join, "columns"), good(join, "default") or {}
+    if columns == () and good(join, "under") is not None:
+        report.add(at(path, "as"), "is given, but columns names none", "remove one")
+    if columns == () and good(join, "how") != "inner":
+        hint = "give how: inner, which drops segments without a row, or remove columns"
+        report.add(at(path, "columns"), "names none, so the join does nothing", hint)
+    if default and good(join, "how") == "inner":
+        hint = "remove it, or give how: left"
+        report.add(at(path, "default"), "is for segments that inner drops", hint)
+    for name in default if columns is not None else ():
+        if name not in columns:
+            hint = nearest(name, columns) or "add it there, or remove it here"
+            report.add(at(at(path, "default"), name), "is not one of columns", hint)
+
+
+def check_tables(spec: Draft, path: str, report: Report) -> None:
+    """Joins name tables that are there and fit, and each table is looked up."""
+    found = {
+        good(draft, "name"): draft
+        for draft, _ in entries(spec, "catalog", path, "catalog")
+        if good(draft, "type") == TABLE
+    }
+    used: set[str] = set()
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        for table, named in _named(draft, where):
+            used.add(table)
+            if table not in found:
+                hint = nearest(table, sorted(filter(None, found))) or "add it to the catalog"
+                report.add(named, f"{show(table)} is no task of type table", hint)
+        join = good(draft, "join")
+        if join is not None and good(join, "table") in found:
+            _check_fit(join, found[good(join, "table")], at(where, "join"), report)
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        if good(draft, "type") != TABLE:
+            continue
+        if good(draft, "name") not in used:
+            hint = "name it in `join` or `tables` of a task, or remove it"
+            report.add(at(where, "name"), "is a table that no task looks up", hint)
+        if good(spec, "engine") == "spark" and good(draft, "refresh") is not None:
+            hint = "remove it, or run the job on peers"
+            report.add(at(where, "refresh"), "is not for engine: spark", hint)
+
+
+def _named(draft: Draft, path: str) -> Iterator[tuple[str, str]]:
+    join = good(draft, "join")
+    if join is not None and good(join, "table") is not None:
+        yield good(join, "table"), at(at(path, "join"), "table")
+    for index, table in enumerate(good(draft, "tables") or ()):
+        yield table, at(at(path, "tables"), index)
+
+
+def _check_fit(join: Draft, table: Draft, path: str, report: Report) -> None:
+    mine, its = good(join, "key"), good(table, "key")
+    if mine is not None and its is not None and _many(mine) != _many(its):
+        report.add(
+            at(path, "key"),
+            f"has {_many(mine)} parts, and the key of the table {_many(its)}",
+            "give as many, in the same order",
+        )
+    versions, time = good(table, "version_key"), good(join, "at")
+    if versions is not None and "at" not in join:
+        what = "is missing: the table has a versionKey, so its rows are valid from a time on"
+        report.add(at(path, "at"), what, "give the key of a segment that holds its time")
+    if time is not None and "version_key" not in table:
+        what = "is given, but the table has no versionKey"
+        report.add(at(path, "at"), what, "add versionKey to the table, or remove it")
+
+
+def _many(key: str | tuple[str, ...]) -> int:
+    return 1 if isinstance(key, str) else len(key)

@@ -1,0 +1,1 @@
+"""Tables of jobs: read to their end by input plugins, and kept once a process."""

@@ -1,0 +1,121 @@
+"""A table from its source: all partitions, each to its end, by the plugin of an input.
+
+Nothing of it is accounted for, because nobody is told what became of a row: the table is there as a
+whole, or the job does not begin. So any process reads it alone, without the log.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pyarrow as pa
+
+from onyx.errors import Unavailable, UserError
+from onyx.flow.batch import Segment, as_columns
+from onyx.flow.columns.record_batch import Columns, join
+from onyx.flow.columns.schemas import arrow_schema
+from onyx.flow.formats import Segments
+from onyx.flow.mixed import Read, runs_of
+from onyx.joins.table import Table
+from onyx.model.job import CatalogEntry
+from onyx.plugins.protocol import Input
+from onyx.plugins.starting import first_cursor
+from onyx.program.reading.bad_records import BadRecords, described
+from onyx.program.reading.segments_reader import SegmentsReader, segments_reader
+
+ROWS_A_READ = 65_536
+REST_S = 0.02
+"""Before a source is asked again that has nothing now."""
+
+
+def load_table(
+    entry: CatalogEntry, plugin: Input, bytes_max: int, wanted: Callable[[], bool]
+) -> Table:
+    """The table, as it is now in its source.
+
+    Args:
+        plugin: its own, which is closed.
+        bytes_max: above it a table is refused.
+        wanted: False when nobody waits for it any more.
+
+    Raises:
+        Unavailable: it cannot be read now.
+        UserError: it never can, or it is too large.
+    """
+    try:
+        parts = [part for part in _parts(entry, plugin, bytes_max, wanted) if len(part)]
+    finally:
+        plugin.close()
+    rows = join(parts) if parts else _no_rows(entry)
+    key = (entry.key,) if isinstance(entry.key, str) else entry.key
+    assert key is not None, "validated: a table has a key"
+    return Table(entry.name, rows, key, entry.version_key)
+
+
+def _parts(
+    entry: CatalogEntry, plugin: Input, bytes_max: int, wanted: Callable[[], bool]
+) -> Iterator[Columns]:
+    schema, size_bytes = arrow_schema(entry), 0
+    bad = BadRecords(entry.name, plugin, None)
+    for partition in plugin.partitions():
+        cursor = first_cursor(plugin, partition)
+        if cursor is None:
+            continue
+        reader, at = segments_reader(plugin.open(partition, cursor), columns=True), cursor.position
+        try:
+            for read in _reads(reader, entry, wanted):
+                where = partial(_described, plugin, partition, at)
+                for failures in bad.among_new(0, read, where):
+                    for _, error in failures:
+                        raise error
+                at += len(read)
+                for run in runs_of(read):
+                    part = _columns(run, entry, schema)
+                    size_bytes += part.size_bytes
+                    if size_bytes > bytes_max:
+                        raise _too_large(entry, bytes_max)
+                    yield part
+        finally:
+            reader.close()
+
+
+def _no_rows(entry: CatalogEntry) -> Columns:
+    schema = arrow_schema(entry) or pa.schema([])
+    return Columns(
+        pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
+    )
+
+
+def _reads(
+    reader: SegmentsReader, entry: CatalogEntry, wanted: Callable[[], bool]
+) -> Iterator[Read]:
+    while wanted():
+        read = reader.read(ROWS_A_READ)
+        if len(read):
+            yield read
+        elif reader.exhausted():
+            return
+        else:
+            time.sleep(REST_S)
+    raise Unavailable(f"table {entry.name}: nobody waits for it any more")
+
+
+def _described(plugin: Input, partition: str, first: int, row: int) -> str:
+    return described(plugin, partition, first + row)
+
+
+def _columns(run: Segments, entry: CatalogEntry, schema: pa.Schema | None) -> Columns:
+    columns, _, failures = as_columns(run, schema)
+    for index, error in failures:
+        shown: Segment | str = run[index] if isinstance(run, list) else ""
+        raise UserError(f"table {entry.name}: a row does not fit: {error} {shown}".rstrip())
+    return columns
+
+
+def _too_large(entry: CatalogEntry, bytes_max: int) -> UserError:
+    return UserError(
+        f"table {entry.name} has more than {bytes_max:,} bytes, which each worker process would "
+        "hold: leave out columns that nobody looks up, or raise ONYX_TASK_TABLE_BYTES_MAX"
+    )
