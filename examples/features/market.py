@@ -110,6 +110,13 @@ def cart(event, window, trigger, state_event, orders):
     return {"item": state_event["group_key"], "cart": sorted(each["id"] for each in orders)}
 
 
+# tables.yaml
+
+
+def pack(boxes, order):
+    return {"id": order["id"], "about": order["about"], "box": boxes[size(order)]["box"]}
+
+
 # shares.yaml, together.yaml, limits.yaml
 
 

@@ -18,7 +18,7 @@ from onyx.builder import Job, Sink, Source
 from onyx.builder.shapes import Shape
 from onyx.errors import ManifestError
 from onyx.model import job as model
-from onyx.model.keys.section import Section
+from onyx.model.keys.section import Entry, Section
 from onyx.model.manifest import OBJECT_SPEC, SECTIONS
 from onyx.model.parsing.job import parse_manifest, to_mapping
 from onyx.model.workflow import parents, tasks, topological_order
@@ -28,10 +28,11 @@ ROOT = Path(__file__).parents[2]
 
 def arguments(section: Section, entry: Mapping[str, Any], *placed: str) -> dict[str, Any]:
     """Keys of a manifest by the names of Python, without those that have a place of their own."""
-    fields = {section.by_yaml[name].field: value for name, value in entry.items()}
-    nested = {"upgrade", "spark"} & fields.keys()
-    for name in nested:
-        fields[name] = arguments(OBJECT_SPEC.by_yaml[name].kind.section, fields[name])  # type: ignore[attr-defined]
+    fields = {}
+    for name, value in entry.items():
+        key = section.by_yaml[name]
+        within = key.kind.section if isinstance(key.kind, Entry) else None
+        fields[key.field] = value if within is None else arguments(within, value)
     return {name: value for name, value in fields.items() if name not in placed}
 
 
@@ -43,6 +44,9 @@ def by_calls(job: model.Job) -> Job:
     made = Job(job.name, **arguments(OBJECT_SPEC, spec, *lists))
     above = parents(job.workflow)
     entries = {each["name"]: each for each in spec["catalog"]}
+    for each in entries.values():
+        if each["type"] == "table":
+            made = added(made, each, ())
     for name in topological_order(job.workflow):
         made = added(made, entries[name], above[name])
     for each in spec.get("windows", ()):
@@ -66,6 +70,8 @@ def added(made: Job, entry: dict[str, Any], above: tuple[str, ...]) -> Job:
     keys = arguments(SECTIONS["catalog"], entry, "name", "type", "plugin", "options", "spark_stage")
     if entry["type"] == "input":
         return made.read(Source(entry["plugin"], options), name=name, **keys)
+    if entry["type"] == "table":
+        return made.table(name, Source(entry["plugin"], options), **keys)
     made = made.at(*above)
     if entry["type"] == "output":
         return made.write(Sink(entry["plugin"], options), name=name, **keys)
@@ -73,6 +79,12 @@ def added(made: Job, entry: dict[str, Any], above: tuple[str, ...]) -> Job:
         return made.reduce(name, options=options, **keys)
     if "sparkStage" in entry:
         return made.spark_stage(entry["sparkStage"], name=name).set(options=options, **keys)
+    if "sparkSql" in entry:
+        return made.spark_sql(keys.pop("spark_sql"), name=name).set(options=options, **keys)
+    if "sql" in entry:
+        return made.sql(keys.pop("sql"), name=name).set(options=options, **keys)
+    if "join" in entry:
+        return made.join(name, **keys.pop("join")).set(options=options, **keys)
     return made.map(keys.pop("fn"), name=name).set(options=options, **keys)
 
 

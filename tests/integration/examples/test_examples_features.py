@@ -95,6 +95,17 @@ def test_most_of_an_hour_is_reported_early_and_all_of_it_at_its_end(run: Run) ->
     assert early.keys() == whole.keys()
 
 
+def test_orders_of_known_customers_get_what_tables_say(run: Run) -> None:
+    found = run("tables.yaml")
+    assert sorted((each["id"], each["box"], each["about"]) for each in found if each["about"]) == [
+        (1, "A", {"grams": 100}),
+        (2, "B", {"grams": 800}),
+        (2, "B", {"grams": 800}),
+        (3, "B", {"grams": 800}),
+    ]
+    assert [each["id"] for each in found if each["about"] is None] == [5]
+
+
 @pytest.mark.parametrize("file", ["shares.yaml", "together.yaml", "tags.yaml", "limits.yaml"])
 def test_every_order_arrives_wherever_peers_work(run: Run, file: str) -> None:
     assert sorted(each["id"] for each in run(file)) == [1, 2, 2, 3, 4, 5, 6]

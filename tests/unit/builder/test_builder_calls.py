@@ -46,6 +46,26 @@ def test_two_outputs_in_a_row_get_the_same_segments() -> None:
     assert spec(job)["workflow"][1:] == [["inc", "write"], ["inc", "print"]]
 
 
+def test_a_table_is_beside_the_path_and_a_join_on_it() -> None:
+    job = READ.table("names", files("names.csv"), key="id", version_key="since")
+    job = job.join("named", table="names", key="n", under="is", at="time").write(stdout())
+    assert spec(job)["workflow"] == [["read", "named"], ["named", "write"]]
+    _, table, named, _ = spec(job)["catalog"]
+    assert table == {
+        "name": "names", "type": "table", "plugin": "files", "options": {"path": "names.csv"},
+        "key": "id", "versionKey": "since",
+    }  # fmt: skip
+    assert named["join"] == {"table": "names", "key": "n", "as": "is", "at": "time"}
+
+
+def test_sql_stands_in_the_place_of_a_function() -> None:
+    job = READ.sql("select n + 1 as n from segments", name="more")
+    job = job.spark_sql("select sum(n) as n from more", path="bundles").write(stdout())
+    assert spec(job)["workflow"] == [["read", "more"], ["more", "spark"], ["spark", "write"]]
+    assert spec(job)["catalog"][1]["sql"] == "select n + 1 as n from segments"
+    assert spec(job)["catalog"][2]["options"] == {"path": "bundles"}
+
+
 def test_set_is_about_the_latest_task_and_puts_options_together() -> None:
     job = READ.map(own.inc, by=2).set(batch_size=7, options={"more": 1}).write(stdout())
     job = job.set(n_peers=1)

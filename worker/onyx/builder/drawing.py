@@ -13,7 +13,13 @@ from xml.sax.saxutils import escape
 COLUMN_PX, ROW_PX, MARGIN_PX = 190, 58, 10
 WIDTH_PX, HEIGHT_PX = 150, 40
 _CHARACTERS_MAX = 20
-_COLORS = {"input": "#dbeafe", "function": "#f3f4f6", "reduce": "#fef3c7", "output": "#dcfce7"}
+_COLORS = {
+    "input": "#dbeafe",
+    "function": "#f3f4f6",
+    "reduce": "#fef3c7",
+    "output": "#dcfce7",
+    "table": "#ede9fe",
+}
 
 Place = tuple[int, int]
 """Left upper corner of a box, in pixels."""

@@ -129,6 +129,37 @@ class Job(Runnable):
         entry = {"name": task, "type": "function", "sparkStage": called}
         return self._added({**entry, **_options(options_of(options))}, {})
 
+    def spark_sql(self, text: str, *, name: str = "spark", **options: Unpack[StageOptions]) -> Job:
+        """Add a Spark stage that is a query: `select driver, sum(km) from segments group by 1`."""
+        entry = {"name": name, "type": "function", "sparkSql": text}
+        return self._added({**entry, **_options(options_of(options))}, {})
+
+    def sql(self, text: str, *, name: str = "sql") -> Job:
+        """Add SQL in place of a function: `select *, km / hours as speed from segments`."""
+        return self._added({"name": name, "type": "function", "sql": text}, {})
+
+    def table(self, name: str, source: Source, **keys: Unpack[k.TableKeys]) -> Job:
+        """Add a table, in which others look up rows. The job continues where it did.
+
+        Args:
+            name: of the table.
+            source: a plugin with its options: `files("products.csv")`.
+            keys: of the table: `key`, `version_key`, ...
+        """
+        self._check_new(name)
+        entry = {"name": name, "type": "table", "plugin": source.plugin}
+        entry = {**entry, **_options(source.options), **keys_of(SECTIONS["catalog"], keys)}
+        return self._with(with_items(self._spec, "catalog", [entry]), self._place)
+
+    def join(self, name: str, /, **keys: Unpack[k.TableJoinKeys]) -> Job:
+        """Add a task whose segments get the row that a table has under their key.
+
+        Args:
+            name: of the task.
+            keys: of the join: `table`, `key`, `columns`, ...
+        """
+        return self._added({"name": name, "type": "function"}, {"join": keys})
+
     def reduce(self, name: str = "reduce", **keys: Unpack[k.ReduceKeys]) -> Job:
         """Add a task that only gathers segments, in the windows that are put on it."""
         return self._added({"name": name, "type": "reduce"}, keys)
@@ -285,8 +316,7 @@ class Job(Runnable):
     def _added(self, entry: Plain, keys: Mapping[str, Any]) -> Job:
         """The job with another task, which gets segments from where the job continues."""
         name, place = entry["name"], self._place
-        if name in tasks_of(self._spec):
-            raise UserError(f"the job has a task {name!r} already: give this one another name")
+        self._check_new(name)
         entry = merged({**entry, **place.groups}, keys_of(SECTIONS["catalog"], keys))
         spec = with_items(self._spec, "catalog", [entry])
         if entry["type"] != "input":
@@ -294,6 +324,10 @@ class Job(Runnable):
         elif place.groups or place.conditions:
             raise UserError(f"{name} is an input: group_by() and when() are about other tasks")
         return self._with(spec, Place(at=(name,), task=name))
+
+    def _check_new(self, name: str) -> None:
+        if name in tasks_of(self._spec):
+            raise UserError(f"the job has a task {name!r} already: give this one another name")
 
     def _with(self, spec: Plain, place: Place) -> Job:
         made = Job.__new__(Job)

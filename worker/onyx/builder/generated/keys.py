@@ -12,14 +12,14 @@ from onyx.builder.types import Amount, Fn, Time
 
 
 class SparkKeys(TypedDict, total=False):
-    """Keys of `spark` of a job."""
+    """Keys of `spark`."""
 
     master: str
     spark_conf: Mapping[str, str]
 
 
 class UpgradeKeys(TypedDict, total=False):
-    """Keys of `upgrade` of a job."""
+    """Keys of `upgrade`."""
 
     from_job: str
     tasks: Mapping[str, Literal["carry-over", "initialize"]]
@@ -27,7 +27,7 @@ class UpgradeKeys(TypedDict, total=False):
 
 
 class FailurePolicyKeys(TypedDict, total=False):
-    """Keys of `failurePolicy` of a job."""
+    """Keys of `failurePolicy`."""
 
     retries: int
     backoff_seconds: int
@@ -55,6 +55,18 @@ class JobKeys(TypedDict, total=False):
     ttl_seconds_after_finished: int
     failure_policy: FailurePolicyKeys
     cluster_ref: str
+
+
+class TableJoinKeys(TypedDict, total=False):
+    """Keys of `join`."""
+
+    table: str
+    key: str | Sequence[str]
+    how: Literal["left", "inner"]
+    default: Mapping[str, Any]
+    columns: Sequence[str]
+    under: str
+    at: str
 
 
 class InputKeys(TypedDict, total=False):
@@ -100,6 +112,8 @@ class FunctionKeys(TypedDict, total=False):
     sql: str
     spark_sql: str
     params: Sequence[str]
+    join: TableJoinKeys
+    tables: Sequence[str]
     options: Mapping[str, Any]
     medium: str
     batch_timeout: Time
@@ -181,6 +195,32 @@ class OutputKeys(TypedDict, total=False):
     doc: str
 
 
+class TableKeys(TypedDict, total=False):
+    """Keys of a task of type table."""
+
+    batch_size: int
+    fn: Fn
+    params: Sequence[str]
+    key: str | Sequence[str]
+    version_key: str
+    refresh: Time
+    options: Mapping[str, Any]
+    medium: str
+    batch_timeout: Time
+    batch_fn: bool
+    batch_format: Literal["dicts", "arrow"]
+    schema: Mapping[str, str]
+    cooperative: bool
+    min_peers: int
+    max_peers: int
+    n_peers: int
+    required_tags: Sequence[str]
+    percentage: int
+    uniqueness_key: str
+    deduplicate: bool
+    doc: str
+
+
 class TaskKeys(TypedDict, total=False):
     """Keys of a task of any type."""
 
@@ -189,6 +229,11 @@ class TaskKeys(TypedDict, total=False):
     sql: str
     spark_sql: str
     params: Sequence[str]
+    join: TableJoinKeys
+    tables: Sequence[str]
+    key: str | Sequence[str]
+    version_key: str
+    refresh: Time
     options: Mapping[str, Any]
     medium: str
     batch_timeout: Time

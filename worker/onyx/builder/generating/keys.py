@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from onyx.model.job import CatalogEntry, FlowCondition, Lifecycle, Trigger, Window
 from onyx.model.keys import compound, durations, kinds
@@ -26,13 +26,14 @@ from onyx.builder.types import Amount, Fn, Time
 '''
 _PLACED = ("name", "type", "plugin", "spark_stage")
 """Keys of a task that its method of the builder gives."""
-_TYPES = ("input", "function", "reduce", "output")
+_TYPES = ("input", "function", "reduce", "output", "table")
 
 
 def module() -> str:
     """The text of the module."""
-    classes = [*_nested(OBJECT_SPEC), _class("JobKeys", _of_a_job(), "Keys of a job")]
+    classes = [*_nested(_of_a_job()), _class("JobKeys", _of_a_job(), "Keys of a job")]
     catalog = [key for key in section_of(CatalogEntry).keys if key.field not in _PLACED]
+    classes += _nested(catalog)
     for each in _TYPES:
         mine = [key for key in catalog if key.allows(each)]
         classes.append(_class(f"{each.capitalize()}Keys", mine, f"Keys of a task of type {each}"))
@@ -60,12 +61,12 @@ def _of_a_job() -> list[Key]:
     ]
 
 
-def _nested(section: Section) -> Iterator[str]:
-    for key in section.keys:
-        if isinstance(key.kind, Entry) and key in _of_a_job():
-            yield from _nested(key.kind.section)
+def _nested(keys: Iterable[Key]) -> Iterator[str]:
+    for key in keys:
+        if isinstance(key.kind, Entry):
             within = key.kind.section
-            yield _class(_name(within), within.keys, f"Keys of `{key.yaml}` of a job")
+            yield from _nested(within.keys)
+            yield _class(_name(within), within.keys, f"Keys of `{key.yaml}`")
 
 
 def _name(section: Section) -> str:

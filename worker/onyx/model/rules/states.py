@@ -10,6 +10,9 @@ from onyx.model.rules.windows import check_repeats
 
 _OTHERWISE = {
     "spark_stage": "keep state in a task before or after the stage",
+    "spark_sql": "keep state in a task before or after the stage",
+    "sql": "give the SQL to a task before or after it",
+    "join": "join in a task before it, or look the table up in the function, by tables",
     "batch_fn": "a function with state gets one segment at a time, with the state of its group: "
     "remove batchFn",
 }

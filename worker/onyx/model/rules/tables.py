@@ -8,6 +8,7 @@ from onyx.model import names
 from onyx.model.keys.section import Draft
 from onyx.model.plugins import TABLES, may_be_endless
 from onyx.model.report import Report, at, listed, nearest, show
+from onyx.model.rules.catalog import STAGES
 from onyx.model.rules.looking import entries, good
 
 TABLE = "table"
@@ -35,11 +36,11 @@ def check_table(draft: Draft, path: str, report: Report) -> None:
 
 
 _REFUSED = (
-    "spark_stage", "join", "tables", "group_by_key", "group_by_fn",
-    "on_missing_key", "flux_policy", "dead_letter", "guarantee", "anchored", "retry_mode",
-    "max_pending", "pending_timeout", "input_retry_timeout", "checkpoint_segments",
-    "segments_per_second_max", "assign_watermark_fn", "watermark_key", "allowed_disorder",
-    "idle_timeout",
+    "sql", "spark_stage", "spark_sql", "state", "state_ttl", "on_timer", "join", "tables",
+    "group_by_key", "group_by_fn", "on_missing_key", "flux_policy", "dead_letter", "guarantee",
+    "anchored", "retry_mode", "max_pending", "pending_timeout", "input_retry_timeout",
+    "checkpoint_segments", "segments_per_second_max", "assign_watermark_fn", "watermark_key",
+    "allowed_disorder", "idle_timeout",
 )  # fmt: skip
 """Keys that say themselves for which types they are."""
 
@@ -49,11 +50,10 @@ def check_join(draft: Draft, path: str, report: Report) -> None:
     join = good(draft, "join")
     if join is not None:
         _check_what(join, at(path, "join"), report)
-    if join is not None and "spark_stage" in draft:
-        report.add(
-            at(path, "join"), "is given together with sparkStage, which is all that the task does",
-            "join in a task before this one",
-        )  # fmt: skip
+    stage = next((field for field in STAGES if field in draft), None)
+    if join is not None and stage is not None:
+        what = f"is given together with {names.yaml_key(stage)}, which is all that the task does"
+        report.add(at(path, "join"), what, "join in a task before this one")
     if good(draft, "tables") and "fn" not in draft:
         report.add(at(path, "tables"), "is given, but the task has no fn", "add fn, or use join")
 
