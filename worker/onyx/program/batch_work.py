@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onyx.flow.batch import Batch, Segment
+from onyx.flow.batch import Batch, Segments
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.returning import Returned
@@ -25,7 +25,7 @@ class BatchWork:
     """What windows need of the leaves."""
     routed: Routed | None = None
     """Where everything goes, and what has failed."""
-    made: dict[int, list[Segment]] = field(default_factory=dict)
+    made: dict[int, Segments] = field(default_factory=dict)
     """What a function with state has made, by shard: sent when its changes are durable."""
     returned: list[Returned] = field(default_factory=list)
     """What the function gives back for segments of the batch."""

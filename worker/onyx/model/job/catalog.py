@@ -248,12 +248,13 @@ class CatalogEntry:
         Key(
             allowed_for=("function",),
             restriction="Needs fn, and groupByKey or groupByFn; not with windows, sparkStage, "
-            "batchFn, batchFormat: arrow or engine: spark.",
+            "batchFn or engine: spark. With batchFormat: arrow only values of a type.",
         ),
     ] = None
     """Names and types of what fn keeps for each group: `value`, `list` or `map`, of a type in
-    brackets. fn gets it as its last argument, as `fn(segment, state)`; what it returns is sent when
-    the change is durable."""
+    brackets. fn gets it as its last argument, as `fn(segment, state)`; with `batchFormat: arrow` as
+    columns, with a value for each group of the batch. What fn returns is sent when the change is
+    durable."""
     state_ttl: Annotated[
         int | None,
         Duration(1_000, STATE_TTL_MS_MAX),
@@ -262,7 +263,9 @@ class CatalogEntry:
     """Time without a change after which a group loses its states, on the clock of the worker; up to
     a sixteenth later. Timers stay. By default states are kept as long as the job."""
     on_timer: Annotated[
-        str | None, Function(), Key(allowed_for=("function",), restriction="Needs state.")
+        str | None,
+        Function(),
+        Key(allowed_for=("function",), restriction="Needs state; not with batchFormat: arrow."),
     ] = None
     """Function that is called as `fn(timer, state)` when a timer is due that fn has set for a
     group. What it returns is sent like what fn returns. At the end of the job all timers are due.

@@ -7,6 +7,7 @@ from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, show
 from onyx.model.rules.looking import entries, good
 from onyx.model.rules.windows import check_repeats
+from onyx.model.state_types import ANY, VALUES, parse_state_type
 
 _OTHERWISE = {
     "spark_stage": "keep state in a task before or after the stage",
@@ -19,7 +20,7 @@ _OTHERWISE = {
 
 
 def check_state(draft: Draft, path: str, report: Report) -> None:
-    """State is of groups, and of a function that gets one segment at a time."""
+    """State is of groups, and of a function that gets single segments or columns."""
     if "state" not in draft:
         for field in ("state_ttl", "on_timer"):
             if field in draft:
@@ -38,8 +39,21 @@ def check_state(draft: Draft, path: str, report: Report) -> None:
         if good(draft, field):
             report.add(where, f"is not together with {names.yaml_key(field)}", hint)
     if good(draft, "batch_format") == "arrow":
+        _check_columns(draft, path, report)
+
+
+def _check_columns(draft: Draft, path: str, report: Report) -> None:
+    """Over columns a state is a column, with a value for each group."""
+    for name, text in (good(draft, "state") or {}).items():
+        declared = parse_state_type(text)
+        if declared.shape != "value" or declared.value == ANY:
+            typed = [each for each in VALUES if each != ANY]
+            hint = f"give value[{typed[1]}] ({', '.join(typed)}), or remove batchFormat"
+            what = f"is {text}, which no column holds (batchFormat: arrow)"
+            report.add(at(at(path, "state"), name), what, hint)
+    if "on_timer" in draft:
         hint = "remove batchFormat; the task takes columns from others, and gets dicts"
-        report.add(where, "is not for a function over columns (batchFormat: arrow)", hint)
+        report.add(at(path, "onTimer"), "is not for a function over columns", hint)
 
 
 def check_tasks(spec: Draft, path: str, report: Report) -> None:

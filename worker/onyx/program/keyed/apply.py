@@ -7,70 +7,30 @@ as what begins new trees, when what the function has changed is durable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from onyx.codec.returns import size_bytes
 from onyx.errors import contained
-from onyx.flow.batch import Batch, Segment, Segments, as_dicts
+from onyx.flow.batch import Indices, Segment, as_dicts
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
-from onyx.ledger.applied import Mask
 from onyx.program.batch_work import BatchWork
-from onyx.program.keyed.states import KeyedStates
+from onyx.program.keyed.keeping import Keeping
+from onyx.program.keyed.over_columns import over_columns
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.prepare import read_groups
 from onyx.program.program import Program
-from onyx.returning import collecting, one_by_one
-from onyx.seams import Clock
-from onyx.windows.coded import Groups, Keyed
+from onyx.returning import Returned, collecting, one_by_one
+from onyx.windows.coded import Keyed, rows
 from onyx.windows.prepared import unique_values
 
 
-class Keeping(Protocol):
-    """What keeps the state of a task while a batch is worked on, and makes it durable."""
-
-    @property
-    def keyed(self) -> KeyedStates:
-        """The states."""
-        ...
-
-    clock: Clock
-
-    @property
-    def shard_of(self) -> Mapping[Any, int]:
-        """The shard of a group key."""
-        ...
-
-    def unapplied(self, batch: Batch) -> Mask | None:
-        """Which segments have not been applied yet; nothing changes. None: all of them."""
-        ...
-
-    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
-        """Segments of a batch that are not withdrawn count as applied from now on."""
-        ...
-
-    def has_seen(self, shard: int, value: Any) -> bool:
-        """Whether a segment with this uniqueness key has been applied."""
-        ...
-
-    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
-        """Segments with these uniqueness keys count as applied from now on."""
-        ...
-
-    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
-        """Send these when that is safe."""
-        ...
-
-    def changed(self, segments: int) -> None:
-        """So many segments have changed the state."""
-        ...
-
-
 def apply_keyed(program: Program, keeping: Keeping, work: BatchWork) -> None:
-    """Call the function for each segment of the batch that has not been applied."""
+    """Call the function for each segment of the batch that has not been applied, or once for their
+    columns."""
     batch, its = work.batch, program.keyed
     if batch is None or work.leaves is not None:
         return
@@ -78,14 +38,30 @@ def apply_keyed(program: Program, keeping: Keeping, work: BatchWork) -> None:
     groups = read_groups(program, batch)
     assert groups is not None, "a task with state is grouped"
     unapplied = keeping.unapplied(batch)
-    where = range(len(batch)) if unapplied is None else np.flatnonzero(unapplied).tolist()
-    with collecting(program.job.ack_returns, len(batch), size_bytes) as returned:
-        calls = _Calls(program, its, keeping, work.made)
-        failures = calls.over(as_dicts(batch.segments), _rows(groups), where)
-    work.returned = returned
-    work.leaves = Leaves([], np.empty(0, dtype=np.intp), None, failures)
+    where = np.arange(len(batch)) if unapplied is None else np.flatnonzero(unapplied)
+    if program.takes == "arrow":
+        work.leaves, work.returned = over_columns(program, its, keeping, work, groups, where)
+    else:
+        work.leaves, work.returned = _over_segments(program, its, keeping, work, groups, where)
     if program.observed:
-        program.event["results"] = [each for made in work.made.values() for each in made]
+        program.event["results"] = [each for made in work.made.values() for each in as_dicts(made)]
+
+
+def _over_segments(
+    program: Program,
+    its: KeyedFunction,
+    keeping: Keeping,
+    work: BatchWork,
+    groups: Keyed,
+    where: Indices,
+) -> tuple[Leaves, list[Returned]]:
+    assert work.batch is not None, "asked before"
+    segments, made = as_dicts(work.batch.segments), dict[int, list[Segment]]()
+    with collecting(program.job.ack_returns, len(segments), size_bytes) as returned:
+        calls = _Calls(program, its, keeping, made)
+        failures = calls.over(segments, rows(groups), where.tolist())
+    work.made.update(made)
+    return Leaves([], np.empty(0, dtype=np.intp), None, failures), returned
 
 
 def keep_changes(keeping: Keeping, work: BatchWork) -> None:
@@ -142,7 +118,3 @@ class _Calls:
         if not self._keeping.has_seen(shard, value):
             self._call(group, segment)
             self._keeping.first_seen([shard], [value])
-
-
-def _rows(groups: Keyed) -> Sequence[Any]:
-    return groups.rows() if isinstance(groups, Groups) else groups

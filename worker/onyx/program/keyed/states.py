@@ -1,9 +1,5 @@
 """The state by key of one task on one peer, and what happens to it when no segment comes: timers
-that are due, and groups that nobody has changed for long.
-
-A call of the user's function is whole or leaves nothing: what it has changed is taken back when it
-raises, or when what it returned cannot be sent.
-"""
+that are due, and groups that nobody has changed for long."""
 
 from __future__ import annotations
 
@@ -11,26 +7,22 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import nsmallest
 from typing import Any, NamedTuple
 
-from onyx.codec.refusals import refusal, refused
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.batch import Segment
-from onyx.flow.leaves import segments_of
-from onyx.keyed.changes import Changes
-from onyx.keyed.checks import key_check, value_check
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.leaves import Leaves
 from onyx.keyed.expiry import Expiry
-from onyx.keyed.group_state import GroupState
-from onyx.keyed.group_state import of as class_of
 from onyx.keyed.states import States
 from onyx.keyed.store import KeyedStore
 from onyx.keyed.timers import Clock, Timers
 from onyx.keyed.timers import Timer as DueTimer
-from onyx.keyed.views import ListView, MapView, ValueView, View
-from onyx.model.state_types import StateType
 from onyx.program.failure import blamed
+from onyx.program.keyed.held import HeldStates
 from onyx.program.keyed_function import KeyedFunction
 from onyx.seams import Clock as ClockOfProcess
 from onyx.windows.answers import order
 from onyx.windows.buckets import Holder
+from onyx.windows.coded import Groups
 from onyx.windows.firing import ALL, AnyFiring, Extent, Made, Number, Pages
 from onyx.windows.groups import Shards, group_value, hashable_key
 from onyx.windows.records import Record, Records
@@ -78,53 +70,32 @@ class KeyedStates:
         """
         self._task = task
         self._its = its
-        self._params = params
         self._shards = shards
         self._clock = clock
         self._store = KeyedStore(shards, holder)
-        self._changes = Changes()
-        views = {name: self._view(name, each) for name, each in its.states.items()}
         self._timers = Timers(self._store) if its.on_timer is not None else None
         self._expiry = None if its.ttl_ms is None else Expiry(self._store, its.ttl_ms)
-        make = class_of(tuple(views))
-        self.state: GroupState = make(views, self._timers, self._changes, clock.wall_ms)
+        self._held = HeldStates(its, self._store, self._timers, params, clock.wall_ms)
+        self._state = self._held.state
 
-    def _view(self, name: str, declared: StateType) -> View:
-        check = value_check(name, declared, refusal)
-        if declared.shape == "value":
-            return ValueView(self._store.values(name), check, self._changes)
-        if declared.shape == "list":
-            return ListView(self._store.lists(name), check, self._changes)
-        key = key_check(name, declared)
-        return MapView(self._store.maps(name), check, key, self._changes)
-
-    # A call of the user's.
+    # Calls of the user's.
 
     def call(self, fn: Callable[..., Any], group: Any, argument: Any, now_ms: int) -> list[Segment]:
-        """Call a function for a group, and keep what it changes.
-
-        Args:
-            group: its key (`windows.groups.hashable_key`).
-            argument: the one before the state: a segment, or a timer.
-
-        Raises:
-            Exception: what it has raised, or why what it returned cannot be sent. Nothing of the
-                call is left.
-        """
-        self.state.turn_to(group)
-        try:
-            made = list(segments_of(fn(*self._params, argument, self.state)))
-            found = refused(made) if made else ()
-            if found:
-                raise found[0][1]
-        except BaseException:
-            self._changes.take_back()
-            raise
-        if self._changes:
-            self._changes.keep()
-            if self._expiry is not None:
-                self._expiry.touch(group, now_ms)
+        """Call a function for a group, and keep what it changes. Raises as `HeldStates.call`."""
+        made, changed = self._held.call(fn, group, argument)
+        if changed and self._expiry is not None:
+            self._expiry.touch(group, now_ms)
         return made
+
+    def call_columns(
+        self, fn: Callable[..., Any], groups: Groups, columns: Columns, now_ms: int
+    ) -> Leaves:
+        """Call a function over columns, and keep what it sets (`HeldStates.call_columns`)."""
+        leaves, changed = self._held.call_columns(fn, groups, columns)
+        if changed and self._expiry is not None:
+            for group in groups.keys:
+                self._expiry.touch(group, now_ms)
+        return leaves
 
     def trim(self) -> None:
         """Put on disk what was used least. When a batch is through."""
@@ -148,36 +119,34 @@ class KeyedStates:
         states."""
         if self._timers is not None:
             if self._is_late():
-                yield from self._due(self._timers, "event-time", self.state.event_time_ms)
+                yield from self._due(self._timers, "event-time", self._state.event_time_ms)
             yield from self._due(self._timers, "processing-time", now_ms)
         if self._expiry is not None:
             for group in self._expiry.take(now_ms):
-                self._forget(group)
+                self._held.forget(group)
                 yield [Made(self._shards[group], [])]
 
     def advance(self, watermark: Number) -> Pages:
         """Timers by event time fire that the watermark has passed."""
-        self.state.watermark = int(watermark)
-        return (
-            iter(())
-            if self._timers is None
-            else self._due(self._timers, "event-time", self.state.watermark)
-        )
+        self._state.watermark = int(watermark)
+        if self._timers is None:
+            return iter(())
+        return self._due(self._timers, "event-time", self._state.watermark)
 
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """All timers of these shards fire; none is set any more."""
         if self._timers is None:
             return
-        self.state.ending = True
+        self._state.ending = True
         yield from self._fired(self._timers.take_all(shards), now_ms)
-        self.state.ending = False
+        self._state.ending = False
 
     def _is_late(self) -> bool:
         """Whether a timer was set for an event time that is past."""
-        if self._timers is None or self.state.event_time_ms is None:
+        if self._timers is None or self._state.event_time_ms is None:
             return False
         due_ms = self._timers.earliest_ms("event-time")
-        return due_ms is not None and due_ms <= self.state.event_time_ms
+        return due_ms is not None and due_ms <= self._state.event_time_ms
 
     def _due(self, timers: Timers, clock: Clock, at_ms: int | None) -> Pages:
         if at_ms is None:
@@ -204,11 +173,6 @@ class KeyedStates:
         except BaseException as error:
             where = f"onTimer {self._its.on_timer_name}"
             raise UserFunctionError(blamed(where, error)) from error
-
-    def _forget(self, group: Any) -> None:
-        self.state.turn_to(group)
-        self.state.clear()
-        self._changes.keep()
 
     # What is recorded and restored.
 

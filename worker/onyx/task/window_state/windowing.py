@@ -43,7 +43,7 @@ class Moment:
 
 
 class Windowing:
-    """Not thread-safe. Implements `program.folding.Folding` and `program.keyed.apply.Keeping`."""
+    """Not thread-safe. Implements `program.folding.Folding` and `program.keyed.keeping.Keeping`."""
 
     def __init__(
         self,

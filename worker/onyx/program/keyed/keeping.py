@@ -1,0 +1,54 @@
+"""What keeps the state by key of a task while a batch is worked on.
+
+On a peer that is `task.window_state.Windowing`, with a state log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from onyx.flow.batch import Batch, Segments
+from onyx.ledger.applied import Mask
+from onyx.program.keyed.states import KeyedStates
+from onyx.seams import Clock
+
+
+class Keeping(Protocol):
+    """What keeps the state of a task while a batch is worked on, and makes it durable."""
+
+    @property
+    def keyed(self) -> KeyedStates:
+        """The states."""
+        ...
+
+    clock: Clock
+
+    @property
+    def shard_of(self) -> Mapping[Any, int]:
+        """The shard of a group key."""
+        ...
+
+    def unapplied(self, batch: Batch) -> Mask | None:
+        """Which segments have not been applied yet; nothing changes. None: all of them."""
+        ...
+
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+        """Segments of a batch that are not withdrawn count as applied from now on."""
+        ...
+
+    def has_seen(self, shard: int, value: Any) -> bool:
+        """Whether a segment with this uniqueness key has been applied."""
+        ...
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """Segments with these uniqueness keys count as applied from now on."""
+        ...
+
+    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
+        """Send these when that is safe."""
+        ...
+
+    def changed(self, segments: int) -> None:
+        """So many segments have changed the state."""
+        ...

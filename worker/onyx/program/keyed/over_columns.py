@@ -1,0 +1,151 @@
+"""A function with state over the columns of a batch: called once, with a batch of groups at a time.
+
+What it sets is of all rows at once, so the batch fails or counts as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from onyx.codec.returns import size_bytes
+from onyx.flow.batch import Batch, Indices, as_columns, take
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import COLUMNS
+from onyx.flow.leaves import Leaves, of_some
+from onyx.flow.segment_failure import Refusal, SegmentFailure
+from onyx.program.batch_work import BatchWork
+from onyx.program.keyed.keeping import Keeping
+from onyx.program.keyed_function import KeyedFunction
+from onyx.program.program import Program
+from onyx.returning import Returned, collecting
+from onyx.windows.coded import Groups, Keyed
+from onyx.windows.groups import hashable_keys
+from onyx.windows.prepared import unique_values
+
+
+def over_columns(
+    program: Program,
+    its: KeyedFunction,
+    keeping: Keeping,
+    work: BatchWork,
+    groups: Keyed,
+    where: Indices,
+) -> tuple[Leaves, list[Returned]]:
+    """Call the function for the rows at some indices; `work.made` gets what it makes.
+
+    Returns:
+        Leaves with nothing but failures, and what the function gives back.
+    """
+    batch, fn = work.batch, program.fn
+    assert batch is not None, "asked before"
+    assert fn is not None, "asked before"
+    rows = _fitted(program, its, batch, groups, where)
+    rows, uniques = _unique(program, its, keeping, rows)
+    nothing = np.empty(0, dtype=np.intp)
+    if not len(rows.where):
+        return of_some(Leaves([], nothing), rows.where, rows.misfits), []
+    with collecting(program.job.ack_returns, len(rows.where), size_bytes) as returned:
+        now_ms = keeping.clock.wall_ms()
+        leaves = keeping.keyed.call_columns(fn, rows.groups, rows.columns, now_ms)
+    shards = _shards(keeping, rows.groups)
+    if not leaves.failures and uniques is not None:
+        keeping.first_seen(shards.tolist(), uniques)
+    assert isinstance(leaves.segments, Columns), "made by a function over columns"
+    of_leaves = shards if leaves.parents is None else shards[leaves.parents]
+    work.made.update(_by_shard(leaves.segments, of_leaves))
+    found = [each._replace(at=int(rows.where[each.at])) for each in returned]
+    failed = Leaves([], nothing, None, leaves.failures)
+    return of_some(failed, rows.where, rows.misfits), found
+
+
+class _Rows(NamedTuple):
+    """Rows that the function is to get."""
+
+    columns: Columns
+    groups: Groups
+    where: Indices
+    """The index of each in the batch."""
+    misfits: list[SegmentFailure]
+    """Rows of the batch that it cannot get, and why."""
+
+    def take(self, chosen: Indices) -> _Rows:
+        """Some of them."""
+        columns, groups = self.columns.take(chosen), self.groups.take(chosen)
+        return self._replace(columns=columns, groups=groups, where=self.where[chosen])
+
+
+def _fitted(
+    program: Program, its: KeyedFunction, batch: Batch, groups: Keyed, where: Indices
+) -> _Rows:
+    """Rows of a batch that fit the schema and have a uniqueness key, if the task asks for them."""
+    segments = batch.segments if len(where) == len(batch) else take(batch.segments, where)
+    columns, kept, failures = as_columns(segments, program.schema)
+    misfits: list[SegmentFailure] = [(int(where[at]), error) for at, error in failures]
+    where = where if kept is None else where[kept]
+    coded = groups if isinstance(groups, Groups) else Groups.of_rows(groups)
+    coded = coded if len(where) == len(batch) else coded.take(where)
+    found = _Rows(columns, coded, where, misfits)
+    if its.unique_key is None:
+        return found
+    look = partial(unique_values, program.task, its.unique_key)
+    bad = list(COLUMNS.bad(columns, look)) if _refuses(look, columns) else []
+    if not bad:
+        return found
+    misfits = sorted([*misfits, *((int(where[at]), error) for at, error in bad)], key=itemgetter(0))
+    without = np.delete(np.arange(len(where)), [at for at, _ in bad])
+    return found.take(without)._replace(misfits=misfits)
+
+
+def _refuses(look: Callable[[Columns], object], columns: Columns) -> bool:
+    try:
+        look(columns)
+    except Refusal:
+        return True
+    return False
+
+
+def _unique(
+    program: Program, its: KeyedFunction, keeping: Keeping, rows: _Rows
+) -> tuple[_Rows, list[Any] | None]:
+    """Rows whose uniqueness key comes for the first time, and these keys; all without one."""
+    if its.unique_key is None or not len(rows.where):
+        return rows, None
+    values = unique_values(program.task, its.unique_key, rows.columns)
+    fresh = _first(keeping, _shards(keeping, rows.groups), values)
+    return rows.take(fresh), [values[index] for index in fresh.tolist()]
+
+
+def _shards(keeping: Keeping, groups: Groups) -> Indices:
+    """The shard of each row."""
+    keys = groups.keys
+    shards = np.fromiter(map(keeping.shard_of.__getitem__, keys), np.intp, len(keys))
+    found: Indices = shards[groups.codes]
+    return found
+
+
+def _first(keeping: Keeping, shards: Indices, values: list[Any]) -> Indices:
+    """Rows whose uniqueness key comes for the first time."""
+    seen: set[tuple[int, Any]] = set()
+    fresh = []
+    numbered = enumerate(zip(shards.tolist(), hashable_keys(values), strict=True))
+    for index, (shard, key) in numbered:
+        if (shard, key) not in seen and not keeping.has_seen(shard, values[index]):
+            seen.add((shard, key))
+            fresh.append(index)
+    return np.array(fresh, dtype=np.intp)
+
+
+def _by_shard(made: Columns, shards: Indices) -> Iterator[tuple[int, Columns]]:
+    """What was made, by shard, each in order."""
+    if not len(shards):
+        return
+    order = np.argsort(shards, kind="stable")
+    made, shards = made.take(order), shards[order]
+    firsts = np.flatnonzero(np.diff(shards, prepend=-1))
+    for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(shards)], strict=True):
+        yield int(shards[first]), made.slice(first, end)
