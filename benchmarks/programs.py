@@ -41,6 +41,7 @@ PROGRAMS = {
     "bench_windows": Program("bench_windows", "windows alone: segments into states, firings"),
     "bench_spill": Program("bench_spill", "state in memory and on disk"),
     "joins": Program("joins", "columns enriched from a table of a million rows"),
+    "keyed_state": Program("keyed_state", "state by key in functions, against windows"),
     "bad_rows": Program("bad_rows", "what a few bad records cost in columns"),
     "scale": Program("scale", "CPU a row and memory over 100 million rows of columns"),
     "acking": Program("acking", "what at-least-once costs against at-most-once"),

@@ -12,18 +12,18 @@ class Changes:
     __slots__ = ("_backs",)
 
     def __init__(self) -> None:
-        self._backs: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._backs: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._backs)
-
-    def add(self, back: Callable[..., None], *arguments: Any) -> None:
+    def add(self, back: Callable[..., object], *arguments: Any) -> None:
         """A change was made that this call takes back."""
         self._backs.append((back, arguments))
 
-    def keep(self) -> None:
-        """The changes stay."""
+    def keep(self) -> bool:
+        """The changes stay; whether there are some."""
+        if not self._backs:
+            return False
         self._backs.clear()
+        return True
 
     def take_back(self) -> None:
         """All is as it was."""

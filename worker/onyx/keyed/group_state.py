@@ -35,7 +35,7 @@ class GroupState:
             timers: of the task; None where nothing is called when one is due.
             wall_ms: the time of the worker.
         """
-        self._views = views
+        self._views = tuple(views.values())
         self._timers = timers
         self._changes = changes
         self._wall_ms = wall_ms
@@ -47,7 +47,7 @@ class GroupState:
     def turn_to(self, group: Any) -> None:
         """The states of this group from now on (`windows.groups.hashable_key`)."""
         self._group = group
-        for view in self._views.values():
+        for view in self._views:
             view.group = group
 
     @property
@@ -67,7 +67,7 @@ class GroupState:
 
     def clear(self) -> None:
         """The group loses all its states. Its timers stay."""
-        for view in self._views.values():
+        for view in self._views:
             view.clear()
 
     def timer(self, name: str) -> int | None:
@@ -96,21 +96,15 @@ class GroupState:
         if clock not in CLOCKS:
             raise UserFunctionError(f"set_timer: clock is {' or '.join(CLOCKS)}")
         if not self.ending:
-            self._remember(timers, name)
-            timers.set(self._group, name, clock, at_ms)
+            self._swap(timers, name, (clock, at_ms))
 
     def delete_timer(self, name: str) -> None:
         """The group has no timer of this name any more."""
-        timers = self._found("delete_timer")
-        self._remember(timers, name)
-        timers.delete(self._group, name)
+        self._swap(self._found("delete_timer"), name, None)
 
-    def _remember(self, timers: Timers, name: str) -> None:
-        before = timers.get(self._group, name)
-        if before is None:
-            self._changes.add(timers.delete, self._group, name)
-        else:
-            self._changes.add(timers.set, self._group, name, *before)
+    def _swap(self, timers: Timers, name: str, timer: tuple[Clock, int] | None) -> None:
+        before = timers.swap(self._group, name, timer)
+        self._changes.add(timers.swap, self._group, name, before)
 
     def _found(self, what: str) -> Timers:
         if self._timers is None:
@@ -121,20 +115,21 @@ class GroupState:
         return self._timers
 
 
-def _attribute(name: str) -> property:
-    def read(state: GroupState) -> Any:
-        return state._views[name].read()
+def _attribute(view: View) -> property:
+    def read(_: GroupState) -> Any:
+        return view.read()
 
-    def write(state: GroupState, value: Any) -> None:
-        state._views[name].write(value)
+    def write(_: GroupState, value: Any) -> None:
+        view.write(value)
 
-    def clear(state: GroupState) -> None:
-        state._views[name].clear()
+    def clear(_: GroupState) -> None:
+        view.clear()
 
     return property(read, write, clear)
 
 
-def of(names: tuple[str, ...]) -> type[GroupState]:
-    """A class with a property for each state. Others are refused, so a name that is misspelt is an
-    error and no state that is lost."""
-    return type("State", (GroupState,), {"__slots__": (), **{n: _attribute(n) for n in names}})
+def of(views: Mapping[str, View]) -> type[GroupState]:
+    """A class with a property for each state of a task. Others are refused, so a name that is
+    misspelt is an error and no state that is lost."""
+    properties = {name: _attribute(view) for name, view in views.items()}
+    return type("State", (GroupState,), {"__slots__": (), **properties})

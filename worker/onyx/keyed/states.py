@@ -148,6 +148,16 @@ class Values(States):
         self._bucket[key] = value
         self._whole[key] = None
 
+    def swap(self, key: Any, value: Any) -> Any:
+        """Give a key another value, or none if that is ABSENT; the one that it had."""
+        before = self._bucket.get(key, ABSENT)
+        if value is not ABSENT:
+            self._bucket[key] = value
+        elif before is not ABSENT:
+            del self._bucket[key]
+        self._whole[key] = None
+        return before
+
     def get_all(self, keys: Sequence[Any], default: Any = None) -> list[Any]:
         """The values of several keys."""
         get = self._bucket.get

@@ -14,6 +14,7 @@ from onyx.keyed.store import KeyedStore
 
 Clock = Literal["event-time", "processing-time"]
 CLOCKS: Final[tuple[Clock, ...]] = ("event-time", "processing-time")
+_NUMBERS: Final = {clock: number for number, clock in enumerate(CLOCKS)}
 TIMERS = ".timers"
 
 
@@ -42,20 +43,30 @@ class Timers:
         found = self._timers.get(key).get(name)
         return None if found is None else (CLOCKS[found[1]], found[0])
 
-    def of(self, key: Any) -> dict[str, tuple[Clock, int]]:
-        """All timers of a key."""
-        return {name: (CLOCKS[clock], due) for name, (due, clock) in self._timers.get(key).items()}
-
     def set(self, key: Any, name: str, clock: Clock, due_ms: int) -> None:
         """Set a timer of a key, or move it."""
-        before = self._earliest(key, clock)
-        self._timers.set(key, name, [due_ms, CLOCKS.index(clock)])
-        if before is None or due_ms < before:
-            self._dues[clock].put(due_ms, key)
+        self.swap(key, name, (clock, due_ms))
 
     def delete(self, key: Any, name: str) -> None:
         """A key has no such timer any more."""
         self._timers.discard(key, name)
+
+    def swap(
+        self, key: Any, name: str, timer: tuple[Clock, int] | None
+    ) -> tuple[Clock, int] | None:
+        """Set a timer of a key, or delete it; what it was before."""
+        its = self._timers.get(key)
+        before = its.get(name)
+        if timer is None:
+            self._timers.discard(key, name)
+        else:
+            clock, due_ms = timer
+            number = _NUMBERS[clock]
+            first = all(due_ms < due for due, at in its.values() if at == number)
+            self._timers.set(key, name, [due_ms, number])
+            if first:
+                self._dues[clock].put(due_ms, key)
+        return None if before is None else (CLOCKS[before[1]], before[0])
 
     def earliest_ms(self, clock: Clock) -> int | None:
         """When `take_due` has something to do; None: there is no timer."""

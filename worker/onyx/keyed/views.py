@@ -19,39 +19,39 @@ from onyx.windows.copies import copied
 class ValueView:
     """One value; None: there is none."""
 
-    __slots__ = ("_changes", "_check", "_values", "group")
+    __slots__ = ("_changes", "_check", "_copied", "_values", "group")
 
-    def __init__(self, values: Values, check: Check, changes: Changes) -> None:
+    def __init__(self, values: Values, check: Check, changes: Changes, is_plain: bool) -> None:
+        """`is_plain`: whether nobody can change a value."""
         self._values = values
         self._check = check
         self._changes = changes
+        self._copied = None if is_plain else copied
         self.group: Any = None
 
     def read(self) -> Any:
         """What the function gets."""
-        return copied(self._values.get(self.group))
+        found = self._values.get(self.group)
+        return found if self._copied is None else self._copied(found)
 
     def write(self, value: Any) -> None:
         """What the function sets."""
         if value is None:
             self.clear()
             return
-        kept = copied(self._check(value))
-        self._remember()
-        self._values.put(self.group, kept)
+        kept = self._check(value)
+        if self._copied is not None:
+            kept = self._copied(kept)
+        self._put(kept)
 
     def clear(self) -> None:
         """The group has no such value any more."""
         if self.group in self._values:
-            self._remember()
-            self._values.remove(self.group)
+            self._put(ABSENT)
 
-    def _remember(self) -> None:
-        before = self._values.peek(self.group)
-        if before is ABSENT:
-            self._changes.add(self._values.remove, self.group)
-        else:
-            self._changes.add(self._values.put, self.group, before)
+    def _put(self, kept: Any) -> None:
+        values, group = self._values, self.group
+        self._changes.add(values.swap, group, values.swap(group, kept))
 
 
 class ListView(MutableSequence[Any]):

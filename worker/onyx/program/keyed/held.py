@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from onyx.codec.refusals import refusal, refuse, refused
+from onyx.codec.refusals import fits_alone, refusal, refuse, refused
 from onyx.errors import UserFunctionError
 from onyx.flow.batch import Segment
 from onyx.flow.columnar import apply_to_columns
@@ -25,7 +25,7 @@ from onyx.keyed.states import Values
 from onyx.keyed.store import KeyedStore
 from onyx.keyed.timers import Timers
 from onyx.keyed.views import ListView, MapView, ValueView, View
-from onyx.model.state_types import StateType
+from onyx.model.state_types import ANY, StateType
 from onyx.program.keyed_function import KeyedFunction
 from onyx.windows.coded import Groups
 
@@ -51,7 +51,7 @@ class HeldStates:
         self._params = params
         self._changes = Changes()
         views = {name: self._view(store, name, each) for name, each in its.states.items()}
-        make = group_state.of(tuple(views))
+        make = group_state.of(views)
         self.state: GroupState = make(views, timers, self._changes, wall_ms)
         """What functions over segments get."""
         self._values = {
@@ -64,7 +64,8 @@ class HeldStates:
     def _view(self, store: KeyedStore, name: str, declared: StateType) -> View:
         check = value_check(name, declared, refusal)
         if declared.shape == "value":
-            return ValueView(store.values(name), check, self._changes)
+            is_plain = declared.value != ANY
+            return ValueView(store.values(name), check, self._changes, is_plain)
         if declared.shape == "list":
             return ListView(store.lists(name), check, self._changes)
         return MapView(store.maps(name), check, key_check(name, declared), self._changes)
@@ -85,16 +86,11 @@ class HeldStates:
         """
         self.state.turn_to(group)
         try:
-            made = list(segments_of(fn(*self._params, argument, self.state)))
-            found = refused(made) if made else ()
-            if found:
-                raise found[0][1]
+            made = _sendable(fn(*self._params, argument, self.state))
         except BaseException:
             self._changes.take_back()
             raise
-        changed = bool(self._changes)
-        self._changes.keep()
-        return made, changed
+        return made, self._changes.keep()
 
     def call_columns(
         self, fn: Callable[..., Any], groups: Groups, columns: Columns
@@ -120,6 +116,19 @@ class HeldStates:
         self.state.turn_to(group)
         self.state.clear()
         self._changes.keep()
+
+
+def _sendable(result: Any) -> list[Segment]:
+    """The segments that a function has returned. Raises why one cannot be sent."""
+    if result is None:
+        return []
+    if type(result) is dict and fits_alone(result):
+        return [result]
+    made = list(segments_of(result))
+    found = refused(made)
+    if found:
+        raise found[0][1]
+    return made
 
 
 def _all_failed(leaves: Leaves, columns: Columns) -> Leaves:

@@ -1,0 +1,49 @@
+"""The user's functions of `keyed_state.py`: a sum by key, over segments and over columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+KEYS = 1_000
+
+
+def reading(number: int) -> dict[str, Any]:
+    return {"key": number * 2_654_435_761 % KEYS, "v": number % 97}
+
+
+def reading_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    numbers = batch["n"].to_numpy()
+    return pa.record_batch({"key": numbers * 2_654_435_761 % KEYS, "v": numbers % 97})
+
+
+def add(segment: dict[str, Any], state: Any) -> None:
+    state.total = (state.total or 0) + segment["v"]
+
+
+def add_columns(batch: pa.RecordBatch, state: Any) -> None:
+    groups, values = state.groups.to_numpy(), batch["v"].to_numpy()
+    sums = np.bincount(groups, weights=values, minlength=len(state.keys)).astype(np.int64)
+    state.total = state.total.fill_null(0).to_numpy() + sums
+
+
+def running(segment: dict[str, Any], state: Any) -> dict[str, Any]:
+    state.total = (state.total or 0) + segment["v"]
+    return {"key": segment["key"], "total": state.total}
+
+
+def running_columns(batch: pa.RecordBatch, state: Any) -> pa.RecordBatch:
+    add_columns(batch, state)
+    return pa.record_batch([batch["key"], state.total.take(state.groups)], ["key", "total"])
+
+
+def later(segment: dict[str, Any], state: Any) -> None:
+    """Also moves a timer, as whoever waits for a group to fall silent does."""
+    state.total = (state.total or 0) + segment["v"]
+    state.set_timer("silent", 1_700_000_000_000 + state.total)
+
+
+def nothing(timer: Any, state: Any) -> None:
+    """When all ends."""

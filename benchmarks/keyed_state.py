@@ -1,0 +1,91 @@
+"""What state by key costs: `python -m benchmarks.keyed_state`
+
+CPU of a worker that keeps a sum for each of 1,000 keys in a function, to that of one that keeps it
+in a window with `sum`: over segments and over columns, exactly-once, with the state log on the
+local disk. Beside it, what a running sum in each segment costs, and a timer that each one moves.
+The kinds alternate, so that a busy machine disturbs all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from benchmarks import onyx_run
+from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
+
+SEGMENTS, SEGMENTS_QUICK = 1_000_000, 100_000
+GOAL_COLUMNS, GOAL_SEGMENTS = 1.5, 5.0
+TIMEOUT_S = 600.0
+KINDS = {
+    "window": "",
+    "sum": "add",
+    "running sum": "running",
+    "timers": "later",
+}
+"""What is measured, with the function that does it."""
+
+
+def cpu_s(kind: str, columns: bool, segments: int) -> float:
+    """CPU seconds of the worker in one run."""
+    with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
+        job = onyx_run.manifest("keyed-state.yaml")
+        spec = job["spec"]
+        read, keep, _ = spec["catalog"]
+        read["options"]["segments"] = segments
+        spec["lifecycles"][0]["options"] = {"folder": name}
+        if columns:
+            read["options"]["fn"] += "_columns"
+            read["batchFormat"] = keep["batchFormat"] = "arrow"
+        if kind != "window":
+            del spec["windows"], spec["triggers"]
+            keep |= _function(KINDS[kind], columns)
+        modules = ["bench_keyed_state", "bench_probe"]
+        onyx_run.finish(onyx_run.start(onyx_run.command(job, Path(name), modules)), TIMEOUT_S)
+        found = [json.loads(each.read_text()) for each in Path(name).glob("span-*.json")]
+        return float(sum(each["cpu_s"] for each in found))
+
+
+def _function(fn: str, columns: bool) -> dict[str, Any]:
+    """The keys of the task that keeps the sums itself."""
+    its = {
+        "type": "function",
+        "fn": f"bench_keyed_state:{fn}{'_columns' if columns else ''}",
+        "state": {"total": "value[int]"},
+    }
+    return {**its, "onTimer": "bench_keyed_state:nothing"} if fn == "later" else its
+
+
+def measure(options: argparse.Namespace) -> Measured:
+    segments = SEGMENTS_QUICK if options.quick else options.segments
+    figures: list[Figure] = []
+    for columns in (True, False):
+        what = "columns" if columns else "segments"
+        kinds = [kind for kind in KINDS if kind != "timers" or not columns]
+        runs: dict[str, list[float]] = {kind: [] for kind in kinds}
+        for repeat in range(1 if options.quick else options.repeats):
+            for kind in kinds:
+                runs[kind].append(cpu_s(kind, columns, segments))
+            shown = ", ".join(f"{kind} {found[-1]:.2f} s" for kind, found in runs.items())
+            print(f"{repeat + 1} {what}: {shown}", file=sys.stderr, flush=True)
+        used = {kind: Repeats(tuple(found)) for kind, found in runs.items()}
+        note = ", ".join(f"{kind} {found.typical:.2f} s" for kind, found in used.items())
+        goal = GOAL_COLUMNS if columns else GOAL_SEGMENTS
+        name = f"a sum in a function with state to one in a window, {what}"
+        figures.append(ratio(name, used["sum"], used["window"], goal, note))
+    return Measured(figures)
+
+
+def options() -> argparse.ArgumentParser:
+    made = parser(__doc__)
+    made.add_argument("--segments", type=int, default=SEGMENTS)
+    made.add_argument("--repeats", type=int, default=5)
+    return made
+
+
+if __name__ == "__main__":
+    run(__doc__, measure, options())

@@ -1,0 +1,178 @@
+"""What a function does with its states: the same as with plain values, lists and dicts, and nothing
+if it fails."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.examples import examples
+
+from onyx.codec.records import decode_records, encode_records
+from onyx.flow.groups.keys import shard_of
+from onyx.keyed.store import KeyedStore
+from onyx.keyed.timers import Timers
+from onyx.model.state_types import parse_state_type
+from onyx.program.keyed.held import HeldStates
+from onyx.program.keyed_function import KeyedFunction
+from onyx.windows.groups import Shards, hashable_key
+
+DECLARED = {"v": "value", "n": "value[int]", "l": "list", "m": "map", "s": "map[str, int]"}
+KEYS = ["a", 7, None, ["x", 1]]
+VALUES = st.one_of(st.integers(-3, 3), st.none(), st.lists(st.integers(0, 2), max_size=2))
+INDICES = st.integers(-2, 3)
+
+Step = Callable[[Any], object]
+"""Something that is done to states, whether they are views or what they stand for."""
+
+
+class Plain:
+    """The states of a group as Python has them."""
+
+    def __init__(self) -> None:
+        self.v: Any = None
+        self.n: int | None = None
+        self.l: list[Any] = []
+        self.m: dict[Any, Any] = {}
+        self.s: dict[str, int] = {}
+        self.timers: dict[str, int] = {}
+
+    def set_timer(self, name: str, at_ms: int) -> None:
+        self.timers[name] = at_ms
+
+    def delete_timer(self, name: str) -> None:
+        self.timers.pop(name, None)
+
+    def timer(self, name: str) -> int | None:
+        return self.timers.get(name)
+
+
+def seen(state: Any) -> list[Any]:
+    timers = [state.timer(name) for name in "xy"]
+    return [state.v, state.n, list(state.l), dict(state.m), dict(state.s), timers]
+
+
+def _pop(state: Any, index: int) -> None:
+    if -len(state.l) <= index < len(state.l):
+        state.l.pop(index)
+
+
+def _put_item(state: Any, index: int, value: Any) -> None:
+    if -len(state.l) <= index < len(state.l):
+        state.l[index] = value
+
+
+def _assign(name: str) -> Callable[[Any], Step]:
+    return lambda value: lambda state: setattr(state, name, copy.deepcopy(value))
+
+
+LISTS = st.lists(VALUES, max_size=3)
+MAPS = st.dictionaries(st.sampled_from(["a", 1, b"k"]), VALUES, max_size=3)
+STEPS: st.SearchStrategy[Step] = st.one_of(
+    VALUES.map(_assign("v")),
+    st.integers(-3, 3).map(_assign("n")),
+    LISTS.map(_assign("l")),
+    MAPS.map(_assign("m")),
+    VALUES.map(lambda value: lambda state: state.l.append(value)),
+    LISTS.map(lambda values: lambda state: state.l.extend(values)),
+    st.tuples(INDICES, VALUES).map(lambda its: lambda state: state.l.insert(*its)),
+    st.tuples(INDICES, VALUES).map(lambda its: lambda state: _put_item(state, *its)),
+    INDICES.map(lambda index: lambda state: _pop(state, index)),
+    INDICES.map(lambda index: lambda state: state.l.__delitem__(slice(index))),
+    st.just(lambda state: state.l.clear()),
+    st.just(lambda state: state.l.reverse()),
+    MAPS.map(lambda items: lambda state: state.m.update(items)),
+    st.sampled_from("ab").map(lambda key: lambda state: state.m.pop(key, None)),
+    st.sampled_from("ab").map(
+        lambda key: lambda state: state.s.__setitem__(key, state.s.get(key, 0) + 1)
+    ),
+    st.just(lambda state: state.s.clear()),
+    st.tuples(st.sampled_from("xy"), st.integers(0, 5)).map(
+        lambda its: lambda state: state.set_timer(*its)
+    ),
+    st.sampled_from("xy").map(lambda name: lambda state: state.delete_timer(name)),
+)
+CALLS = st.lists(
+    st.tuples(st.integers(0, len(KEYS) - 1), st.lists(STEPS, max_size=5), st.booleans()),
+    max_size=12,
+)
+
+
+class Held:
+    """The states of a task, restored from what was recorded."""
+
+    def __init__(self, logs: dict[int, list[bytes]]) -> None:
+        self.logs = logs
+        self.store = KeyedStore(Shards(shard_of))
+        declared = {name: parse_state_type(each) for name, each in DECLARED.items()}
+        its = KeyedFunction(declared, None, None, None, frozenset(), None)  # type: ignore[arg-type]
+        self.states = HeldStates(its, self.store, Timers(self.store), (), lambda: 0)
+        for shard, parts in logs.items():
+            for part in parts:
+                self.store.restore(shard, decode_records(part))
+        self.store.restored()
+
+    def record(self) -> None:
+        for shard, records in self.store.take_changes().items():
+            self.logs.setdefault(shard, []).append(encode_records(records))
+
+    def seen(self, key: Any) -> list[Any]:
+        self.states.state.turn_to(hashable_key(key))
+        return seen(self.states.state)
+
+
+class Failed(Exception):
+    """The function has failed."""
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(CALLS)
+def test_states_are_those_of_python_and_a_call_that_fails_leaves_nothing(
+    calls: list[tuple[int, list[Step], bool]],
+) -> None:
+    held, models = Held({}), [Plain() for _ in KEYS]
+    for number, (index, steps, fails) in enumerate(calls):
+        model = copy.deepcopy(models[index])
+
+        def fn(
+            _: Any, state: Any, steps: list[Step] = steps, model: Plain = model, fails: bool = fails
+        ) -> None:
+            for step in steps:
+                step(state)
+                step(model)
+                assert seen(state) == seen(model)
+            if fails:
+                raise Failed
+
+        try:
+            held.states.call(fn, hashable_key(KEYS[index]), None)
+            models[index] = model
+        except Failed:
+            pass
+        assert [held.seen(key) for key in KEYS] == [seen(each) for each in models]
+        if number % 3 == 2:
+            held.record()
+    held.record()
+    again = Held(held.logs)
+    assert [again.seen(key) for key in KEYS] == [seen(each) for each in models]
+
+
+def test_what_comes_out_of_a_state_is_a_copy() -> None:
+    held = Held({})
+    given = {"deep": [1]}
+
+    def fn(_: Any, state: Any) -> None:
+        state.v = given
+        state.l.append(given)
+        state.m["k"] = given
+        given["deep"].append(2)
+        state.v["deep"].append(3)
+        state.l[0]["deep"].append(3)
+        next(iter(state.l))["deep"].append(3)
+        state.m["k"]["deep"].append(3)
+        assert state.v == state.l[0] == state.m["k"] == {"deep": [1]}
+
+    held.states.call(fn, "a", None)
