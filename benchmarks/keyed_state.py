@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
 
-SEGMENTS, SEGMENTS_QUICK = 1_000_000, 100_000
+SEGMENTS, SEGMENTS_QUICK = 500_000, 50_000
 GOAL_COLUMNS, GOAL_SEGMENTS = 1.5, 5.0
 TIMEOUT_S = 600.0
 KINDS = {

@@ -108,6 +108,10 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
                "memory of * groups on disk", 400, "MiB"),
         Quoted("segments into states on disk", "segments into states on disk", 20_000, "/s", True),
     ),
+    "keyed_state": (
+        Quoted("a sum in a function with state to one in a window, columns", "*, columns", 1.5),
+        Quoted("a sum in a function with state to one in a window, segments", "*, segments", 5.0),
+    ),
     "bad_rows": (
         Quoted("reading CSV with one bad record in 250 to none", "reading csv: *", 3.0),
         Quoted("reading JSON Lines with one bad record in 250 to none", "reading jsonl: *", 3.0),
