@@ -301,3 +301,40 @@ def test_a_state_is_asked_between_two_steps() -> None:
     assert [each.group for each in held.query("track.events", extents_max=1)] == [min(found)]
     with pytest.raises(UserError, match=r"has no state 'track.none', but events, last, seen"):
         held.query("track.none")
+
+
+def test_flow_conditions_route_what_a_function_with_state_returns_and_raises() -> None:
+    def picky(segment: dict[str, Any], state: Any) -> Any:
+        found = track(segment, state)
+        if segment["n"] % 10 == 9:
+            raise ValueError("nine")
+        return found
+
+    conditions = [
+        {"from": "track", "to": ["failed"], "shortCircuit": True, "thrownException": True,
+         "predicate": "m:always", "postTransform": "m:described"},
+        {"from": "track", "to": ["write"], "predicate": ["<", "seen", 3]},
+        {"from": "track", "to": ["late"], "predicate": [">=", "seen", 3]},
+    ]  # fmt: skip
+    outputs = [
+        {"name": each, "type": "output", "plugin": "blackhole"} for each in ("failed", "late")
+    ]
+    bench = bench_of(
+        picky,
+        edges=[["track", "failed"], ["track", "late"]],
+        tasks=outputs,
+        flowConditions=conditions,
+        functions={
+            "m:always": lambda event, old, new, all_new: True,
+            "m:described": lambda event, segment, error: {"n": segment["n"], "why": str(error)},
+        },
+    )
+    bench.settle()
+    assert bench.completed
+    failed = bench.written("failed")
+    assert sorted(row["n"] for row in failed) == list(range(9, 60, 10))
+    assert {row["why"] for row in failed} == {"nine"}
+    assert {row["seen"] for row in bench.written("write")} == {1, 2}
+    assert min(row["seen"] for row in bench.written("late")) == 3
+    passed = len(bench.written("write")) + len(bench.written("late"))
+    assert passed == len(EVENTS) - len(failed)

@@ -31,3 +31,9 @@ class BatchWork:
     """What the function gives back for segments of the batch."""
     own: bool = False
     """In a stage of Spark, whether the batch is of its result, and not of what came to it."""
+
+    @property
+    def results(self) -> int:
+        """How many segments the function has made."""
+        leaves = 0 if self.leaves is None else len(self.leaves)
+        return leaves + sum(map(len, self.made.values()))

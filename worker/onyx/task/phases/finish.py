@@ -22,7 +22,7 @@ from onyx.telemetry.catalog import SPARK_STAGE_FAILURES, SPARK_STAGE_SECONDS
 def after_batch(task: BatchTask) -> Answer:
     """End of the loop: acks go out, and the batch is forgotten."""
     runtime, allocation, work = task.runtime, task.allocation, task.work
-    batch, leaves, sink = work.batch, work.leaves, runtime.sink
+    batch, sink = work.batch, runtime.sink
     if sink is not None:
         sink.tick()  # first, because a phase that cannot go on is done again
     if runtime.program.lifecycles.hooks:
@@ -32,12 +32,12 @@ def after_batch(task: BatchTask) -> Answer:
     if allocation.windowing is not None:
         tend(runtime, allocation, idle=False, tick=batch is not None, ends=batch is None)
     allocation.acks.tend(idle=False)
-    if batch is not None and leaves is not None:
-        work.timer.report(runtime.metrics, len(batch), len(leaves))
+    if batch is not None and work.leaves is not None:
+        work.timer.report(runtime.metrics, len(batch), work.results)
         if not runtime.sizing.fixed:
             reading = runtime.source is None or runtime.sizing.full
             busy_s = work.timer.busy_s(reading)
-            runtime.sizing.done(batch.segments, len(leaves), busy_s, work.timer.cpu_s)
+            runtime.sizing.done(batch.segments, work.results, busy_s, work.timer.cpu_s)
         report_queue(runtime, allocation)
     work.forget_batch()
     task.status.batches += 1
