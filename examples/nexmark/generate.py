@@ -2,7 +2,7 @@
 
 Each kind of event has two files, `bids-0.parquet` and `bids-1.parquet`, so that two peers can read.
 Events are dealt to them in turn, half a second of event time at a time: a watermark has to wait for
-neither.
+neither. `side-input.parquet` is a small table, for q13.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-from nexmark.events import KINDS, SEED, events
+from nexmark.events import KINDS, SEED, events, side_input
 
 DATA = Path(__file__).parent / "data"
 EVENTS = 500_000
@@ -25,6 +25,7 @@ def generate(folder, count, seed=SEED):
     for file in range(FILES):
         for kind in KINDS:
             write(folder / f"{kind}-{file}.parquet", kind, file, count, seed)
+    pq.write_table(side_input(), folder / "side-input.parquet")
 
 
 def write(path, kind, file, count, seed):

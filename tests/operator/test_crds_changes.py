@@ -98,6 +98,11 @@ ADDITIVE = {
             rule=f"{schema[RULES][0]['rule']} || has(self.size)"
         )
     ),
+    "a rule that two other keys meet, too": changed(
+        lambda _, schema: schema[RULES][0].update(
+            rule=f"{schema[RULES][0]['rule']} || has(self.size) || has(self.color)"
+        )
+    ),
     "a key for all types": changed(lambda _, schema: schema.pop(RULES)),
     "another alternative": of("plugin", pattern="^(a|b|c|[a-z|]+(:x|y)*)$"),
     "longer texts in a list": of("tags", items={"type": "string", "maxLength": 10}),
@@ -147,6 +152,24 @@ BREAKING = {
     ),
     "names.shortNames: 'wg' is gone": changed(lambda spec, _: spec["names"].update(shortNames=[])),
 }
+
+
+@pytest.mark.parametrize(
+    ("types", "is_breaking"), [("'a', 'c'", False), ("'a', 'b'", True), ("'b', 'c'", True)]
+)
+def test_a_key_may_be_needed_for_a_type_that_is_new(types: str, is_breaking: bool) -> None:
+    def needing(types: str, choices: list[str]) -> dict[str, Any]:
+        rule = {"rule": f"!(self.type in [{types}]) || has(self.port)"}
+        kind = {"type": "string", "enum": choices}
+
+        def change(_: Any, schema: dict[str, Any]) -> None:
+            schema.update({RULES: [rule]})
+            schema["properties"]["type"] = kind
+
+        return changed(change)
+
+    before, after = needing("'a'", ["a", "b"]), needing(types, ["a", "b", "c"])
+    assert bool(breaking(before, after)) is is_breaking
 
 
 @pytest.mark.parametrize("case", ADDITIVE)

@@ -46,14 +46,19 @@ def q8(read):
     return both[["id", "name", "start"]].rename(columns={"id": "person", "start": "from"})
 
 
-QUERIES = {"q0": q0, "q1": q1, "q2": q2, "q5": q5, "q7": q7, "q8": q8}
+def q13(read):
+    bids = read("bids")
+    return bids.assign(key=bids["auction"] % 10_000).merge(read("side-input"), on="key")
+
+
+QUERIES = {"q0": q0, "q1": q1, "q2": q2, "q5": q5, "q7": q7, "q8": q8, "q13": q13}
 
 
 def answer(query, folder):
     """What a query should write for the files of `generate.py` in a folder."""
 
     def read(kind):
-        files = sorted(folder.glob(f"{kind}-*.parquet"))
+        files = sorted(folder.glob(f"{kind}*.parquet"))
         return pd.concat([pd.read_parquet(file) for file in files], ignore_index=True)
 
     return QUERIES[query](read)

@@ -89,3 +89,10 @@ def new_sellers(event, window, trigger, state_event, by_event):
         "name": by_event["registers"][0]["name"],
         "from": state_event["lower_bound"],
     }
+
+
+# q13: bids with what a side input has
+
+
+def with_key(bid):
+    return {**bid, "key": bid["auction"] % 10_000}

@@ -34,6 +34,7 @@ CITIES = ("Boise", "Cheyenne", "Phoenix", "Portland", "Redmond", "San Francisco"
 ITEMS = ("chair", "clock", "lamp", "map", "mirror", "piano", "radio", "typewriter")
 CHANNELS = ("Apple", "Baidu", "Facebook", "Google")
 CATEGORIES = 5
+SIDE_INPUT_KEYS = 10_000
 
 
 def events(kind, numbers, seed=SEED):
@@ -46,6 +47,14 @@ def events(kind, numbers, seed=SEED):
     if kind == "auctions":
         return auctions(numbers[(place > 0) & (place < FIRST_BID)], seed)
     return bids(numbers[place >= FIRST_BID], seed)
+
+
+def side_input():
+    """A small table, which has a value for nine keys of ten."""
+    keys = np.arange(SIDE_INPUT_KEYS)
+    keys = pa.array(keys[keys % 10 != 0])
+    values = pc.binary_join_element_wise("value ", keys.cast(pa.string()), "")
+    return pa.table({"key": keys, "value": values})
 
 
 def persons(numbers, seed):

@@ -19,6 +19,16 @@ from onyx.model.parsing.job import parse_manifest
 MODULE = spark_functions.__name__
 RANGE, END = 60, 720
 Spec = dict[str, Any]
+DOES: list[Spec] = [
+    *({"fn": f"{MODULE}:{name}"} for name in ("spread", "fails", "busy")),
+    {"sql": "select * replace (v * 2 as v), key || '!' as cried from segments where v > 1"},
+    {"sql": "select *, unnest(range(v % 3)) as copy from segments"},
+    {"sql": "select * replace (case v when 7 then error('seven') else v end as v) from segments"},
+]
+"""What the task in the middle may do."""
+COMPARED: list[Any] = [
+    ["in", "key", ["a", "b"]], [">=", "v", 3], ["!=", "v", 0], ["sql", "v % 2 = 0 or key = 'c'"],
+]  # fmt: skip
 
 segments = st.lists(
     st.fixed_dictionaries(
@@ -73,7 +83,7 @@ def jobs(draw: st.DrawFn) -> Job:
     if draw(st.booleans()):
         catalog += [
             {"name": "work", "type": "function", "deadLetter": "other",
-             "fn": f"{MODULE}:{draw(st.sampled_from(['spread', 'fails', 'busy']))}"},
+             **draw(st.sampled_from(DOES))},
             {"name": "other", **out},
         ]  # fmt: skip
         workflow, last = [["read", "work"], ["work", "other"]], "work"
@@ -106,7 +116,7 @@ def _conditions(draw: st.DrawFn) -> list[Spec]:
         )  # fmt: skip
     if draw(st.booleans()):
         found.append({"from": ["work"], "to": "next", "predicate": ["<", "v", 6]})
-    compared = draw(st.sampled_from([["in", "key", ["a", "b"]], [">=", "v", 3], ["!=", "v", 0]]))
+    compared = draw(st.sampled_from(COMPARED))
     found.append({"from": ["work"], "to": ["other"], "predicate": compared, "excludeKeys": ["at"]})
     return found
 

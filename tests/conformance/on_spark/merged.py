@@ -82,7 +82,7 @@ def written(jobs: Mapping[str, Job], folder: Path) -> dict[str, Rows]:
 
 def has_stage(job: Job) -> bool:
     """Whether a Spark stage is in the middle of it."""
-    return any(entry.spark_stage is not None for entry in job.catalog)
+    return any(entry.stage is not None for entry in job.catalog)
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def _assigns(entry: CatalogEntry) -> bool:
 
 
 def _written_to(folder: Path, entry: CatalogEntry) -> CatalogEntry:
-    if entry.spark_stage is not None:
+    if entry.stage is not None:
         return replace(entry, options={**entry.options, "path": str(folder)})
     if entry.type != "output" or entry.plugin == "blackhole":
         return entry
@@ -117,6 +117,11 @@ def _renamed(job: Job, prefix: str) -> Job:
             return name(tasks)
         return tuple(map(name, tasks))
 
+    def entry(each: CatalogEntry) -> CatalogEntry:
+        join = each.join and replace(each.join, table=name(each.join.table))
+        letters, tables = name(each.dead_letter), names(each.tables)
+        return replace(each, name=name(each.name), dead_letter=letters, join=join, tables=tables)
+
     def condition(each: FlowCondition) -> FlowCondition:
         begins = each.from_task
         if begins in ("all", ("all",)):  # of this job
@@ -133,10 +138,7 @@ def _renamed(job: Job, prefix: str) -> Job:
     return dataclasses.replace(
         job,
         workflow=tuple((name(parent), name(child)) for parent, child in job.workflow),
-        catalog=tuple(
-            replace(each, name=name(each.name), dead_letter=name(each.dead_letter))
-            for each in job.catalog
-        ),
+        catalog=tuple(map(entry, job.catalog)),
         flow_conditions=tuple(map(condition, job.flow_conditions)),
         windows=tuple(map(window, job.windows)),
         triggers=tuple(map(trigger, job.triggers)),

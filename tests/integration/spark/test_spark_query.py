@@ -35,7 +35,7 @@ TIMEOUT_S = 540.0
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The examples, from whose folders Spark's Python workers import too."""
     root = tmp_path_factory.mktemp("examples")
-    names = ("failures", "windows")
+    names = ("failures", "joins", "windows")
     with pytest.MonkeyPatch.context() as patch:
         for name in names:
             shutil.copytree(EXAMPLES / name, root / name)
@@ -52,9 +52,10 @@ def spark(folder: Path) -> Iterator[Any]:
         yield session
 
 
-def run(folder: Path, file: str, module: str, spark: Any) -> QueryReply:
+def run(folder: Path, file: str, module: str | None, spark: Any) -> QueryReply:
     job = parse_manifest((folder / file).read_bytes())
-    request = request_of(job, folder, (module,), master=MASTER)
+    modules = () if module is None else (module,)
+    request = request_of(job, folder, modules, master=MASTER)
     reply = run_query(request, spark)
     if reply.failure is None:
         publish_all(request, reply)
@@ -72,6 +73,14 @@ def test_stages_and_shuffles_give_the_rows_of_peers(folder: Path, spark: Any) ->
     totals = {each["customer"]: each["total"] for each in written(folder / "failures/totals")}
     assert totals == {"ann": 11, "bob": 5}
     assert len(written(folder / "failures/bad")) == 3
+
+
+def test_tables_give_the_rows_of_peers(folder: Path, spark: Any) -> None:
+    reply = run(folder / "joins", "job.yaml", None, spark)
+    assert reply.failure is None, reply.failure
+    prices = {each["order"]: each["price"] for each in written(folder / "joins/out/priced")}
+    assert prices == {1: 4.5, 2: 5.0, 3: 4.9, 4: None}
+    assert [each["order"] for each in written(folder / "joins/out/unknown")] == [5]
 
 
 def test_windows_by_event_time_give_the_rows_of_peers(

@@ -84,11 +84,18 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "the name of a job has": {**JOB, "metadata": {"name": "a.b"}},
     "give either workflow and catalog, or jobRef": edited(JOB, ("jobRef", REF)),
     "workflow and catalog belong together": edited(JOB, ("catalog", None)),
-    "plugin is needed for type input, output": edited(JOB, ("catalog.0.plugin", None)),
-    "plugin is only for type input, output": edited(
+    "plugin is needed for type input, output, table": edited(JOB, ("catalog.0.plugin", None)),
+    "plugin is only for type input, output, table": edited(
         JOB, ("catalog.0.type", "function"), ("catalog.0.fn", "app:fn")
     ),
-    "fn or sparkStage is needed for type function": edited(JOB, ("catalog.0.type", "function")),
+    "fn or sparkStage or join is needed for type function": edited(
+        JOB, ("catalog.0.type", "function")
+    ),
+    "join is only for type function": edited(
+        JOB, ("catalog.1.join", {"table": "users", "key": "user"})
+    ),
+    "tables is only for type function": edited(JOB, ("catalog.1.tables", ["users"])),
+    "versionKey is only for type table": edited(JOB, ("catalog.1.versionKey", "since")),
     "sparkStage is only for type function": edited(JOB, ("catalog.1.sparkStage", "app:stage")),
     "groupByFn is only for": edited(JOB, ("catalog.0.groupByFn", "app:key")),
     "fluxPolicy is only for": edited(JOB, ("catalog.0.fluxPolicy", "kill")),

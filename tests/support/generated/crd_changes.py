@@ -29,8 +29,10 @@ _UPPER = ("maximum", "maxLength", "maxItems", "maxProperties")
 _SAME = ("pattern", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "exclusiveMinimum")
 _FOR_TYPES = re.compile(r"!has\(self\.(?P<key>\w+)\) \|\| self\.type in \[(?P<types>[^]]*)\]")
 """The rule that says for which types of an entry a key may be given."""
-_INSTEAD = re.compile(r"( \|\| has\(self\.\w+\))$")
+_INSTEAD = re.compile(r" \|\| has\(self\.\w+\)$")
 """The end of a rule that is met by one more key."""
+_NEEDED_FOR = re.compile(r"!\(self\.type in \[(?P<types>[^]]*)\]\)")
+"""The beginning of a rule that says for which types of an entry a key is needed."""
 _OPEN = ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string", "nullable")
 
 
@@ -146,10 +148,13 @@ _PARTS = re.compile(r"\\.|\[(?:\\.|[^]\\])*\]|.", re.DOTALL)
 
 
 def _is_harmless(rule: str, old: Schema) -> bool:
-    """Whether a rule was there, also without a key that may be given instead; is about a key that
-    was not there, or allows a key for more types."""
+    """Whether a rule was there, also without types that are new or with keys that may be given
+    instead; is about a key that was not there, or allows a key for more types."""
     known = [each["rule"] for each in old.get("x-kubernetes-validations", ())]
-    if rule in known or _INSTEAD.sub("", rule) in known:
+    shorter = _of_old_types(rule, old)
+    while shorter not in known and _INSTEAD.search(shorter):
+        shorter = _INSTEAD.sub("", shorter)
+    if shorter in known:
         return True
     about = _FOR_TYPES.fullmatch(rule)
     if about is None:
@@ -158,6 +163,16 @@ def _is_harmless(rule: str, old: Schema) -> bool:
     types = [_types(each) for each in before if each["key"] == about["key"]]
     is_new_key = about["key"] not in old.get("properties", {})
     return is_new_key or any(each <= _types(about) for each in types)
+
+
+def _of_old_types(rule: str, old: Schema) -> str:
+    """A rule without the types for which it needs a key that no entry could have."""
+    needed = _NEEDED_FOR.match(rule)
+    choices = old.get("properties", {}).get("type", {}).get("enum")
+    if needed is None or choices is None:
+        return rule
+    types = [each for each in re.findall(r"'[^']+'", needed["types"]) if each[1:-1] in choices]
+    return f"!(self.type in [{', '.join(types)}]){rule[needed.end() :]}"
 
 
 def _types(rule: re.Match[str]) -> set[str]:

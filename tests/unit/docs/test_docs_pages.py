@@ -15,6 +15,7 @@ from onyx.model.names import REFINEMENTS
 from onyx.model.parsing.cluster import parse_cluster_manifest
 from onyx.model.parsing.job import parse_manifest, parse_mapping
 from onyx.submission.plugin_options import wrong_options
+from onyx.submission.sql_checks import wrong_sql
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = {
@@ -106,7 +107,7 @@ def test_a_cluster_or_job_or_part_of_one_is_valid_and_can_run(text: str) -> None
         return
     if plain.get("kind") == "OnyxJob":
         job = parse_manifest(text, "page")
-        assert wrong_options(job) == ()
+        assert (*wrong_options(job), *wrong_sql(job)) == ()
     else:
         assert plain.keys() <= {"catalog", "flowConditions", "windows", "triggers"}
         parse_mapping(job_around(plain))

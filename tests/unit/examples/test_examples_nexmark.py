@@ -67,7 +67,7 @@ def test_two_files_of_a_kind_have_all_events_between_them(
 ) -> None:
     import_module("generate").generate(tmp_path, EVENTS)
 
-    assert len(list(tmp_path.iterdir())) == 6
+    assert len(list(tmp_path.iterdir())) == 7, "and the side input"
     for kind in events.KINDS:
         parts = [pq.read_table(path).to_pandas() for path in sorted(tmp_path.glob(f"{kind}-*"))]
         columns = list(parts[0].columns)

@@ -92,6 +92,40 @@ def test_tables_and_joins_come_and_go_and_touch_no_state(now: str) -> None:
     )
 
 
+def test_a_function_may_become_a_text_of_sql_and_a_text_another_one() -> None:
+    def text(sql: str) -> Callable[[Spec], object]:
+        def change(spec: Spec) -> None:
+            del entry(spec, "pass")["fn"]
+            entry(spec, "pass")["sql"] = sql
+
+        return change
+
+    same, other = changed(text("select * from segments")), changed(text("from segments"))
+    for new, old in ((same, None), (other, same)):
+        fates, problems = reported(new, old)
+        assert (set(fates.values()), problems) == ({"carried over"}, [])
+
+
+def test_a_condition_with_another_text_is_another_path() -> None:
+    def condition(text: str) -> Callable[[Spec], object]:
+        each = {"from": "pass", "to": ["count"], "predicate": ["sql", text]}
+        return lambda spec: spec.update(flowConditions=[each])
+
+    _, problems = reported(changed(condition("n > 1")), changed(condition("n > 2")))
+    assert "the path of segments to it has changed (pass)" in problems[0]
+
+
+def test_bundles_of_a_query_of_spark_stay_with_their_job() -> None:
+    def staged(spec: Spec) -> None:
+        del entry(spec, "pass")["fn"]
+        entry(spec, "pass").update(sparkSql="from segments", options={"path": "bundles"})
+
+    old = copy.deepcopy(OLD)
+    staged(old)
+    _, problems = reported(changed(lambda spec: None), job(old))
+    assert "the old job has the Spark stage pass, whose bundles stay with it" in problems[0]
+
+
 def test_the_same_length_in_another_unit_is_the_same() -> None:
     fates, problems = reported(
         changed(lambda spec: spec["windows"][0].update(range=[60, "minutes"]))

@@ -50,6 +50,8 @@ class Table(Mapping[Any, Row]):
             self._versions = Versions(numbers, self._column(version_key))
             self._require_all(self._versions.there, version_key)
             self._last = self._versions.newest(len(self._numbers))
+        self._in_order = len(self._numbers) == len(rows)
+        """Whether each row has a key of its own: then the number of the key is that of the row."""
 
     @property
     def columns(self) -> pa.RecordBatch:
@@ -70,6 +72,8 @@ class Table(Mapping[Any, Row]):
         if at is not None:
             assert self._versions is not None, "validated: only a table with versions has times"
             return self._versions.find(numbers, at)
+        if self._in_order:
+            return numbers
         found = np.full(len(numbers), NONE, np.intp)
         there = np.flatnonzero(numbers != NONE)
         found[there] = self._last[numbers[there]]

@@ -63,8 +63,10 @@ class Versions:
         before = np.empty(len(places), np.intp)
         before[ordered] = np.searchsorted(self._sorted, places[ordered], side="right") - 1
         found = np.full(len(numbers), NONE, np.intp)
-        valid = (before >= 0) & (self._owners[before] == numbers[rows]) if len(before) else []
-        found[rows[valid]] = self._order[before[valid]] if len(before) else []
+        if len(self._sorted):
+            first = self._places(numbers[rows], np.intp(0))
+            valid = (before >= 0) & (self._sorted[before] >= first)
+            found[rows[valid]] = self._order[before[valid]]
         return found
 
     def newest(self, many: int) -> Indices:
@@ -73,7 +75,7 @@ class Versions:
         found[self._owners] = self._order  # of one number the last assignment stays
         return found
 
-    def _places(self, numbers: Indices, ranks: Indices) -> Indices:
+    def _places(self, numbers: Indices, ranks: Indices | np.intp) -> Indices:
         return numbers * (len(self._moments) + 1) + ranks
 
 

@@ -52,19 +52,18 @@ def _found(job: Job) -> Iterator[Problem]:
 
     for index, entry in enumerate(job.catalog):
         if entry.sql is not None:
-            yield from _problem(at(at("spec.catalog", index), "sql"), entry.name, _of_task(entry))
+            yield from _problem(at(at("spec.catalog", index), "sql"), _of_task(entry))
     for index, condition in enumerate(job.flow_conditions):
         path = at(at("spec.flowConditions", index), "predicate")
         for where, text in expressions(condition.predicate, path):
-            tasks = ", ".join(condition.from_tasks)
-            yield from _problem(where, tasks, partial(Expression, text))
+            yield from _problem(where, partial(Expression, text))
 
 
 def _of_spark(job: Job) -> Iterator[Problem]:
     for index, entry in enumerate(job.catalog):
         wrong = "" if entry.spark_sql is None else why_refused(entry.spark_sql)
         if wrong:
-            yield Problem(at(at("spec.catalog", index), "sparkSql"), f"task {entry.name}: {wrong}")
+            yield Problem(at(at("spec.catalog", index), "sparkSql"), wrong)
 
 
 def _of_task(entry: CatalogEntry) -> Callable[[], Any]:
@@ -79,8 +78,8 @@ def _of_task(entry: CatalogEntry) -> Callable[[], Any]:
     return look
 
 
-def _problem(path: str, task: str, look: Callable[[], Any]) -> Iterator[Problem]:
+def _problem(path: str, look: Callable[[], Any]) -> Iterator[Problem]:
     try:
         look()
     except OnyxError as error:
-        yield Problem(path, f"task {task}: {error}")
+        yield Problem(path, str(error).removeprefix("sql "))
