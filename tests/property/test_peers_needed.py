@@ -43,7 +43,7 @@ def test_a_job_starts_with_the_peers_that_it_needs_and_with_no_fewer(job: model.
 def shared(draw: st.DrawFn) -> model.Job:
     """A job whose tasks have shares of its peers, and some of them a minimum."""
     cuts = draw(st.sets(st.integers(1, 99), min_size=2, max_size=4))
-    bounds = [0, *sorted(cuts), 100]
+    bounds = [0, *sorted(cuts), draw(st.just(100) | st.integers(max(cuts) + 1, 100))]
     first, *middle, last = [b - a for a, b in pairwise(bounds)]
 
     def keys(share: int) -> dict[str, Any]:

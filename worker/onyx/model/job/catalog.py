@@ -290,7 +290,7 @@ class CatalogEntry:
         Key(
             origin="onyx/percentage",
             era="0.10+",
-            restriction="Only with taskScheduler: percentage. The sum over all tasks is 100.",
+            restriction="Only with taskScheduler: percentage. At most 100 over all tasks.",
         ),
     ] = None
     """Share of the job's peers, under the percentage task scheduler."""
