@@ -7,14 +7,13 @@ a variable may hold, and the page of all settings is generated. Limits have thei
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta
 
-from onyx.variables import flatten, read
+from onyx.variables import flatten, read, written
 
 __all__ = [
     "HistorySettings",
@@ -72,6 +71,10 @@ class ZooKeeperSettings:
     after about this time."""
     connect_timeout_s: float = 15.0
     """Longest wait for the first connection."""
+    reconnect_back_off_s: Annotated[float, Meta(gt=0)] = 0.05
+    """First delay before a lost connection is tried again; it doubles each time."""
+    reconnect_back_off_max_s: Annotated[float, Meta(gt=0)] = 0.5
+    """Longest such delay."""
     tls: TlsSettings = field(default_factory=TlsSettings)
     """TLS to ZooKeeper; `cert_file` and `key_file` only if its servers ask for a certificate."""
     auth_user: str = ""
@@ -122,6 +125,9 @@ class LogSettings:
     """Interval of polling the log, in case a watch was lost."""
     append_queue_entries_max: int = 1_000
     """Entries in the queue to be written, above which writers wait."""
+    inbox_events_max: Annotated[int, Meta(ge=1)] = 10_000
+    """Entries of the log and other events that wait for a group's thread, above which who brings
+    them waits."""
     join_back_off_s: float = 0.5
     """Mean of the random delay after an aborted join."""
 
@@ -314,6 +320,12 @@ class TelemetrySettings:
     """`DEBUG`, `INFO`, `WARNING` or `ERROR`."""
     log_format: str = "text"
     """`text` for people, `json` for machines."""
+    log_file: str = ""
+    """File to which log lines are appended, beside standard error; all processes of a worker write
+    to it. It may be moved away, as logrotate does."""
+    log_config: str = ""
+    """File in JSON with what Python's `logging.config.dictConfig` takes: more handlers, levels of
+    other loggers. It adds to the log of Onyx."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,15 +394,7 @@ def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Se
 
 def to_environment(settings: Settings, prefix: str = "ONYX") -> dict[str, str]:
     """The variables from which `from_environment` reads these settings back."""
-    found: dict[str, str] = {}
-    for variable, value in flatten(settings, prefix):
-        if isinstance(value, tuple):
-            found[variable] = ",".join(value)
-        elif isinstance(value, Mapping):
-            found[variable] = json.dumps(value)
-        elif value is not None:
-            found[variable] = str(value).lower() if isinstance(value, bool) else str(value)
-    return found
+    return written(settings, prefix)
 
 
 def variables(prefix: str = "ONYX") -> tuple[str, ...]:

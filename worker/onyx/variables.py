@@ -25,6 +25,19 @@ def flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             yield variable, inner
 
 
+def written(value: Any, prefix: str) -> dict[str, str]:
+    """The variables from which `read` makes these settings again."""
+    found: dict[str, str] = {}
+    for variable, each in flatten(value, prefix):
+        if isinstance(each, tuple):
+            found[variable] = ",".join(each)
+        elif isinstance(each, Mapping):
+            found[variable] = json.dumps(each)
+        elif each is not None:
+            found[variable] = str(each).lower() if isinstance(each, bool) else str(each)
+    return found
+
+
 def read(cls: type[T], environment: Mapping[str, str], prefix: str, **given: Any) -> T:
     """Settings of any frozen class, with others nested in it; fields in `given` are not read.
 

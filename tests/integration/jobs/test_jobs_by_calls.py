@@ -83,3 +83,10 @@ def test_a_job_is_submitted_to_a_cluster_that_is_there(env: TestEnv, tmp_path: P
     submission = job.write(files(str(tmp_path / "out"))).submit(env.settings)
     assert await_job_completion(env.settings, submission.job)
     assert rows(tmp_path / "out") == [{"n": 2}, {"n": 3}]
+
+
+def test_log_lines_of_a_task_have_the_metadata_of_its_job(env: TestEnv, tmp_path: Path) -> None:
+    job = Job("located", metadata={"team": "sales", "level": 3, "jobId": "located-1", "more": [1]})
+    job = job.read(sequence(segments=[{"n": 1}])).map(own.located).write(files(str(tmp_path)))
+    assert env.run(job.build()).state == "completed"
+    assert rows(tmp_path) == [{"n": 1, "metadata.team": "sales", "metadata.level": 3}]

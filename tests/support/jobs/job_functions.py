@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import onyx
+from onyx.telemetry.logs import location
 
 Segment = dict[str, Any]
 
@@ -26,6 +27,12 @@ def same(segment: Segment) -> Segment:
 
 def inc(segment: Segment) -> Segment:
     return {**segment, "n": segment["n"] + 1}
+
+
+def located(segment: Segment) -> Segment:
+    """With what the log lines of the task have of the metadata of its job."""
+    found = {key: value for key, value in location().items() if key.startswith("metadata.")}
+    return {**segment, **found}
 
 
 def add(amount: int, segment: Segment) -> Segment:

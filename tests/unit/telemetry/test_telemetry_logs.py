@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -22,8 +23,11 @@ def restored_logging() -> Iterator[None]:
     root, onyx = logging.getLogger(), logging.getLogger("onyx")
     handlers, level, onyx_level = root.handlers[:], root.level, onyx.level
     yield
+    opened = [each for each in root.handlers if isinstance(each, logging.FileHandler)]
     configure()
     locate({})
+    for each in opened:
+        each.close()
     root.handlers[:] = handlers
     root.setLevel(level)
     onyx.setLevel(onyx_level)
@@ -139,3 +143,61 @@ def test_what_a_library_raised_and_is_no_exception_is_described() -> None:
         "broker away",
         [],
     )
+
+
+def test_lines_are_appended_to_a_file_that_may_be_moved_away(tmp_path: Path) -> None:
+    file = tmp_path / "onyx.log"
+    stream = io.StringIO()
+    configure("INFO", "json", stream, file=str(file))
+    log.info("one")
+    file.rename(tmp_path / "onyx.log.1")
+    log.info("two")
+    assert json.loads((tmp_path / "onyx.log.1").read_text())["event"] == "one"
+    assert json.loads(file.read_text())["event"] == "two"
+    assert len(stream.getvalue().splitlines()) == 2
+
+
+def test_the_owner_of_a_process_adds_handlers_and_levels(tmp_path: Path) -> None:
+    config = {
+        "handlers": {
+            "mine": {"class": "logging.FileHandler", "filename": str(tmp_path / "mine.log")}
+        },
+        "root": {"handlers": ["mine"], "level": "ERROR"},
+        "loggers": {"onyx.peer": {"level": "DEBUG"}},
+    }
+    (tmp_path / "logging.json").write_text(json.dumps(config))
+    stream = io.StringIO()
+    before = logging.getLogger("users.module")
+    configure("INFO", "text", stream, config=str(tmp_path / "logging.json"))
+    log.debug("now logged")
+    before.warning("no longer")
+    before.error("still")
+    assert (tmp_path / "mine.log").read_text() == "now logged\nstill\n"
+    assert [line.split(": ")[1] for line in stream.getvalue().splitlines()] == [
+        "now logged",
+        "still",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "No such file"),
+        ("{", "Expecting"),
+        ("[]", "is no file in JSON that logging.config.dictConfig takes"),
+        ('{"root": {"handlers": ["none"]}}', "Unable to configure root logger"),
+    ],
+)
+def test_a_configuration_that_cannot_be_followed_is_refused(
+    tmp_path: Path, content: str | None, why: str
+) -> None:
+    file = tmp_path / "logging.json"
+    if content is not None:
+        file.write_text(content)
+    with pytest.raises(SettingsError, match=why):
+        configure(config=str(file))
+
+
+def test_a_log_file_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"telemetry\.log_file=.*No such file"):
+        configure(file=str(tmp_path / "nowhere" / "onyx.log"))

@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from onyx.path_names import path_name
-from onyx.settings import Settings, from_environment
+from onyx.settings import Settings, TelemetrySettings, from_environment
+from onyx.telemetry.logs import configure
 
 
 def job_id(text: str | None) -> str | None:
@@ -59,6 +61,21 @@ def settings(
         names = tuple(name for each in modules for name in each.split(",") if name)
         found = dataclasses.replace(found, modules=names)
     return found
+
+
+def configure_logs(found: TelemetrySettings, fields: Mapping[str, Any] | None = None) -> None:
+    """Log as the settings say, each line with these fields.
+
+    Raises:
+        SettingsError: they cannot be followed.
+    """
+    configure(
+        found.log_level,
+        found.log_format,
+        fields=fields,
+        file=found.log_file,
+        config=found.log_config,
+    )
 
 
 def import_from(*folders: Path) -> None:

@@ -17,7 +17,6 @@ from onyx.peer.events import Event
 
 logger = logging.getLogger("onyx.peer")
 
-EVENTS_MAX = 10_000
 POST_PATIENCE_S = 1.0
 """A thread that waits for room looks this often whether the incarnation still lives."""
 
@@ -32,8 +31,9 @@ class _Crash:
 class EventQueue:
     """Post from any thread; `next` only on the group's thread."""
 
-    def __init__(self) -> None:
-        self._events: queue.Queue[Event | _Crash] = queue.Queue(EVENTS_MAX)
+    def __init__(self, events_max: int) -> None:
+        """Above `events_max` events whoever posts waits."""
+        self._events: queue.Queue[Event | _Crash] = queue.Queue(events_max)
         self._timers: list[threading.Timer] = []
         self._closed = False
 
@@ -79,4 +79,4 @@ class EventQueue:
                 self._events.put(event, timeout=POST_PATIENCE_S)
                 return
             except queue.Full:
-                logger.warning("%d events wait for the group's thread", EVENTS_MAX)
+                logger.warning("%d events wait for the group's thread", self._events.maxsize)

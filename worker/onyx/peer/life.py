@@ -57,7 +57,7 @@ def new_life(
         context,
         log,
         transport,
-        EventQueue(),
+        EventQueue(context.settings.log.inbox_events_max),
         Lease(context.clock, log),
         Background(log.group),
         GroupTelemetry(log.group, context.metrics, context.recorder),

@@ -1,7 +1,8 @@
 """Logs: one event a line, with fields; text for people, JSON for machines.
 
 Built on the standard library's logging, so lines of libraries have the same form. Fields say where
-(tenancy, group, job, task), never what: no segment and no parameter is ever logged. Text that may
+(tenancy, group, job, task, metadata of the job), never what: no segment and no parameter is ever
+logged. Text that may
 carry a user's data, such as the message of an exception, is cut. A traceback is given as frames
 only.
 
@@ -18,6 +19,9 @@ import threading
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from logging.config import dictConfig
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
 from typing import Any, TextIO
 
 from onyx.errors import SettingsError, message_of
@@ -54,12 +58,22 @@ def configure(
     log_format: str = "text",
     stream: TextIO | None = None,
     fields: Mapping[str, Any] | None = None,
+    file: str = "",
+    config: str = "",
 ) -> None:
-    """Send all logs of this process to `stream` (default: standard error), each line with these
-    fields. Call it once at start.
+    """Send all logs of this process to `stream`. Call it once at start.
+
+    Args:
+        level: of the lines of Onyx; those of others are logged from WARNING on.
+        log_format: `text` or `json`.
+        stream: standard error, if None.
+        fields: that every line has.
+        file: where lines are appended too; it may be moved away and is opened anew.
+        config: file in JSON with what `logging.config.dictConfig` takes, for more handlers and
+            other levels. What it says of levels wins.
 
     Raises:
-        SettingsError: an unknown level or format.
+        SettingsError: an unknown level or format, or a file that cannot be used.
     """
     if level.upper() not in LEVELS:
         raise SettingsError(f"log_level={level!r}: expected one of {', '.join(LEVELS)}")
@@ -67,13 +81,38 @@ def configure(
         raise SettingsError(f"log_format={log_format!r}: expected text or json")
     _process.clear()
     _process.update(fields or {})
-    handler = logging.StreamHandler(stream or sys.stderr)
-    handler.setFormatter(_FORMATTERS[log_format]())
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    root.handlers.clear()
     root.setLevel(logging.WARNING)
     logging.raiseExceptions = False  # what cannot be logged ends no thread
     logging.getLogger("onyx").setLevel(level.upper())
+    if config:
+        _apply(config)
+    mine = [logging.StreamHandler(stream or sys.stderr), *_appended(file)]
+    for handler in mine:
+        handler.setFormatter(_FORMATTERS[log_format]())
+    root.handlers[:0] = mine
+
+
+def _apply(config: str) -> None:
+    """Add what the owner of the process wants of logging."""
+    try:
+        said = json.loads(Path(config).read_text("utf-8"))
+        dictConfig({"version": 1, "disable_existing_loggers": False, **said})
+    except (OSError, ValueError, TypeError, AttributeError, ImportError) as error:
+        raise SettingsError(
+            f"telemetry.log_config={config!r}: is no file in JSON that "
+            f"logging.config.dictConfig takes: {message_of(error)}"
+        ) from error
+
+
+def _appended(file: str) -> list[logging.Handler]:
+    if not file:
+        return []
+    try:
+        return [WatchedFileHandler(file, encoding="utf-8")]
+    except OSError as error:
+        raise SettingsError(f"telemetry.log_file={file!r}: {error.strerror}") from error
 
 
 def truncated(text: str, characters_max: int = ERROR_CHARACTERS_MAX) -> str:

@@ -17,11 +17,10 @@ import typer
 from onyx.cli.functions import check_functions
 from onyx.cli.job_file import EngineOption, read_job
 from onyx.cli.local_run import peers_of_processes, run_here, settings_for
-from onyx.cli.options import JsonOption, ModulesOption, import_from
+from onyx.cli.options import JsonOption, ModulesOption, configure_logs, import_from
 from onyx.errors import OnyxError
 from onyx.model.job import Job
 from onyx.settings import Settings
-from onyx.telemetry.logs import configure
 
 
 class TooManyDeadLetters(OnyxError):
@@ -60,7 +59,7 @@ def run(
     """
     job = read_job(file, engine=engine)
     found = _checked(file, job, modules, log_level)
-    configure(found.telemetry.log_level, found.telemetry.log_format)
+    configure_logs(found.telemetry)
     dealt = peers_of_processes(job, peers, processes)
     signal.signal(signal.SIGTERM, _interrupt)
     status, progress = run_here(job, found, dealt, as_json, timeout)

@@ -17,6 +17,7 @@ from onyx.cli.options import (
     ModulesOption,
     TenancyOption,
     ZooKeeperOption,
+    configure_logs,
     import_from,
     settings,
     stop_signal,
@@ -26,7 +27,6 @@ from onyx.cli.processes.supervisor import Supervisor
 from onyx.errors import OnyxError
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
-from onyx.telemetry.logs import configure
 
 PeersOption = Annotated[
     int,
@@ -73,7 +73,7 @@ def worker(
             telemetry = dataclasses.replace(found.telemetry, metrics_port=metrics_port)
             found = dataclasses.replace(found, telemetry=telemetry)
         fields = {"tenancy": found.tenancy_id}
-        configure(found.telemetry.log_level, found.telemetry.log_format, fields=fields)
+        configure_logs(found.telemetry, fields)
         if recorded is None:
             run_until(stop, Supervisor(found, [peers] * processes), found)
         else:

@@ -30,8 +30,6 @@ if quiet.level == logging.NOTSET:
 
 TELL_AFTER_S = 2.0
 """Silence of a server after which it is said what is waited for."""
-_RECONNECT_DELAY_S = 0.05
-_RECONNECT_DELAY_MAX_S = 0.5
 
 Start = Callable[[KazooClient], Any]
 """Starts a request and gives kazoo's asynchronous result."""
@@ -95,8 +93,8 @@ class Dialler:
             timeout=self._settings.session_timeout_s,
             connection_retry=KazooRetry(
                 max_tries=-1,
-                delay=_RECONNECT_DELAY_S,
-                max_delay=_RECONNECT_DELAY_MAX_S,
+                delay=self._settings.reconnect_back_off_s,
+                max_delay=self._settings.reconnect_back_off_max_s,
                 ignore_expire=False,
             ),
             command_retry=KazooRetry(max_tries=1, ignore_expire=False),

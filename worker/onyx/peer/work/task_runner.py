@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from onyx.ids import TaskName
@@ -23,6 +23,10 @@ from onyx.task.task import Task
 from onyx.telemetry.logs import locate, location
 
 logger = logging.getLogger("onyx.peer")
+
+METADATA_FIELDS_MAX = 16
+_JOB_ID = "jobId"
+"""This key of the metadata is the field `job`."""
 
 
 class TaskRunner:
@@ -39,7 +43,12 @@ class TaskRunner:
         self._loop: Loop | None = None
         self._settled = False
         self._moving = False
-        self._where = {**location(), "job": task.job_id, "task": task.name, "peer": task.peer}
+        self._where: Mapping[str, Any] = {
+            **location(),
+            "job": task.job_id,
+            "task": task.name,
+            "peer": task.peer,
+        }
 
     @property
     def shared(self) -> bool:
@@ -73,6 +82,8 @@ class TaskRunner:
         progress = machine.advance(self.task)
         if self._settled or progress is DONE or self.task.phase is Phase.LOAD_JOB:
             return progress
+        if self.task.job is not None:
+            self._where = {**self._where, **fields_of(self.task.job.metadata)}
         return self._settle(progress)
 
     def _settle(self, progress: Progress) -> Progress:
@@ -102,6 +113,17 @@ class TaskRunner:
     def _separate(self) -> None:
         name = f"{self.task.name}-{self.task.peer}"
         self._loop = self._threads.run_alone(name, self, self._done)
+
+
+def fields_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What log lines of a job's tasks have of its metadata: the first keys whose values are text,
+    numbers or truth values."""
+    plain = [
+        (key, value)
+        for key, value in metadata.items()
+        if isinstance(value, str | int | float | bool) and key != _JOB_ID
+    ]
+    return {f"metadata.{key}": value for key, value in plain[:METADATA_FIELDS_MAX]}
 
 
 def stack_of(runner: TaskRunner) -> tuple[Frame, ...]:
