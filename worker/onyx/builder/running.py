@@ -89,6 +89,7 @@ class Runnable(ABC):
         Raises:
             ManifestError: the job is not valid, or a function is not there.
             JobFailed: it was killed, as a function has failed, or by somebody.
+            OnyxError: it had not ended after `timeout_s`, and was killed.
         """
         _refuse_while_imported("run")
         job = self._checked()
