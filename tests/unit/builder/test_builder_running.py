@@ -33,6 +33,12 @@ def test_a_key_without_effect_is_warned_of() -> None:
     assert found.path == "spec.catalog[2].medium"
 
 
+def test_a_key_that_only_the_operator_reads_is_warned_of() -> None:
+    job = Job("job", desired_state="Suspended").read(sequence(segments=[])).write(stdout())
+    (found,) = job.validate()
+    assert found.path == "spec.desiredState"
+
+
 def test_a_module_that_is_elsewhere_is_warned_of() -> None:
     (found,) = JOB.at("inc").map("far_away:f").write(blackhole(), name="end").validate()
     assert "module far_away is not here" in str(found)

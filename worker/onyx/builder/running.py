@@ -18,8 +18,8 @@ from onyx.client.statuses import JobStatus
 from onyx.client.submissions import Submission
 from onyx.errors import ManifestError, OnyxError, Problem, UserError
 from onyx.model import job as model
-from onyx.model.notices import notices
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.notices import notices, unused_declaration
+from onyx.model.parsing.job import parse_declared, parse_mapping
 from onyx.resolve import is_importing
 from onyx.settings import Settings, from_environment
 from onyx.spark.compiler.compile import compile_job
@@ -65,7 +65,7 @@ class Runnable(ABC):
         import_from(Path())
         absent = missing(job, settings().modules)
         _refuse(wrong_here(job, settings(modules=modules_here(job)), absent))
-        return [*absent, *notices(job)]
+        return [*absent, *self._notices(job)]
 
     def plan(self) -> str:
         """How Spark would run the job, as `onyx plan` prints it.
@@ -96,7 +96,7 @@ class Runnable(ABC):
         import_from(Path())
         found = settings_for(job, None, "WARNING")
         _refuse(wrong_here(job, found))
-        warn(notices(job))
+        warn(self._notices(job))
         status, _ = run_here(
             job, found, peers_of_processes(job, peers, processes), timeout_s=timeout_s
         )
@@ -120,6 +120,10 @@ class Runnable(ABC):
     def _repr_svg_(self) -> str:
         """The graph of the job, which a notebook shows; it need not be complete."""
         return drawing(self.manifest())
+
+    def _notices(self, job: model.Job) -> list[Problem]:
+        declared, _ = parse_declared(self.manifest())
+        return [*notices(job), *unused_declaration(declared)]
 
     def _checked(self) -> model.Job:
         job = self.build()
