@@ -12,9 +12,12 @@ from onyx.windows.watermarks import (
     WAITING_EPOCHS_MAX,
     ChannelEpochs,
     ChannelMarks,
+    Lull,
     PartitionMarks,
     Rising,
+    least,
     merge,
+    time_of,
 )
 
 CHANNELS = ("a", "b", "c")
@@ -48,6 +51,61 @@ def test_a_task_says_the_minimum_of_what_its_channels_promised_last(news):
         assert IDLE in (one, other) or one < other
     times = [t for t in sent if t is not IDLE]
     assert times == sorted(times), "it never falls"
+
+
+MARKS = TIMES | st.builds(Lull, TIMES) | st.sampled_from((IDLE, SILENT))
+
+
+@given(st.lists(st.lists(MARKS, max_size=4), max_size=4))
+def test_it_does_not_matter_over_how_many_tasks_a_mark_comes(groups):
+    assert least(map(least, groups)) == least(mark for group in groups for mark in group)
+
+
+@given(st.lists(st.tuples(st.sampled_from(CHANNELS), TIMES | st.builds(Lull, TIMES)), max_size=40))
+def test_time_that_follows_a_clock_never_falls_and_passes_nobody_who_is_awake(news):
+    marks, rising = ChannelMarks(CHANNELS), Rising()
+    last: dict[str, Lull | int] = {}
+    before = None
+    for channel, said in news:
+        last[channel] = said
+        marks.hear(channel, said)
+        new = rising.follow(marks.mark)
+        awake = [time_of(each) for each in last.values() if not isinstance(each, Lull)]
+        if new is not None and awake:
+            assert not isinstance(new, Lull)
+        if new is not None:
+            assert before is None or time_of(new) >= before
+            before = time_of(new)
+            assert isinstance(new, Lull) == (len(last) == len(CHANNELS) and not awake)
+
+
+STEPS = st.tuples(st.sampled_from("snnttc"), st.integers(0, 2), TIMES)
+
+
+@given(st.lists(STEPS, max_size=60), st.integers(0, 5))
+def test_an_input_in_a_lull_never_passes_the_clock_since_all_were_silent(steps, disorder):
+    """c: a new allocation. Event time has come at most as far as the newest segment, and the
+    seconds in which no partition had anything."""
+    marks, now_s = PartitionMarks(disorder, 2.0, follows_clock=True), 0.0
+    newest: int | None = None
+    for step, partition, time in steps:
+        if step == "s":
+            marks.saw(partition, time)
+            newest = time if newest is None else max(newest, time)
+        elif step == "n":
+            marks.saw_nothing(partition, now_s)
+        elif step == "c":
+            marks.ask_anew()
+        else:
+            now_s += 1.0
+        mark = marks.mark((0, 1, 2), now_s)
+        if isinstance(mark, Lull):
+            assert newest is not None
+            assert mark.time_ms >= newest - disorder
+            assert mark.time_ms <= newest - disorder + 1_000 * now_s
+        elif isinstance(mark, int):
+            assert newest is not None
+            assert mark <= newest - disorder
 
 
 @given(

@@ -35,6 +35,12 @@ WATERMARKS = st.fixed_dictionaries(
         "allowed_disorder": st.tuples(st.integers(0, 9), st.just("seconds")),
         "idle_timeout": st.integers(1, 9),
     },
+) | st.fixed_dictionaries(
+    {
+        "watermark_key": TEXT.filter(bool),
+        "idle_timeout": st.integers(1, 9),
+        "when_idle": st.sampled_from(("wait", "clock")),
+    }
 )
 
 

@@ -106,6 +106,7 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "checkpointSegments is only for": edited(JOB, ("catalog.1.checkpointSegments", 5)),
     "segmentsPerSecondMax is only for": edited(JOB, ("catalog.1.segmentsPerSecondMax", 5)),
     "assignWatermarkFn is only for": edited(JOB, ("catalog.1.assignWatermarkFn", "app:at")),
+    "whenIdle is only for": edited(JOB, ("catalog.1.whenIdle", "clock")),
     "watermarkKey is only for": edited(JOB, ("catalog.1.watermarkKey", "at")),
     "onMissingKey is only for": edited(JOB, ("catalog.0.onMissingKey", "group")),
     "deadLetter is only for": edited(JOB, ("catalog.1.deadLetter", "failed")),

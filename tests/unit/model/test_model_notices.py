@@ -85,6 +85,10 @@ def text_of(read: str = "", work: str = WORK, write: str = "", more: str = "") -
         (text_of(), []),
         (text_of(read=", watermarkKey: t, idleTimeout: 5"), ["watermarkKey", "idleTimeout"]),
         (
+            text_of(read=", watermarkKey: t, idleTimeout: 5, whenIdle: clock"),
+            ["watermarkKey", "idleTimeout", "whenIdle"],
+        ),
+        (
             text_of(read=", assignWatermarkFn: m:f, allowedDisorder: [1, second]"),
             ["assignWatermarkFn", "allowedDisorder"],
         ),

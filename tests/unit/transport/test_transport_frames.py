@@ -79,6 +79,7 @@ CONTROLS = [
     Control(ControlKind.END, 5, 2**64 - 1),
     Control(ControlKind.WATERMARK, time_ms=None),
     Control(ControlKind.WATERMARK, time_ms=0),
+    Control(ControlKind.WATERMARK, time_ms=7, lull=True),
     Control(ControlKind.WATERMARK, time_ms=-(2**63)),
     Control(ControlKind.WATERMARK, time_ms=2**63 - 1),
     Control(ControlKind.EPOCH, epoch=1),

@@ -31,7 +31,9 @@ _OF_PEERS_OF_A_JOB = (
     "task_scheduler", "acker_percentage", "ackers", "acker_exempt_input_tasks",
     "acker_exempt_output_tasks", "acker_exempt_tasks",
 )  # fmt: skip
-_OF_EVENT_TIME = ("watermark_key", "assign_watermark_fn", "allowed_disorder", "idle_timeout")
+_OF_EVENT_TIME = (
+    "watermark_key", "assign_watermark_fn", "allowed_disorder", "idle_timeout", "when_idle",
+)  # fmt: skip
 _OF_FN = ("params", "batch_fn")
 _OF_GROUPS = ("group_by_key", "group_by_fn")
 _INSTEAD = {

@@ -62,6 +62,8 @@ class Control:
     time_ms: int | None = None
     """The event time of a WATERMARK: 64 bits, signed. None: idle, this channel does not hold event
     time back."""
+    lull: bool = False
+    """Whether the time of a WATERMARK holds only where all channels are idle, as this one is."""
     epoch: int = 0
     """The epoch of an EPOCH: its number, from 1; never lower than the one before on the same
     channel."""

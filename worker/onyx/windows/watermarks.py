@@ -6,6 +6,9 @@ as long as one that is not idle has said nothing, the task says nothing. What is
 channel that wakes up with a lower time holds the watermark where it is until it has caught up.
 Leaving it out until then (as Flink does) was rejected: all that it has would come late.
 
+An idle channel may have a time all the same, because its input follows the clock (`Lull`). Others
+that are not idle do not hear of it. Where all are idle, event time comes to the latest of those.
+
 An *epoch* n on a channel says that what was sent before it in epochs up to n has arrived. Inputs
 count epochs by the time since the job was ready, so numbers agree between them without asking and
 one that is slow skips some; a channel that says n has passed all numbers below. Each brings
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 TIME_MS_MIN, TIME_MS_MAX = -(1 << 63), (1 << 63) - 1
@@ -37,20 +41,41 @@ class Quiet(enum.Enum):
 
 SILENT: Final = Quiet.SILENT
 IDLE: Final = Quiet.IDLE
-Mark = int | Quiet
+
+
+@dataclass(frozen=True, slots=True)
+class Lull:
+    """An idle channel whose event time follows the clock."""
+
+    time_ms: int
+
+
+Mark = int | Lull | Quiet
 """A time in milliseconds, or none."""
-Said = int | Literal[Quiet.IDLE]
+Said = int | Lull | Literal[Quiet.IDLE]
 """What is sent downstream."""
 
 
+def time_of(mark: Mark) -> int | None:
+    """The time that a mark has, if it has one."""
+    if isinstance(mark, Lull):
+        return mark.time_ms
+    return mark if isinstance(mark, int) else None
+
+
 def least(marks: Iterable[Mark]) -> Mark:
-    """The minimum of all that are not idle: IDLE if all are, SILENT if one has said nothing."""
+    """The minimum of all that are not idle, SILENT if one has said nothing. If all are idle, the
+    latest that follows the clock, or IDLE if none does."""
     found: Mark = IDLE
     for mark in marks:
         if mark is SILENT:
             return SILENT
-        if isinstance(mark, int) and (not isinstance(found, int) or mark < found):
-            found = mark
+        if isinstance(mark, int):
+            if not isinstance(found, int) or mark < found:
+                found = mark
+        elif isinstance(mark, Lull) and not isinstance(found, int):
+            later = not isinstance(found, Lull) or mark.time_ms > found.time_ms
+            found = mark if later else found
     return found
 
 
@@ -67,14 +92,20 @@ class Rising:
         """What to send now that the watermark is `mark`; None when nothing has changed."""
         if mark is SILENT:
             return None
-        if isinstance(mark, int):
-            if self.time_ms is None or mark > self.time_ms:
-                self.time_ms = mark
-            mark = self.time_ms
+        if mark is not IDLE:
+            mark = _not_before(self.time_ms, mark)
+            self.time_ms = time_of(mark)
         if mark == self._said:
             return None
         self._said = mark
-        return IDLE if mark is IDLE else self.time_ms
+        return mark
+
+
+def _not_before(time_ms: int | None, mark: int | Lull) -> int | Lull:
+    """The mark, with this time if its own is lower."""
+    if isinstance(mark, Lull):
+        return mark if time_ms is None or mark.time_ms >= time_ms else Lull(time_ms)
+    return mark if time_ms is None or mark >= time_ms else time_ms
 
 
 class ChannelMarks:
@@ -86,8 +117,9 @@ class ChannelMarks:
 
     def hear(self, channel: Hashable, said: Said) -> None:
         """News from a channel; a time that falls is taken as the one before."""
-        if isinstance(said, int):
-            said = self._times[channel] = max(said, self._times.get(channel, said))
+        if said is not IDLE:
+            said = _not_before(self._times.get(channel), said)
+            self._times[channel] = said.time_ms if isinstance(said, Lull) else said
         self._marks[channel] = said
 
     @property
@@ -96,51 +128,118 @@ class ChannelMarks:
         return least(self._marks.values())
 
 
+LULL_STEP_MAX_S = 1.0
+"""Event time that follows the clock rises in steps of this or, if it is shorter, of the time after
+which a partition is idle: each step is a message to all peers downstream."""
+
+
 class PartitionMarks:
     """The watermark of an input peer by the times that its partitions have given.
 
     A partition is idle when it has given no time for `idle_timeout_s` (None: it never is). The
     timeout begins at the first read that brought none, so one that is not read because there is no
     room is not idle.
+
+    Where event time follows the clock, it goes on from the moment at which a partition became idle,
+    up to the last moment at which each one was asked and gave nothing. So a peer that has not read
+    for a while, because the job was suspended, does not run ahead of what waits for it.
     """
 
-    def __init__(self, disorder_ms: int, idle_timeout_s: float | None) -> None:
+    def __init__(
+        self, disorder_ms: int, idle_timeout_s: float | None, follows_clock: bool = False
+    ) -> None:
+        """`follows_clock`: event time goes on when all partitions are idle."""
         assert disorder_ms >= 0
+        assert idle_timeout_s is not None or not follows_clock
         self._disorder_ms = disorder_ms
         self._idle_timeout_s = idle_timeout_s
+        self._follows_clock = follows_clock
         self._greatest: dict[int, int] = {}
         self._silent_since_s: dict[int, float] = {}
+        self._asked_s: dict[int, float] = {}
+        """When a silent partition was asked last."""
+        self._come_to: dict[int, int] = {}
+        """Where the clock had brought a partition in lulls before."""
 
     def saw(self, partition: int, time_ms: int) -> None:
         """The partition has given segments, the newest of this time."""
-        self._silent_since_s.pop(partition, None)
+        if self._silent_since_s:
+            self._wake(partition)
         self._greatest[partition] = max(time_ms, self._greatest.get(partition, time_ms))
 
     def saw_nothing(self, partition: int, now_s: float) -> None:
         """The partition was asked and gave nothing that has a time."""
         self._silent_since_s.setdefault(partition, now_s)
+        self._asked_s[partition] = now_s
+
+    def had_come_to(self, partition: int, time_ms: int) -> None:
+        """Event time had come to this at whoever read the partition before. It counts only in a
+        lull: until then segments are read again that are older."""
+        self._come_to[partition] = max(time_ms, self._come_to.get(partition, time_ms))
+
+    def ask_anew(self) -> None:
+        """No partition is idle any more until it has been asked for as long again."""
+        for partition in tuple(self._silent_since_s):
+            self._wake(partition)
 
     def newest(self, partition: int) -> int | None:
         """The latest time of all that the partition has given; None if it has given none."""
         return self._greatest.get(partition)
 
+    def come_to(self, partition: int) -> int | None:
+        """Where event time has come in a partition by its segments or the clock; None: nowhere."""
+        return self._in_lull(partition, self._asked_s.get(partition))
+
     def forget(self, partitions: Iterable[int]) -> None:
         """They belong to other peers now, and would start anew here."""
         for partition in partitions:
-            self._greatest.pop(partition, None)
-            self._silent_since_s.pop(partition, None)
+            for known in (self._greatest, self._silent_since_s, self._asked_s, self._come_to):
+                known.pop(partition, None)
 
     def mark(self, active: Iterable[int], now_s: float) -> Mark:
         """By the partitions that are not exhausted."""
-        return least(self._of(partition, now_s) for partition in active)
+        active = tuple(active)
+        found = least([self._of(partition, now_s) for partition in active])
+        return self._lull(active) if self._follows_clock and found is IDLE else found
 
     def _of(self, partition: int, now_s: float) -> Mark:
         since_s = self._silent_since_s.get(partition)
         timeout_s = self._idle_timeout_s
         if since_s is not None and timeout_s is not None and now_s - since_s >= timeout_s:
             return IDLE
+        time_ms = self._by_segments(partition)
+        return SILENT if time_ms is None else time_ms
+
+    def _by_segments(self, partition: int) -> int | None:
         greatest = self._greatest.get(partition)
-        return SILENT if greatest is None else max(TIME_MS_MIN, greatest - self._disorder_ms)
+        return None if greatest is None else max(TIME_MS_MIN, greatest - self._disorder_ms)
+
+    def _lull(self, idle: tuple[int, ...]) -> Mark:
+        """All partitions are idle: the latest of them, by the clock."""
+        asked_s = min((self._asked_s[partition] for partition in idle), default=None)
+        found = (self._in_lull(partition, asked_s) for partition in idle)
+        latest = max((time_ms for time_ms in found if time_ms is not None), default=None)
+        return IDLE if latest is None else Lull(latest)
+
+    def _in_lull(self, partition: int, asked_s: float | None) -> int | None:
+        """Event time of a partition, where the clock counts since it became idle."""
+        known = (self._by_segments(partition), self._come_to.get(partition))
+        start_ms = max((each for each in known if each is not None), default=None)
+        since_s, timeout_s = self._silent_since_s.get(partition), self._idle_timeout_s
+        if start_ms is None or asked_s is None or since_s is None or timeout_s is None:
+            return start_ms
+        step_s = min(timeout_s, LULL_STEP_MAX_S)
+        steps = max(0, int((asked_s - since_s - timeout_s) / step_s))
+        return min(TIME_MS_MAX, start_ms + int(steps * step_s * 1_000))
+
+    def _wake(self, partition: int) -> None:
+        """It is not silent any more, but does not lose what the clock has brought."""
+        if self._follows_clock:
+            come_to = self._in_lull(partition, self._asked_s.get(partition))
+            if come_to is not None:
+                self._come_to[partition] = come_to
+        self._silent_since_s.pop(partition, None)
+        self._asked_s.pop(partition, None)
 
 
 def merge(into: dict[int, int], frontiers: Iterable[tuple[int, int]]) -> None:

@@ -406,6 +406,15 @@ class CatalogEntry:
     ] = None
     """Time without segments after which a partition no longer holds back the watermark. By default
     a partition holds it back until it is exhausted."""
+    when_idle: Annotated[
+        Literal["wait", "clock"],
+        Key(
+            allowed_for=("input",),
+            restriction="clock needs idleTimeout. Not with engine: spark.",
+        ),
+    ] = "wait"
+    """What event time does while all partitions are idle, of all inputs. `wait`: it stays where it
+    is. `clock`: it goes on as the clock does, so that the last windows of a quiet stream fire."""
     doc: Annotated[str, Key(origin="onyx/doc")] = ""
     """Free text."""
 

@@ -166,13 +166,19 @@ def _check_params(draft: Draft, path: str, report: Report) -> None:
 
 def check_watermarks(draft: Draft, path: str, report: Report) -> None:
     """Event time comes from one key, and what is said about it needs it."""
+    if good(draft, "when_idle") == "clock" and "idle_timeout" not in draft:
+        report.add(
+            at(path, "whenIdle"),
+            "is clock, but without idleTimeout no partition is ever idle",
+            "add idleTimeout, or remove it",
+        )
     if "assign_watermark_fn" in draft and "watermark_key" in draft:
         report.add(
             at(path, "watermarkKey"), "is given together with assignWatermarkFn", "keep one of them"
         )
     if "assign_watermark_fn" in draft or "watermark_key" in draft:
         return
-    for field in ("allowed_disorder", "idle_timeout"):
+    for field in ("allowed_disorder", "idle_timeout", "when_idle"):
         if field in draft:
             report.add(
                 at(path, names.yaml_key(field)),

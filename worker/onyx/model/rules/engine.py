@@ -19,6 +19,8 @@ _OF_PEERS = {
     "remove it, or run the job on peers",
     "state": "its functions keep nothing between two segments: run the job on peers, or aggregate "
     "in a window",
+    "when_idle": "a micro-batch begins when something has come, and a query over bounded inputs "
+    "fires all windows at its end; remove it, or run the job on peers",
 }
 """Keys whose author relies on what Spark does not do, with what to do about it."""
 _NO_STATE = "kill the old job and submit this one, which reads its inputs from the beginning"

@@ -33,7 +33,10 @@ class SourceTimes:
             NameNotRegistered: there is no such `assignWatermarkFn`.
         """
         timeout_s = entry.idle_timeout / 1000 if entry.idle_timeout is not None else None
-        self._marks = PartitionMarks(standard(entry.allowed_disorder), timeout_s)
+        self.follows_clock = entry.when_idle == "clock"
+        """Whether event time goes on in a lull."""
+        disorder_ms = standard(entry.allowed_disorder)
+        self._marks = PartitionMarks(disorder_ms, timeout_s, self.follows_clock)
         self._clock = clock
         self._times = SegmentTimes(entry, resolve)
 
@@ -59,6 +62,18 @@ class SourceTimes:
     def newest_ms(self, partition: int) -> int | None:
         """The latest time of all that a partition has given; None if it has given none."""
         return self._marks.newest(partition)
+
+    def had_come_to(self, partition: int, time_ms: int) -> None:
+        """Event time had come to this in a partition that somebody else read before."""
+        self._marks.had_come_to(partition, time_ms)
+
+    def come_to(self, partition: int) -> int | None:
+        """Where event time has come in a partition, by segments or the clock."""
+        return self._marks.come_to(partition)
+
+    def ask_anew(self) -> None:
+        """The job was allocated anew: whether a partition is idle is found out again."""
+        self._marks.ask_anew()
 
     def forget(self, partitions: Collection[int]) -> None:
         """Other peers have them now."""

@@ -28,10 +28,12 @@ from onyx.windows.watermarks import (
     SILENT,
     ChannelEpochs,
     ChannelMarks,
+    Lull,
     Mark,
-    Quiet,
     Rising,
+    Said,
     merge,
+    time_of,
 )
 
 WATERMARK_INTERVAL_S = 0.02
@@ -147,7 +149,7 @@ class EventTime:
         if control.kind is ControlKind.EPOCH:
             self._epochs.hear(source, control.epoch, control.frontiers)
             return
-        self._marks.hear(source, IDLE if control.time_ms is None else control.time_ms)
+        self._marks.hear(source, _said(control))
         self._received = True
 
     def due(self, now_s: float, idle: bool) -> Iterator[Control]:
@@ -169,8 +171,8 @@ class EventTime:
         risen = self._sent.follow(self._released if self._needed.windowed else mark)
         if risen is not None:
             self._next_watermark_s = now_s + WATERMARK_INTERVAL_S
-            time_ms = None if isinstance(risen, Quiet) else risen
-            yield Control(ControlKind.WATERMARK, time_ms=time_ms)
+            lull = isinstance(risen, Lull)
+            yield Control(ControlKind.WATERMARK, time_ms=time_of(risen), lull=lull)
 
     def _new_epoch(self, now_s: float) -> Iterator[Control]:
         if self._origin is not None:
@@ -203,3 +205,9 @@ class EventTime:
         if self._begun_s is None:
             self._begun_s = now_s
         return 1 + int((now_s - self._begun_s) / interval_s)
+
+
+def _said(watermark: Control) -> Said:
+    if watermark.time_ms is None:
+        return IDLE
+    return Lull(watermark.time_ms) if watermark.lull else watermark.time_ms

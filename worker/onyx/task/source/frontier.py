@@ -38,6 +38,9 @@ class Frontier:
     """Everything has been read and is complete."""
     reserved: int = 0
     """Nobody has ever sent a segment at this position or a later one."""
+    come_to_ms: int | None = None
+    """Where event time had come, if it follows the clock in a lull: what gave it may be complete,
+    and is then not read again."""
 
 
 def stored_cursors(services: Services, job: JobId, task: TaskName) -> list[Cursor]:

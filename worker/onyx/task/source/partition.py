@@ -41,6 +41,8 @@ RESERVE_POSITIONS_AT_MOST_ONCE_MAX = 50_000
 """Positions reserved at a time: as many as were read in the last period between two checkpoints.
 After a crash, at-most-once loses what was reserved and not read, hence its limit; a job that is
 being drained reads that much more, as if it had been drained a little later."""
+LULL_SAVED_MS = 60_000
+"""Event time that is saved anew in a lull: each time is a write to ZooKeeper."""
 DRAIN_IDLE_S = 2.0
 """A source that has given nothing for so long gives all again that it had ever given."""
 
@@ -73,6 +75,8 @@ class Partition:
     idle_since_s: float | None = None
     reserve_max: int | None = None
     """Most positions to reserve ahead, under a limit of the rate."""
+    come_to_ms: int | None = None
+    """Where event time has come, if it follows the clock in a lull."""
     counted_from: int = 0
     pace: int = 0
     """Positions read in the last whole period between two checkpoints."""
@@ -155,6 +159,13 @@ class Partition:
         self.next_position += count
         self.idle_since_s = None
         return first
+
+    def has_come_to(self, time_ms: int | None, by_clock: bool) -> None:
+        """Event time has come to this, by what was read or by the clock alone."""
+        known_ms = self.come_to_ms
+        if known_ms is not None and time_ms is not None and by_clock:
+            time_ms = time_ms if time_ms - known_ms >= LULL_SAVED_MS else known_ms
+        self.come_to_ms = time_ms
 
     def give_up_if_idle(self, now_s: float) -> None:
         """A partition that drains was reserved further than it was ever read: it has given nothing
@@ -251,7 +262,7 @@ class Partition:
         """Where the next owner begins, with so many positions reserved from the next one on."""
         position = self.window.frontier
         cursor = self.reader.cursor(position)
-        return Frontier(position, cursor, self.complete(), self._reserved(reserve))
+        return Frontier(position, cursor, self.complete(), self._reserved(reserve), self.come_to_ms)
 
     def _reserved(self, reserve: int) -> int:
         return max(self.next_position + reserve, self.sent_before)
@@ -286,7 +297,7 @@ class UntrackedPartition(Partition):
         """The next owner begins behind what is reserved."""
         reserved = self._reserved(reserve)
         cursor = self.reader.cursor(self.next_position)
-        return Frontier(reserved, cursor, self.finished_reading(), reserved)
+        return Frontier(reserved, cursor, self.finished_reading(), reserved, self.come_to_ms)
 
 
 def _batches(read: Read, roots: Numbers, ids: Numbers) -> list[Batch]:

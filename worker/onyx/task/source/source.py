@@ -119,7 +119,10 @@ class Source:
         if at.exhausted:
             self.exhausted.add(number)
             return
-        self.partitions[number] = self._opener.open(number, name, store, at)
+        partition = self.partitions[number] = self._opener.open(number, name, store, at)
+        if self._times is not None and self._times.follows_clock and at.come_to_ms is not None:
+            partition.come_to_ms = at.come_to_ms
+            self._times.had_come_to(number, at.come_to_ms)
 
     def change(self, entry: CatalogEntry) -> None:
         """Follow other values of the entry. A stage reads columns, whatever it has."""
@@ -213,6 +216,8 @@ class Source:
         """After a re-allocation: whatever was in flight is lost, read it again at once."""
         for partition in self.partitions.values():
             partition.replay_pending()
+        if self._times is not None:
+            self._times.ask_anew()
 
     def read(self) -> list[Batch]:
         """The next batch to send, retries first, as one of each form that its segments have;
@@ -310,6 +315,8 @@ class Source:
         bad = self._bad.among_new(
             partition.number, read, lambda index: self._described(partition, first + index)
         )
+        if self._times is not None and self._times.follows_clock:
+            partition.has_come_to(self._times.come_to(partition.number), by_clock=not len(read))
         now_s = self._clock.monotonic_s()
         if not len(read):
             partition.give_up_if_idle(now_s)

@@ -173,6 +173,7 @@ def _read_control(message: pb.Control) -> Item:
         message.root,
         message.id,
         message.time_ms if message.HasField("time_ms") else None,
+        message.lull,
         message.epoch,
         _frontiers(message),
     )

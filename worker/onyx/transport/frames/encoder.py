@@ -104,6 +104,7 @@ def item_packet(number: int, sequence: int, item: Encoded | Control) -> bytes:
                 root=item.root,
                 id=item.id,
                 time_ms=item.time_ms,
+                lull=item.lull,
                 epoch=item.epoch,
                 partitions=[partition for partition, _ in item.frontiers],
                 frontiers=[position for _, position in item.frontiers],

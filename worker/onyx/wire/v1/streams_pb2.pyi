@@ -127,13 +127,14 @@ class Data(_message.Message):
     def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., segments: _Optional[int] = ..., payload: _Optional[bytes] = ..., columns: _Optional[bytes] = ..., roots: _Optional[bytes] = ..., ids: _Optional[bytes] = ...) -> None: ...
 
 class Control(_message.Message):
-    __slots__ = ("channel", "sequence", "kind", "root", "id", "time_ms", "epoch", "partitions", "frontiers")
+    __slots__ = ("channel", "sequence", "kind", "root", "id", "time_ms", "lull", "epoch", "partitions", "frontiers")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
     ID_FIELD_NUMBER: _ClassVar[int]
     TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    LULL_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     FRONTIERS_FIELD_NUMBER: _ClassVar[int]
@@ -143,10 +144,11 @@ class Control(_message.Message):
     root: int
     id: int
     time_ms: int
+    lull: bool
     epoch: int
     partitions: _containers.RepeatedScalarFieldContainer[int]
     frontiers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., kind: _Optional[_Union[ControlKind, str]] = ..., root: _Optional[int] = ..., id: _Optional[int] = ..., time_ms: _Optional[int] = ..., epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., frontiers: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., kind: _Optional[_Union[ControlKind, str]] = ..., root: _Optional[int] = ..., id: _Optional[int] = ..., time_ms: _Optional[int] = ..., lull: _Optional[bool] = ..., epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ..., frontiers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("channel", "taken", "window")
