@@ -15,9 +15,10 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.log.runs import altered
 
 from onyx.client.client import Client
+from onyx.client.reader import JobReader
 from onyx.client.state_reader import StateReader
-from onyx.client.window_view import Asked, Question, WindowView, asked_of
-from onyx.codec.extents import decode_key, encode_extents
+from onyx.client.window_view import Question, StateName, WindowView, asked_of, states_of
+from onyx.codec.extents import decode_selection, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.groups.keys import shard_of
 from onyx.ids import GroupId, JobId, PeerId, Position, Slot, TaskName
@@ -25,7 +26,9 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica.state import Replica
 from onyx.transport.state_queries import StateAnswer, StateQuery
+from onyx.windows.answers import Answer
 from onyx.windows.firing import ALL, Extent
+from onyx.windows.selection import Selection
 
 JOB = JobId("job-1")
 WINDOWED = {"batchSize": 1, "type": "reduce"}
@@ -125,9 +128,17 @@ def busy(query: StateQuery) -> StateAnswer:
 def read(
     client: Client, peers: Peers, window: str = "counts", key: Any = ALL, **more: Any
 ) -> WindowView:
+    return reader(client, peers).read(Question(JOB, window, Selection(key=key), **more))
+
+
+def reader(client: Client, peers: Peers) -> StateReader:
     clock = ManualClock()
-    reader = StateReader(client, "tenancy", peers.ask, clock, clock.advance)
-    return reader.read(Question(JOB, window, key, **more))
+    return StateReader(client, "tenancy", peers.ask, kept, clock, clock.advance)
+
+
+def kept(client: JobReader, job: Job, question: Question) -> Answer:
+    """What the state log of a job says that nobody works on."""
+    return Answer([Extent("kept", 0, 9, question.window)], False)
 
 
 def test_all_owners_are_asked_and_their_extents_are_in_order() -> None:
@@ -146,7 +157,7 @@ def test_a_group_is_asked_of_its_owner_alone() -> None:
         read(Fixed(replica()), peers, key=word)
         by_slot = ["count-2", "count-1", "count-0"]
         assert peers.names == [by_slot[shard_of(word) % 3]]
-        assert decode_key(peers.asked[0][1].key) == word
+        assert decode_selection(peers.asked[0][1].selection).key == word
 
 
 def test_a_state_without_groups_is_asked_of_the_peer_of_the_lowest_slot() -> None:
@@ -212,15 +223,44 @@ def test_a_question_that_makes_no_sense_is_told_before_anybody_is_asked(
 
 
 @pytest.mark.parametrize(
-    ("more", "reported"),
-    [
-        ({"suspended": True}, "job job-1 is suspended"),
-        ({"completed_jobs": Map({JOB: None})}, "job job-1 is completed"),
-    ],
+    "more", [{"suspended": True}, {"completed_jobs": Map({JOB: None})}, {}], ids=str
 )
-def test_a_job_without_peers_has_nobody_to_ask(more: dict[str, Any], reported: str) -> None:
-    with pytest.raises(UserError, match=reported):
-        read(Fixed(replica(peers=0, **more)), Peers(own))
+def test_the_state_of_a_job_without_peers_is_read_where_it_is_kept(more: dict[str, Any]) -> None:
+    peers = Peers(own)
+    view = read(Fixed(replica(peers=0, **more)), peers)
+    assert [(each.group, each.state) for each in view.extents] == [("kept", "counts")]
+    assert peers.asked == []
+
+
+def test_pages_go_on_behind_the_last_extent_of_the_page_before() -> None:
+    """Each peer has three groups, and tells of one at a time."""
+
+    def pages(query: StateQuery) -> StateAnswer:
+        asked = decode_selection(query.selection)
+        groups = [f"{query.peer} {n}" for n in range(3)]
+        left = [each for each in groups if asked.after is None or each > asked.after.group]
+        data = encode_extents([Extent(each, 0, 9, 1) for each in left[:1]], 1_000)[0]
+        return StateAnswer(data, len(left) > 1)
+
+    asking = reader(Fixed(replica()), Peers(pages))
+    views = list(asking.pages(Question(JOB, "counts", extents_max=2)))
+    found = [each.group for view in views for each in view.extents]
+    assert found == [f"count-{peer} {n}" for peer in range(3) for n in range(3)]
+    assert [view.next is None for view in views] == [False] * (len(views) - 1) + [True]
+
+
+def test_a_question_says_whether_the_answer_is_to_be_durable() -> None:
+    for durable in (False, True):
+        peers = Peers(own)
+        read(Fixed(replica()), peers, durable=durable)
+        assert {query.durable for _, query in peers.asked} == {durable}
+
+
+def test_the_states_of_a_job_are_listed() -> None:
+    assert states_of(parse_mapping(MANIFEST)) == [
+        StateName("counts", "count", "fixed window", grouped=True),
+        StateName("total", "all-words", "global window", grouped=False),
+    ]
 
 
 def test_a_job_that_nobody_knows_is_told() -> None:
@@ -238,7 +278,12 @@ def test_a_state_of_a_function_is_named_with_its_task() -> None:
     manifest["spec"]["windows"] = manifest["spec"]["windows"][1:]
     manifest["spec"]["triggers"] = manifest["spec"]["triggers"][1:]
     job = parse_mapping(manifest)
-    assert asked_of(job, Question(JOB, "count.seen")) == Asked("count", in_time=False)
-    assert asked_of(job, Question(JOB, "total")) == Asked("all-words", in_time=False)
+    assert asked_of(job, Question(JOB, "count.seen")).task == "count"
+    assert asked_of(job, Question(JOB, "total")).task == "all-words"
+    assert [(each.name, each.kind) for each in states_of(job)] == [
+        ("total", "global window"), ("count.seen", "state of a function")
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="has no times"):
+        asked_of(job, Question(JOB, "count.seen", Selection(time_from=1)))
     with pytest.raises(UserError, match=r"no window or state 'seen': it has total, count.seen"):
         asked_of(job, Question(JOB, "seen"))

@@ -28,7 +28,7 @@ from onyx.client.calls import (
 )
 from onyx.client.client import Client
 from onyx.client.connection import connect
-from onyx.client.query import window_state
+from onyx.client.query import window_pages, window_state
 from onyx.client.subscription import Subscription, shutdown_subscription, subscribe_to_log
 from onyx.ids import JobId, PeerId
 from onyx.log.server.environment import Env, shutdown_env, start_env
@@ -39,6 +39,7 @@ from onyx.peer.membership import PeerGroup
 from onyx.peer.opening import open_peer_group, start_peer_group
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
+from onyx.windows.selection import Selection
 
 __all__ = [
     "Client",
@@ -46,6 +47,7 @@ __all__ = [
     "Job",
     "JobId",
     "Peer",
+    "Selection",
     "Settings",
     "Subscription",
     "appender",
@@ -71,6 +73,7 @@ __all__ = [
     "submit_job",
     "subscribe_to_log",
     "suspend_job",
+    "window_pages",
     "window_state",
 ]
 

@@ -7,8 +7,10 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import trustme
 from tests.support.servers.certificates import WORKERS, Secret
@@ -17,7 +19,6 @@ from tests.support.servers.processes import onyx
 
 from onyx import api
 from onyx.client.window_view import WindowView
-from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.settings import StateSettings, ZooKeeperSettings
 
@@ -98,7 +99,9 @@ def until_full(cluster: Cluster, job: JobId, extents: int) -> WindowView:
     raise AssertionError(f"{extents} extents did not become full: {view}")
 
 
-def test_a_running_job_tells_its_state_while_workers_die(cluster: Cluster) -> None:
+def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     workers = cluster.start_workers(2, peers=5)
     job = cluster.submit(JOB)
     cluster.await_ready(job)
@@ -110,7 +113,10 @@ def test_a_running_job_tells_its_state_while_workers_die(cluster: Cluster) -> No
         (each.group, each.lower) for each in view.extents
     )
 
+    told = states(api.window_state(cluster.settings, job, "counts", durable=True))
     workers[0].kill()
+    after = states(api.window_state(cluster.settings, job, "counts", timeout_s=60))
+    assert all(after[each] >= state for each, state in told.items()), "no crash takes it back"
     until_full(cluster, job, full_extents(view) + 1)
     (one,) = api.window_state(cluster.settings, job, "everything").extents
     assert (one.group, math.isinf(one.lower)) == (None, True)
@@ -125,7 +131,14 @@ def test_a_running_job_tells_its_state_while_workers_die(cluster: Cluster) -> No
     reported = onyx(cluster.settings, "state", job, "counts", "--limit", 1)
     row = next(line for line in reported.stdout.splitlines() if line.startswith("│"))
     assert [cell.strip() for cell in row.split("│")[1:5]] == ["0", "0", "999", "125"]
-    assert "these are the first 1 extents" in reported.stderr
+    assert "these are 1 extents, and there are more" in reported.stderr
+    after_it = reported.stderr.split("--after ")[1].split(",")[0]
+    reported = onyx(cluster.settings, "state", job, "counts", "--after", after_it, "--limit", 1,
+                    "--json")  # fmt: skip
+    assert json.loads(reported.stdout)["from"] == WIDTH
+
+    reported = onyx(cluster.settings, "state", job)
+    assert "everything │ total │ global window" in reported.stdout
 
     reported = onyx(cluster.settings, "state", job, "count")
     assert reported.returncode == 2
@@ -133,6 +146,33 @@ def test_a_running_job_tells_its_state_while_workers_die(cluster: Cluster) -> No
         "has no window 'count': it has counts, everything; did you mean counts?" in reported.stderr
     )
 
+    told = states(api.window_state(cluster.settings, job, "counts", durable=True))
     cluster.client.kill(job)
-    with pytest.raises(UserError, match=f"job {job} is killed"):
-        api.window_state(cluster.settings, job, "counts")
+    check_what_is_kept(cluster, job, told, tmp_path)
+
+
+def states(view: WindowView) -> dict[tuple[int, int], int]:
+    return {(each.group, each.lower): each.state for each in view.extents}
+
+
+def check_what_is_kept(
+    cluster: Cluster, job: JobId, told: dict[tuple[int, int], int], folder: Path
+) -> None:
+    """The state log of a job that was killed is read, in pages, ranges, and as record batches."""
+    kept = states(api.window_state(cluster.settings, job, "counts"))
+    assert all(kept[each] >= state for each, state in told.items())
+
+    pages = list(api.window_pages(cluster.settings, job, "counts", extents_max=300))
+    assert [len(page.extents) for page in pages[:-1]] == [300] * (len(pages) - 1)
+    assert list(chain.from_iterable(map(states, pages))) == sorted(kept)
+
+    some = api.Selection(key_from=2, key_to=4, time_from=WIDTH, time_to=2 * WIDTH)
+    found = states(api.window_state(cluster.settings, job, "counts", some))
+    assert found == {each: kept[each] for each in ((2, WIDTH), (3, WIDTH))}
+
+    file = folder / "counts.arrow"
+    reported = onyx(cluster.settings, "state", job, "counts", "--arrow", file)
+    assert reported.returncode == 0, reported.stderr
+    with pa.ipc.open_stream(str(file)) as stream:
+        table = stream.read_all()
+    assert table["state"].to_pylist() == [kept[each] for each in sorted(kept)]

@@ -11,6 +11,7 @@ import numpy as np
 from onyx.flow.batch import as_dicts
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.arrays.key_table import unpacked
+from onyx.windows.buckets import Holder
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import AnyFiring, Firing, FiringRows
 from onyx.windows.groups import dump_keys, hashable_keys
@@ -29,6 +30,7 @@ def task_windows(
     shard_of: Callable[[Any], int] = lambda group: 0,
     make_elsewhere: Make | None = None,
     columns: bool = False,
+    holder: Holder | None = None,
 ) -> TaskWindows:
     """Windows w0, w1, ... with triggers t0, t1, ... each; a fixed one of 10 elements over `at`
     that counts, unless said otherwise; of a task over columns or dicts."""
@@ -58,7 +60,7 @@ def task_windows(
     )
     compiled = compile_windows(job, "gather", (functions or {}).__getitem__)
     assert compiled is not None
-    return TaskWindows(compiled, shard_of, make_elsewhere=make_elsewhere)
+    return TaskWindows(compiled, shard_of, holder, make_elsewhere=make_elsewhere)
 
 
 def _ranged(window: dict[str, Any]) -> dict[str, Any]:

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from onyx.cli.commands.state import parse_key, state
+from onyx.cli.commands.state import state
 from onyx.client.window_view import WindowView
+from onyx.codec.extents import encode_place
+from onyx.codec.selection_text import parse_bound, parse_key
+from onyx.errors import UserError
 from onyx.ids import JobId
-from onyx.windows.firing import ALL, Extent
+from onyx.windows.firing import Extent
+from onyx.windows.selection import EVERYTHING, Place, Selection
 
 HOUR_MS = 3_600_000
 
@@ -36,15 +43,21 @@ class Cluster:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.extents: tuple[Extent, ...] = ()
         self.more, self.in_time = False, False
-        self.key: Any = None
-        monkeypatch.setattr("onyx.cli.commands.state.window_state", self.window_state)
+        self.by_session_key = False
+        self.select = EVERYTHING
+        self.asked: tuple[int, bool] = (0, False)
+        monkeypatch.setattr("onyx.cli.commands.state.window_pages", self.window_pages)
         monkeypatch.setenv("COLUMNS", "200")
 
-    def window_state(
-        self, settings: object, job: JobId, window: str, key: Any, extents_max: int
-    ) -> WindowView:
-        self.key = key
-        return WindowView(job, "task", window, self.extents, self.more, self.in_time)
+    def window_pages(
+        self, settings: object, job: JobId, window: str, select: Selection, *asked: Any
+    ) -> Iterator[WindowView]:
+        self.select, self.asked = select, asked
+        size = asked[0]
+        for first in range(0, max(1, len(self.extents)), size):
+            page = self.extents[first : first + size]
+            more = self.more or first + size < len(self.extents)
+            yield WindowView(job, "task", window, page, more, self.in_time, self.by_session_key)
 
 
 @pytest.fixture
@@ -71,7 +84,7 @@ def test_bounds_in_time_are_shown_as_instants_in_utc(
     )
     cluster.in_time = True
     state("job", "per-hour")
-    assert cluster.key is ALL
+    assert cluster.select == EVERYTHING
     assert rows(capsys.readouterr().out) == [
         ["JFK", "2013-01-01T05:00:00+00:00", "2013-01-01T05:59:59.999+00:00", "7"],
         ["[b]", str(10**18), "", '["[c]","d"]'],
@@ -116,7 +129,11 @@ def test_programs_get_a_line_of_json_for_each_extent(
          "state": {'["a",1]': ["AA==", "2026-01-02T00:00:00Z"], "2": None}},
         {"key": "b", "from": 0, "to": HOUR_MS, "state": 2},
     ]  # fmt: skip
-    assert reported.err == "these are the first 2 extents: give --key, or a larger --limit\n"
+    place = encode_place(Place("b", 0, HOUR_MS))
+    assert reported.err == (
+        f"these are 2 extents, and there are more: give --all, or --after {place}, or a larger "
+        "--limit\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -133,3 +150,74 @@ def test_nothing_found_says_as_what_the_key_was_taken(
 ) -> None:
     state("job", "w", key)
     assert capsys.readouterr().out == reported
+
+
+def test_options_say_which_extents_are_meant(cluster: Cluster) -> None:
+    state("job", "w", first_key="5", before_key="9", time_from="-3", time_to="2013-01-01T05:00")
+    at_five = int(datetime(2013, 1, 1, 5, tzinfo=UTC).timestamp() * 1_000)
+    assert cluster.select == Selection(key_from=5, key_to=9, time_from=-3, time_to=at_five)
+    state("job", "w", prefix="a", after=encode_place(Place("ab", 10, 19)), limit=7, durable=True)
+    assert cluster.select == Selection(prefix="a", after=Place("ab", 10, 19))
+    assert cluster.asked == (7, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "reported"),
+    [
+        ({"key": "a", "prefix": "a"}, "ask for one group, or for a beginning, or for a range"),
+        ({"first_key": "a", "before_key": "5"}, "begins with a number and ends with a text"),
+        ({"first_key": "[1]"}, "whole numbers or texts"),
+        ({"prefix": "5"}, "the beginning of a group is a text"),
+        ({"time_from": "yesterday"}, "'yesterday' is neither a number nor a moment"),
+        ({"after": "b"}, "'b' is not where a page has ended"),
+    ],
+)
+def test_a_question_that_makes_no_sense_is_refused(
+    given: dict[str, str], reported: str, cluster: Cluster
+) -> None:
+    with pytest.raises(UserError, match=reported):
+        state("job", "w", **given)
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("5", 5), ("-5", -5), ("1.5", 1.5), ("inf", math.inf), ("1970-01-01", 0),
+        ("1970-01-01T00:00:01.5Z", 1_500), ("1970-01-01T01:00+01:00", 0),
+    ],
+)  # fmt: skip
+def test_a_bound_is_a_number_or_a_moment(text: str, bound: float) -> None:
+    assert parse_bound(text) == bound
+
+
+def test_all_pages_are_shown_or_the_first_one(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.extents = tuple(Extent(number, 0, 9, 1) for number in range(5))
+    state("job", "w", limit=2, as_json=True)
+    first = capsys.readouterr()
+    assert (len(first.out.splitlines()), "--after" in first.err) == (2, True)
+    state("job", "w", limit=2, all_pages=True, as_json=True)
+    everything = capsys.readouterr()
+    assert (len(everything.out.splitlines()), everything.err) == (5, "")
+
+
+def test_sessions_show_their_session_keys(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.extents, cluster.by_session_key = (Extent("a", 0, 9, 1, ("s",)),), True
+    state("job", "w")
+    assert rows(capsys.readouterr().out) == [["a", "0", "9", "s", "1"]]
+    state("job", "w", as_json=True)
+    assert json.loads(capsys.readouterr().out)["sessionKey"] == "s"
+
+
+def test_pages_become_one_record_batch_in_a_file(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.extents = (Extent("a", 0, 9, 1), Extent("b", 0, 9, 2.5), Extent("c", 10, 19, 3))
+    cluster.in_time = True
+    state("job", "w", limit=2, all_pages=True, arrow=tmp_path / "state.arrow")
+    with pa.ipc.open_stream(str(tmp_path / "state.arrow")) as stream:
+        table = stream.read_all()
+    assert table.schema.names == ["key", "from", "to", "state"]
+    assert table["state"].to_pylist() == [1.0, 2.5, 3.0]
+    assert table.schema.field("from").type == pa.timestamp("ms", tz="UTC")

@@ -10,9 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from onyx.codec.extents import decode_extents, decode_key, encode_extents, encode_key
+from onyx.codec.extents import (
+    decode_extents,
+    decode_place,
+    decode_selection,
+    encode_extents,
+    encode_place,
+    encode_selection,
+)
 from onyx.errors import SegmentError, UserError
 from onyx.windows.firing import ALL, Extent
+from onyx.windows.selection import EVERYTHING, Place, Selection
 
 KEYS = [
     None, 5, -5, True, "5", "", b"\x00", [1, "a"], {"a": 1, "b": None}, date(2026, 1, 2),
@@ -25,13 +33,46 @@ def test_a_group_of_every_kind_arrives_as_it_was(key: Any) -> None:
     data, sent = encode_extents([Extent(key, 0, 9, 1)], 1_000)
     (found,) = decode_extents(data)
     assert (found.group, type(found.group), sent) == (key, type(key), 1)
-    assert decode_key(encode_key(key)) == key
-    assert type(decode_key(encode_key(key))) is type(key)
+    asked = decode_selection(encode_selection(Selection(key=key)))
+    assert (asked.key, type(asked.key)) == (key, type(key))
+    place = decode_place(encode_place(Place(key, 0, 5, (key,))))
+    assert (place, type(place.group), type(place.of_session[0])) == (
+        Place(key, 0, 5, (key,)), type(key), type(key),
+    )  # fmt: skip
 
 
 def test_all_groups_are_not_the_group_none() -> None:
-    assert decode_key(encode_key(ALL)) is ALL
-    assert decode_key(encode_key(None)) is None
+    assert decode_selection(encode_selection(EVERYTHING)).key is ALL
+    assert decode_selection(encode_selection(Selection(key=None))).key is None
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        EVERYTHING,
+        Selection(prefix="a"),
+        Selection(prefix=["a", 1]),
+        Selection(prefix={"a": 1}),
+        Selection(key_from=-5),
+        Selection(key_from="a", key_to="b", time_from=5, time_to=math.inf),
+        Selection(time_to=-1.5, after=Place({"a": [1]}, -math.inf, math.inf)),
+        Selection(after=Place(None, 5, 0, ("s",))),
+    ],
+    ids=repr,
+)
+def test_a_question_arrives_as_it_was(asked: Selection) -> None:
+    assert decode_selection(encode_selection(asked)) == asked
+
+
+@pytest.mark.parametrize("text", ["", "a", "%", "AAAA", "é"])
+def test_other_text_is_no_place(text: str) -> None:
+    with pytest.raises(UserError, match="is not where a page has ended"):
+        decode_place(text)
+
+
+def test_a_session_key_arrives_with_its_extent() -> None:
+    extent = Extent("a", 0, 9, 1, (("s", 1),))
+    assert decode_extents(encode_extents([extent], 1_000)[0]) == [extent]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +118,7 @@ def test_a_state_that_cannot_travel_is_told_with_its_group() -> None:
 
 def test_nan_is_no_key() -> None:
     with pytest.raises(UserError, match="NaN"):
-        encode_key(float("nan"))
+        encode_selection(Selection(key=float("nan")))
 
 
 @pytest.mark.parametrize("data", [b"\x01", b"\xc1", msgspec.msgpack.encode([[1, 2]])])
@@ -85,4 +126,4 @@ def test_other_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(SegmentError):
         decode_extents(data)
     with pytest.raises(SegmentError):
-        decode_key(data + b"\x00")
+        decode_selection(data + b"\x00")

@@ -16,7 +16,7 @@ from onyx.state import log as log_module
 from onyx.state.chunks import Chunk, EmittedRun, ShardChange, Watermark
 from onyx.state.log import StateLog
 from onyx.state.names import LogKey, TaskFolder
-from onyx.state.recovery import Recovered, recover
+from onyx.state.recovery import Recovered, look, recover
 from onyx.storage.folder import Folder
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
@@ -519,3 +519,38 @@ def test_names_that_are_not_ours_are_left_alone(store: BlobStore) -> None:
     store.create(f"{PLACE.chunk(LogKey(1, 0), 1)}.bak", b"-")
 
     assert records(taken_over(store, 2, 0, [0, 1])) == {0: ["a"], 1: ["b"]}
+
+
+# --- a look that changes nothing ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("snapshots", [False, True])
+def test_a_look_finds_what_a_recovery_would_and_ends_no_log(
+    store: BlobStore, snapshots: bool
+) -> None:
+    for version, peers in ((1, 2), (3, 1), (4, 2)):
+        logs = {
+            rank: taken_over(store, version, rank, range(rank, 4, peers)).log
+            for rank in range(peers)
+        }
+        for rank, log in logs.items():
+            for shard in range(rank, 4, peers):
+                log.append(change(shard, version))
+    if snapshots:
+        logs[0].snapshot(snapshot(s0=["all"], s2=["all"]))
+    before = names(store)
+
+    found = look(store, "job", "task", range(4))
+
+    assert names(store) == before
+    kept = {n: notes_of(state) for n, state in found.shards.items()}
+    logs[1].append(change(1, "later"))
+    assert kept[1] == [1, 3, 4]
+    assert kept == {0: ["all"] if snapshots else [1, 3, 4], 1: [1, 3, 4], 2: kept[0], 3: kept[1]}
+    taken_over(store, 5, 0, range(4))
+    assert notes_of(look(store, "job", "task", [1]).shards[1]) == [1, 3, 4, "later"]
+
+
+def test_a_look_at_a_task_that_has_never_begun_finds_nothing(store: BlobStore) -> None:
+    assert notes_of(look(store, "job", "task", [0]).shards[0]) == []
+    assert names(store) == []

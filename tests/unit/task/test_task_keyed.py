@@ -13,6 +13,7 @@ from tests.support.jobs.bench import Bench
 import onyx
 from onyx.errors import UserError
 from onyx.settings import Settings, StateSettings
+from onyx.windows.selection import Selection
 
 EVENTS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
 STATE = {"seen": "value[int]", "last": "map[str, int]", "events": "list[int]"}
@@ -295,7 +296,7 @@ def test_a_state_is_asked_between_two_steps() -> None:
     found = {each.group: each.state for each in held.query("track.seen")}
     assert found
     assert all(count <= len(EXPECTED[word]) for word, count in found.items())
-    (one,) = held.query("track.last", next(iter(found)))
+    (one,) = held.query("track.last", Selection(key=next(iter(found))))
     assert one.state == EXPECTED[one.group][found[one.group] - 1]["last"]
     assert held.query("track.events", "nobody") == []
     assert [each.group for each in held.query("track.events", extents_max=1)] == [min(found)]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from tests.support.jobs.bench import JOB, Bench
 
-from onyx.codec.extents import decode_extents, encode_key
+from onyx.codec.extents import decode_extents, encode_selection
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.ids import AllocationVersion, GroupId
 from onyx.task.messages import Query
 from onyx.task.task import Task
 from onyx.transport.state_queries import StateAnswer, StateQuery
 from onyx.windows.firing import ALL
+from onyx.windows.selection import Place, Selection
 
 WORDS = [{"word": "abc"[n % 3], "n": n} for n in range(30)]
 SPEC: dict[str, Any] = {
@@ -48,7 +50,14 @@ def bench() -> Bench:
 def query(task: Task, window: str = "counts", key: Any = ALL, **more: Any) -> StateQuery:
     version = task.allocation.wiring.version if task.wired else AllocationVersion(1)
     asked = StateQuery(
-        "tenancy", GroupId("g"), task.peer, JOB, version, window, encode_key(key), 100
+        "tenancy",
+        GroupId("g"),
+        task.peer,
+        JOB,
+        version,
+        window,
+        encode_selection(Selection(key=key)),
+        100,
     )
     return dataclasses.replace(asked, **more)
 
@@ -145,3 +154,97 @@ def test_a_question_that_nobody_waits_for_any_more_is_dropped(bench: Bench) -> N
     assert answer.cancel()
     bench.step(bench.task("keep"))
     assert answer.cancelled()
+
+
+class SlowLog:
+    """The state log of the task is written when the test says so; all else goes on."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.waiting: list[Any] = []
+        bench.start()
+        self.task = bench.task("keep")
+        for _ in range(200):
+            if self.waiting:
+                return
+            self.go_on()
+        raise AssertionError("no chunk is on its way")
+
+    def go_on(self) -> None:
+        self.bench.round(["read"])
+        self.step()
+
+    def step(self) -> None:
+        self.bench.slow = self.waiting
+        self.bench.clock.advance(0.2)
+        self.bench.step(self.task)
+        self.bench.slow = None
+
+    def write(self) -> None:
+        self.bench.slow, self.waiting = self.waiting, []
+        self.bench.finish_slow()
+
+    def ask(self, durable: bool) -> Future[StateAnswer]:
+        answer = ask(self.task, query(self.task, durable=durable))
+        self.step()
+        return answer
+
+
+def test_a_durable_answer_comes_when_all_that_it_tells_of_is_in_the_state_log(
+    bench: Bench,
+) -> None:
+    log = SlowLog(bench)
+    first, now = log.ask(durable=True), log.ask(durable=False)
+    while log.ask(durable=False).result(0).data == now.result(0).data:
+        log.go_on()
+    behind = log.ask(durable=True)
+    assert not first.done()
+
+    log.write()
+    log.step()
+    assert counts(first) == counts(now)
+    assert not behind.done(), "the next chunk has it"
+    log.write()
+    bench.settle()
+    assert sum(counts(behind).values()) > sum(counts(first).values())
+
+
+def test_a_durable_answer_comes_at_once_when_nothing_is_on_its_way(bench: Bench) -> None:
+    bench.settle()
+    task = bench.task("keep")
+    answer = ask(task, query(task, durable=True))
+    bench.step(task)
+    assert counts(answer) == {"a": 10, "b": 10, "c": 10}
+
+
+def test_a_durable_answer_is_asked_for_again_after_a_new_allocation(bench: Bench) -> None:
+    log = SlowLog(bench)
+    answer = log.ask(durable=True)
+    assert not answer.done()
+    bench.rewire()
+    log.step()
+    assert isinstance(answer.exception(0), Unavailable)
+
+
+def test_a_durable_answer_of_a_task_that_ends_is_given_up(bench: Bench) -> None:
+    log = SlowLog(bench)
+    answer = log.ask(durable=True)
+    bench.stop(log.task)
+    assert isinstance(answer.exception(0), Unavailable)
+
+
+def test_a_state_in_memory_has_no_durable_answer() -> None:
+    bench = Bench({**SPEC, "guarantee": "at-most-once"}, {"m:nothing": lambda *_: None})
+    bench.start()
+    error = failure(bench, query(bench.task("keep"), durable=True))
+    assert "at-most-once" in str(error)
+
+
+def test_pages_go_on_behind_the_place_that_they_are_given(bench: Bench) -> None:
+    bench.settle()
+    task = bench.task("keep")
+    selection = encode_selection(Selection(after=Place("a", -math.inf, math.inf)))
+    answer = ask(task, query(task, selection=selection, extents_max=1))
+    bench.step(task)
+    assert counts(answer) == {"b": 10}
+    assert answer.result().more

@@ -8,20 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onyx.windows.answers import Answer, merge, order
+from onyx.windows.answers import Answer, merge
 from onyx.windows.firing import Extent
+from onyx.windows.selection import place_of
 
 GROUPS = st.one_of(st.integers(-5, 5), st.sampled_from("abc"), st.none(), st.booleans())
 EXTENTS = st.lists(
     st.builds(lambda group, lower: Extent(group, lower, lower + 9, 1), GROUPS, st.integers(0, 5)),
     max_size=30,
-    unique_by=lambda each: order(each.group, each.lower, each.upper),
+    unique_by=lambda each: place_of(each).order,
 )
 
 
 def first(extents: Sequence[Extent], extents_max: int) -> Answer:
     """What a peer that has these answers."""
-    found = sorted(extents, key=lambda each: order(each.group, each.lower, each.upper))
+    found = sorted(extents, key=lambda each: place_of(each).order)
     return Answer(found[:extents_max], len(found) > extents_max)
 
 

@@ -5,6 +5,7 @@ from tests.support.windows.short import WATERMARK, add, add_grouped, held, shown
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.windows.records import SetSessions, WatermarkReached
+from onyx.windows.selection import Selection
 
 ACCUMULATING = {"type": "watermark", "refinement": "accumulating"}
 SESSION = {"type": "session", "timeout_gap": (5, "elements")}
@@ -283,7 +284,7 @@ def test_a_window_that_is_not_declared_is_an_error():
 def test_one_group_can_be_asked_about_alone():
     windows = task_windows(({}, []), group_by="k")
     add_grouped(windows, {"k": "a", "at": 1}, {"k": "b", "at": 2}, {"k": "a", "at": 30})
-    found = windows.query("w0", "a")
+    found = windows.query("w0", Selection(key="a"))
     assert [(each.lower, each.state) for each in found] == [(0, 1), (30, 1)]
 
 

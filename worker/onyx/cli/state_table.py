@@ -3,43 +3,56 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
 from rich.table import Column, Table
 from rich.text import Text
 
-from onyx.client.window_view import WindowView
+from onyx.client.state_batches import json_text, shown
+from onyx.client.window_view import StateName, WindowView
 from onyx.windows.firing import Extent, Number
 
 STATE_CHARS_MAX = 1_000
 """Length of a state in the table; JSON has all of it."""
 
 
-def json_line(extent: Extent) -> str:
+def json_line(extent: Extent, by_session_key: bool = False) -> str:
     """An extent for programs; the bounds of a global window are null."""
-    line = {
-        "key": extent.group,
-        "from": _finite(extent.lower),
-        "to": _finite(extent.upper),
-        "state": extent.state,
-    }
-    return _json(line)
+    line = {"key": extent.group, "from": _finite(extent.lower), "to": _finite(extent.upper)}
+    if by_session_key:
+        line["sessionKey"] = extent.session_key
+    return json_text({**line, "state": extent.state})
 
 
 def extent_table(view: WindowView) -> Table:
     """A row for each extent."""
     key, state = (Column(name, overflow="fold") for name in ("key", "state"))
-    table = Table(key, Column("from", no_wrap=True), Column("to", no_wrap=True), state)
+    bounds = [Column(name, no_wrap=True) for name in ("from", "to")]
+    of_session = [Column("session key", overflow="fold")] if view.by_session_key else []
+    table = Table(key, *bounds, *of_session, state)
     for extent in view.extents:
-        shown = _text(extent.state)
-        if len(shown) > STATE_CHARS_MAX:
-            shown = f"{shown[:STATE_CHARS_MAX]}… ({len(shown)} characters)"
-        lower, upper = _bound(extent.lower, view), _bound(extent.upper, view)
+        cells = [shown(extent.group), _bound(extent.lower, view), _bound(extent.upper, view)]
+        if view.by_session_key:
+            cells.append(shown(extent.session_key))
         # As Text, for `[a]` in a str would be taken for markup.
-        table.add_row(*map(Text, (_text(extent.group), lower, upper, shown)))
+        table.add_row(*map(Text, (*cells, _cut(shown(extent.state)))))
     return table
+
+
+def names_table(states: Sequence[StateName]) -> Table:
+    """A row for each state that a job keeps."""
+    table = Table("state", "task", "kind", "grouped")
+    for each in states:
+        table.add_row(each.name, each.task, each.kind, "yes" if each.grouped else "no")
+    return table
+
+
+def _cut(state: str) -> str:
+    if len(state) <= STATE_CHARS_MAX:
+        return state
+    return f"{state[:STATE_CHARS_MAX]}… ({len(state)} characters)"
 
 
 def _bound(bound: Number, view: WindowView) -> str:
@@ -54,25 +67,5 @@ def _bound(bound: Number, view: WindowView) -> str:
     return moment.isoformat(timespec="milliseconds" if bound % 1_000 else "seconds")
 
 
-def _finite(bound: Number) -> Number | None:
+def _finite(bound: Number) -> Any:
     return bound if math.isfinite(bound) else None
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else _json(value)
-
-
-def _json(value: Any) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except TypeError:
-        return msgspec.json.encode(_with_text_keys(value)).decode()
-
-
-def _with_text_keys(value: Any) -> Any:
-    """The value with keys of dicts that JSON can have."""
-    if isinstance(value, dict):
-        return {_text(key): _with_text_keys(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_with_text_keys(each) for each in value]
-    return value

@@ -1,10 +1,12 @@
-"""Asks for the state of a window over gRPC, with the certificates of the settings."""
+"""Asks for the state of a window: peers over gRPC, with the certificates of the settings, or its
+log."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
 from onyx.client.connection import connect
+from onyx.client.kept_state import KeptStates
 from onyx.client.reader import JobReader
 from onyx.client.state_reader import TIMEOUT_S, StateReader
 from onyx.client.window_view import EXTENTS_DEFAULT, Question, WindowView
@@ -13,43 +15,64 @@ from onyx.settings import Settings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_asking import ask
 from onyx.transport.state_queries import StateAnswer, StateQuery
-from onyx.windows.firing import ALL
+from onyx.windows.selection import EVERYTHING, Selection
 
 
 def state_reader(client: JobReader, settings: Settings) -> StateReader:
-    """A reader that asks over gRPC. Raises SettingsError when the certificates that settings name
-    are not good."""
+    """A reader that asks over gRPC, and reads logs where nobody can be asked. Raises SettingsError
+    when the certificates that settings name are not good."""
     files = CertificateFiles.named_by(settings.tls, GROUPS, serves=False)
 
     def dial(address: str, query: StateQuery, timeout_s: float) -> StateAnswer:
         return ask(address, query, settings.transport, files, timeout_s)
 
-    return StateReader(client, settings.tenancy_id, dial)
+    return StateReader(client, settings.tenancy_id, dial, KeptStates(settings))
 
 
 def window_state(
     settings: Settings,
     job: JobId,
     window: str,
-    key: Any = ALL,
+    select: Selection = EVERYTHING,
     extents_max: int = EXTENTS_DEFAULT,
+    durable: bool = False,
     timeout_s: float = TIMEOUT_S,
 ) -> WindowView:
-    """What a window, or a function with state, of a running job has gathered until now, asked of
-    the peers that have it.
+    """What a window, or a function with state, has gathered until now, asked of the peers that have
+    it; of a job that has ended or is suspended, what its state log says.
 
     Args:
-        settings: those of a worker: what leads to ZooKeeper, and the certificates of `tls`.
+        settings: those of a worker: what leads to ZooKeeper and to the state, and the certificates
+            of `tls`.
         job: its id.
         window: its id; `task.state` for a state of a function.
-        key: of one group, as the task's `groupByKey` or `groupByFn` gives it; all groups without.
-        extents_max: the first so many extents, by group and lower bound.
+        select: which groups and extents; all without.
+        extents_max: the first so many extents, by group and lower bound; `next` of the answer leads
+            to those behind.
+        durable: only what no crash takes back; comes up to `ONYX_STATE_CHUNK_INTERVAL_S` later.
         timeout_s: how long a job that is being re-allocated is waited for.
 
     Raises:
-        UserError: there is no such job or window, the job does not run, the key cannot be one.
+        UserError: there is no such job or window, its state is not kept, the question makes no
+            sense.
         Unavailable: not all peers concerned could answer in time.
     """
     with connect(settings) as client:
         reader = state_reader(client, settings)
-        return reader.read(Question(job, window, key, extents_max), timeout_s)
+        return reader.read(Question(job, window, select, extents_max, durable), timeout_s)
+
+
+def window_pages(
+    settings: Settings,
+    job: JobId,
+    window: str,
+    select: Selection = EVERYTHING,
+    extents_max: int = EXTENTS_DEFAULT,
+    durable: bool = False,
+    timeout_s: float = TIMEOUT_S,
+) -> Iterator[WindowView]:
+    """All that a window has gathered, in pages of so many extents. Each page is of a moment of its
+    own: an extent that is there all the time comes once. See `window_state`."""
+    with connect(settings) as client:
+        reader = state_reader(client, settings)
+        yield from reader.pages(Question(job, window, select, extents_max, durable), timeout_s)

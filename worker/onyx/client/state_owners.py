@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onyx.client.reader import JobReader
 from onyx.client.window_view import Question, asked_of
-from onyx.errors import UserError
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import TaskName
 from onyx.model.job import Job
@@ -15,23 +13,14 @@ from onyx.task.channels.wiring import Site, has_one_owner, sites_of
 from onyx.windows.firing import ALL
 
 
-def owners_of(client: JobReader, replica: Replica, job: Job, question: Question) -> Sequence[Site]:
-    """The peers that have what is asked for.
-
-    Raises:
-        UserError: no peer works on the task of the window or state.
-    """
+def owners_of(replica: Replica, job: Job, question: Question) -> Sequence[Site]:
+    """The peers that have what is asked for; none: no peer works on the task of the window."""
     task = TaskName(asked_of(job, question).task)
     if not replica.run(question.job).allocation.get(task):
-        status = client.status_at(replica, question.job)
-        why = f" ({status.waiting_for})" if status.waiting_for else ""
-        raise UserError(
-            f"job {question.job} is {status.state}{why}: no peer works on it, and only those "
-            "have its state"
-        )
+        return ()
     sites = sites_of(replica, question.job, task)
     if has_one_owner(job, task):
         return sites[:1]
-    if question.key is ALL:
+    if question.select.key is ALL:
         return sites[:SHARDS]
-    return [sites[shard_of(question.key) % len(sites)]]
+    return [sites[shard_of(question.select.key) % len(sites)]]

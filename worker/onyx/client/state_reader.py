@@ -1,4 +1,4 @@
-"""The state of a window of a running job, asked of the peers that own it.
+"""The state of a window, asked of the peers that own it.
 
 Nobody collects states: the replica says which peers work on the windowed task, in which version of
 their allocation, and where their groups listen. Each is asked for its first extents, all at once.
@@ -6,18 +6,21 @@ The answer of one peer is one moment of it; those of several are moments that li
 
 The question names the allocation version, and a peer of another one refuses it. So an answer never
 misses a group that has moved meanwhile, nor has it twice: the question is asked again as a whole.
+
+Where no peer works on the task, because the job has ended or is suspended, the state is in its log.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from onyx.client.reader import JobReader
 from onyx.client.state_owners import owners_of
 from onyx.client.window_view import Question, WindowView, asked_of, view_of
-from onyx.codec.extents import decode_extents, encode_key
+from onyx.codec.extents import decode_extents, encode_selection
 from onyx.errors import Unavailable
 from onyx.ids import AllocationVersion
 from onyx.model.job import Job
@@ -36,14 +39,19 @@ Ask = Callable[[str, StateQuery, float], StateAnswer]
 """Ask the group at an address, within so many seconds; raises as `grpc_asking.ask`."""
 
 
+ReadKept = Callable[[JobReader, Job, Question], Answer]
+"""Read a question's answer in the state log of a job that nobody works on."""
+
+
 class StateReader:
-    """Asks for states; any number of questions."""
+    """Answers any number of questions."""
 
     def __init__(
         self,
         client: JobReader,
         tenancy: str,
         ask: Ask,
+        kept: ReadKept,
         clock: Clock | None = None,
         wait: Callable[[float], object] | None = None,
     ) -> None:
@@ -51,6 +59,7 @@ class StateReader:
         self._client = client
         self._tenancy = tenancy
         self._ask = ask
+        self._kept = kept
         self._clock = clock or SystemClock()
         self._wait = wait or threading.Event().wait
 
@@ -58,13 +67,24 @@ class StateReader:
         """The answer to a question.
 
         Raises:
-            UserError: there is no such job or window, the job does not run, the key cannot be one.
+            UserError: there is no such job or window, its state is not kept, the question makes no
+                sense.
             Unavailable: not all peers concerned could answer within `timeout_s`.
         """
         job = self._client.job(question.job)
         asked = asked_of(job, question)
         answer = self._patiently(job, question, timeout_s)
         return view_of(question, asked, answer)
+
+    def pages(self, question: Question, timeout_s: float = TIMEOUT_S) -> Iterator[WindowView]:
+        """The answer to a question and all pages behind it, each of a moment of its own. Raises
+        like `read`."""
+        while True:
+            view = self.read(question, timeout_s)
+            yield view
+            if view.next is None:
+                return
+            question = replace(question, select=replace(question.select, after=view.next))
 
     def _patiently(self, job: Job, question: Question, timeout_s: float) -> Answer:
         ends_s = self._clock.monotonic_s() + timeout_s
@@ -81,7 +101,9 @@ class StateReader:
 
     def _answer(self, job: Job, question: Question, left_s: float) -> Answer:
         replica = self._client.replica()
-        owners = owners_of(self._client, replica, job, question)
+        owners = owners_of(replica, job, question)
+        if not owners:
+            return self._kept(self._client, job, question)
         version = AllocationVersion(replica.run(question.job).allocation_version)
 
         def ask(site: Site) -> Answer:
@@ -100,6 +122,7 @@ class StateReader:
             question.job,
             version,
             question.window,
-            encode_key(question.key),
+            encode_selection(question.select),
             question.extents_max,
+            question.durable,
         )

@@ -1,27 +1,50 @@
-"""Extents of windows as bytes: the answer to a query about a running job.
+"""Questions about windows as bytes, and extents: the answers to them.
 
 One msgpack array with an array for each extent, so that the size is known while the answer grows
 and it can stop at its limit. States have the types of `kinds`, as in the state log. A state that is
 not in the log yet may hold other types, which msgspec converts to similar ones (a set to a list);
 nothing is computed from an answer.
+
+A question is one msgpack array (`_Asked`); what may be any value or be left out is an array of one
+or none.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from onyx.codec.kinds import packed, unpacked
-from onyx.errors import SegmentError
+from onyx.errors import SegmentError, UserError
 from onyx.windows.firing import ALL, Extent
 from onyx.windows.groups import dump_key, group_value, hashable_key, load_key
+from onyx.windows.selection import Place, Selection
 
 _ARRAY_32 = b"\xdd"
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[tuple[Any, Any, Any, Any]], ext_hook=unpacked)
-_key_decoder = msgspec.msgpack.Decoder(tuple[Any], ext_hook=unpacked)
+_decoder = msgspec.msgpack.Decoder(list[tuple[Any, Any, Any, Any, list[Any]]], ext_hook=unpacked)
+_Number = int | float
+_Place = tuple[Any, _Number, _Number, list[Any]]
+
+
+class _Asked(msgspec.Struct, array_like=True, frozen=True):
+    """A selection."""
+
+    key: list[Any]
+    prefix: list[Any]
+    key_from: int | str | None
+    key_to: int | str | None
+    time_from: _Number | None
+    time_to: _Number | None
+    after: _Place | None
+
+
+_asked_decoder = msgspec.msgpack.Decoder(_Asked, ext_hook=unpacked)
+_place_decoder = msgspec.msgpack.Decoder(_Place, ext_hook=unpacked)
 _FAULTS = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, MemoryError)
 
 
@@ -55,40 +78,105 @@ def decode_extents(data: bytes) -> list[Extent]:
     """
     try:
         return [
-            Extent(group_value(load_key(group)), lower, upper, state)
-            for group, lower, upper, state in _decoder.decode(data)
+            Extent(_value(group), lower, upper, state, _values(of_session))
+            for group, lower, upper, state, of_session in _decoder.decode(data)
         ]
     except _FAULTS as error:
         raise SegmentError(f"{len(data)} bytes are not extents of a window: {error}") from error
 
 
-def encode_key(key: Any) -> bytes:
-    """The key of a group that is asked for; nothing for ALL.
+def encode_selection(asked: Selection) -> bytes:
+    """A question, which `check` has found to make sense.
 
     Raises:
-        UserError: it is of a type that no group's key has.
+        UserError: a group in it is of a type that no group's key has.
     """
-    return b"" if key is ALL else _encoder.encode([packed(dump_key(hashable_key(key)))])
+    after = asked.after
+    return _encoder.encode(
+        [
+            [] if asked.key is ALL else [packed(_plain(asked.key))],
+            [] if asked.prefix is None else [packed(_plain(asked.prefix))],
+            asked.key_from,
+            asked.key_to,
+            asked.time_from,
+            asked.time_to,
+            None if after is None else _place_row(after),
+        ]
+    )
 
 
-def decode_key(data: bytes) -> Any:
-    """The key of `encode_key`.
+def decode_selection(data: bytes) -> Selection:
+    """The question of `encode_selection`.
 
     Raises:
         SegmentError: the bytes are something else.
+        UserError: the question makes no sense.
     """
-    if not data:
-        return ALL
     try:
-        return group_value(load_key(_key_decoder.decode(data)[0]))
+        found = _asked_decoder.decode(data)
+        asked = Selection(
+            _value(found.key[0]) if found.key else ALL,
+            found.prefix[0] if found.prefix else None,
+            found.key_from,
+            found.key_to,
+            found.time_from,
+            found.time_to,
+            None if found.after is None else _place(found.after),
+        )
     except _FAULTS as error:
-        raise SegmentError(f"{len(data)} bytes are not the key of a group: {error}") from error
+        raise SegmentError(f"{len(data)} bytes are no question about a state: {error}") from error
+    asked.check()
+    return asked
+
+
+def encode_place(place: Place) -> str:
+    """The place of an extent as text that a URL and a command line take as it stands."""
+    return base64.urlsafe_b64encode(_encoder.encode(_place_row(place))).decode().rstrip("=")
+
+
+def decode_place(text: str) -> Place:
+    """The place of `encode_place`.
+
+    Raises:
+        UserError: the text is something else.
+    """
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        return _place(_place_decoder.decode(data))
+    except (*_FAULTS, binascii.Error) as error:
+        raise UserError(f"{text!r} is not where a page has ended") from error
+
+
+def _place_row(place: Place) -> list[Any]:
+    of_session = [packed(_plain(each)) for each in place.of_session]
+    return [packed(_plain(place.group)), place.lower, place.upper, of_session]
+
+
+def _place(row: _Place) -> Place:
+    group, lower, upper, of_session = row
+    return Place(_value(group), lower, upper, _values(of_session))
+
+
+def _plain(key: Any) -> Any:
+    """The key of a group as plain data."""
+    return dump_key(hashable_key(key))
+
+
+def _value(data: Any) -> Any:
+    """The user's value of the key of a group."""
+    return group_value(load_key(data))
+
+
+def _values(data: list[Any]) -> tuple[Any, ...]:
+    return tuple(map(_value, data))
 
 
 def _row(extent: Extent) -> bytes:
-    key = dump_key(hashable_key(extent.group))
+    key = _plain(extent.group)
     try:
-        return _encoder.encode(packed([key, extent.lower, extent.upper, extent.state]))
+        of_session = list(map(_plain, extent.of_session))
+        row = [key, extent.lower, extent.upper, extent.state, of_session]
+        return _encoder.encode(packed(row))
     except _FAULTS as error:
         raise SegmentError(
             f"the state of group {extent.group!r} from {extent.lower} cannot be sent: {error}"

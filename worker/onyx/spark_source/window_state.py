@@ -18,6 +18,7 @@ from onyx.model.report import listed, nearest
 from onyx.spark_source.cluster import connect, job_of, settings
 from onyx.spark_source.options import SourceOptions
 from onyx.windows.firing import ALL, Number
+from onyx.windows.selection import Selection
 from onyx.windows.units import is_time
 
 _US_PER_MS = 1_000
@@ -51,8 +52,8 @@ def state(options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
     """
     assert options.job is not None, "checked with the options"
     assert options.window is not None, "asked only then"
-    key = ALL if options.key is None else _key(options.key)
-    question = Question(JobId(options.job), options.window, key, options.extents_max)
+    select = Selection(key=ALL if options.key is None else _key(options.key))
+    question = Question(JobId(options.job), options.window, select, options.extents_max)
     with connect(options) as client:
         view = state_reader(client, settings(options)).read(question)
     if view.more:

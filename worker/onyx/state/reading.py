@@ -94,6 +94,16 @@ class Reader:
                 break
         return seq
 
+    def ends(self, logs: Mapping[LogKey, Listed]) -> dict[LogKey, int]:
+        """The number after the last chunk of each log as it is listed, without ending any. Raises
+        like `one`."""
+        ends = self._threads.map(lambda key: self._end(key, logs[key].last), logs)
+        return dict(zip(logs, ends, strict=True))
+
+    def _end(self, key: LogKey, last: int) -> int:
+        fenced = last > 0 and self.one(key, last).frame.kind is Kind.FENCE
+        return last if fenced else last + 1
+
     def _counted(self, chunk: ChunkReader) -> ChunkReader:
         self._done += chunk.size_bytes
         self._total = max(self._done, self._total)

@@ -129,6 +129,20 @@ def read_state(
     )
 
 
+def look(store: BlobStore, job: str, task: str, shards: Iterable[int]) -> Gathered:
+    """Read what the logs of a job say of these shards now, and leave them as they are. Each shard
+    is as of a moment since the call. Raises like `recover`."""
+    folder = TaskFolder(job, task)
+    return _attempts(
+        store,
+        folder,
+        lambda done, total: None,
+        lambda reader, logs: _Recovery(
+            store, folder, _AFTER_ALL, frozenset(shards), reader, logs, None, fences=False
+        ).read(),
+    )
+
+
 _AFTER_ALL = LogKey((1 << 63) - 1, 0)
 """No allocation version is as high."""
 
@@ -176,7 +190,10 @@ class _Recovery:
         reader: Reader,
         logs: dict[LogKey, Listed],
         carry_over: CarryOver | None,
+        fences: bool = True,
     ) -> None:
+        """`fences`: end the logs that are read, so that nothing comes behind what was."""
+        self._find_ends = reader.fences if fences else reader.ends
         self._store = store
         self._folder = folder
         self._own = own
@@ -265,7 +282,7 @@ class _Recovery:
             # from: their writers must not go on beside this version. All older ones they have
             # fenced.
             newest = not sources
-            ends = self._reader.fences({key: older[key] for key in opened if shards[key] or newest})
+            ends = self._find_ends({key: older[key] for key in opened if shards[key] or newest})
             sources += [
                 _Source(key, frozenset(shards[key]), opened[key], ends[key]) for key in ends
             ]

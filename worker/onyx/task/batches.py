@@ -36,6 +36,7 @@ def _receive(task: BatchTask, message: Message) -> None:
         case Rewire(version) if task.wired and task.allocation.wiring.version < version:
             task.assignment.background.forget()
             work, old = task.work, task.allocation
+            query.give_up(old)
             task.runtime.delivery.keep(
                 task.phase, work.batch, work.leaves, work.pieces.waiting, old.outbox, old.inbox
             )
@@ -48,7 +49,8 @@ def _receive(task: BatchTask, message: Message) -> None:
             task.sealing.wanted = True
         case Query():
             has_state = task.wired and not task.status.failed
-            query.answer(task.name, task.allocation if has_state else None, message)
+            allocation = task.allocation if has_state else None
+            query.answer(task.name, allocation, message, _durable(task))
         case Completions() if task.wired and task.allocation.wiring.version == message.version:
             _complete(task, message)
         case Returns() if task.wired and task.allocation.wiring.version == message.version:
@@ -56,6 +58,11 @@ def _receive(task: BatchTask, message: Message) -> None:
                 task.runtime.source.returned(message.trees)
         case _:
             pass  # of another version, or before the first wiring: it means nothing here
+
+
+def _durable(task: BatchTask) -> bool:
+    """Whether the state of the task outlives its process, as far as that is known."""
+    return not task.loaded or task.runtime.delivery.durable
 
 
 def _complete(task: BatchTask, message: Completions) -> None:
@@ -85,6 +92,7 @@ def _closers(task: BatchTask, reason: str) -> list[Callable[[], object]]:
     closers: list[Callable[[], object]] = []
     if task.wired:
         closers.append(task.allocation.inbox.close)
+        closers.append(lambda: query.give_up(task.allocation))
     if task.loaded:
         runtime = task.runtime
         source, program = runtime.source, runtime.program

@@ -1,4 +1,4 @@
-"""Questions about the state of a window and their answers, as messages.
+"""Questions about a state and their answers, as messages.
 
 An answer is one document in pieces: a large state has a limit of its own, and not that of a
 message.
@@ -32,9 +32,11 @@ class StateQuery:
     peer: PeerId
     job: JobId
     version: AllocationVersion
-    window: str
-    key: bytes
+    state: str
+    selection: bytes
+    """Encoded by `codec/extents.py`."""
     extents_max: int
+    durable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +59,10 @@ def encode_query(query: StateQuery) -> bytes:
         peer=query.peer,
         job=query.job,
         version=query.version,
-        window=query.window,
-        key=query.key,
+        state=query.state,
+        selection=query.selection,
         extents_max=query.extents_max,
+        durable=query.durable,
     ).SerializeToString()
 
 
@@ -79,9 +82,10 @@ def decode_query(data: bytes) -> StateQuery:
         peer=PeerId(message.peer),
         job=JobId(message.job),
         version=AllocationVersion(message.version),
-        window=message.window,
-        key=message.key,
+        state=message.state,
+        selection=message.selection,
         extents_max=message.extents_max,
+        durable=message.durable,
     )
 
 

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.flow.groups.keys import key_bytes
-from onyx.windows.firing import Extent, Number
+from onyx.windows.firing import Extent
+from onyx.windows.selection import place_of
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Extents by group and lower bound."""
+    """Extents in the order of their places (`selection`)."""
 
     extents: Sequence[Extent]
     more: bool
@@ -36,14 +36,5 @@ def merge(answers: Iterable[Answer], extents_max: int) -> Answer:
     return Answer(extents[:extents_max], more)
 
 
-def order(group: Any, lower: Number, upper: Number) -> tuple[Any, ...]:
-    """Numbers by value, then text, then everything else in an order of no meaning."""
-    if type(group) is str:
-        return (1, group, lower, upper)
-    if type(group) is int:
-        return (0, group, lower, upper)
-    return (2, key_bytes(group), lower, upper)
-
-
 def _order(extent: Extent) -> tuple[Any, ...]:
-    return order(extent.group, extent.lower, extent.upper)
+    return place_of(extent).order

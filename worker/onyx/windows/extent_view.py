@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
+from operator import itemgetter
 from typing import Any
 
 from onyx.flow.segment import Segment
 from onyx.model.job import Trigger as Declared
-from onyx.windows.answers import order
-from onyx.windows.firing import EventType, Extent, Firing, Number
-from onyx.windows.groups import group_value
+from onyx.windows.firing import ALL, EventType, Extent, Firing, Number
+from onyx.windows.groups import group_value, hashable_key
+from onyx.windows.selection import Selection, place
 from onyx.windows.types.extents import GONE, Extents, OnPeer
 
 
@@ -66,25 +67,43 @@ class ExtentView:
             "watermark": self._watermarks.known(self._shards[key]),
         }
 
-    def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
-        """Extents of some groups, or of all; the first in order, if only some are wanted. Only
-        their states are copied."""
-        found: Iterable[tuple[Any, Any]]
-        if keys is None:
-            found = self._extents.everything()
-        else:
-            found = ((key, extent) for key in keys for extent in self._extents.find(key))
+    def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
+        """The extents that are asked for; the first in order, if only some are wanted. Only their
+        states are copied."""
+        found: Iterable[tuple[tuple[Any, ...], Any, Any]] = self._selected(asked)
         if extents_max is not None:
-            found = nsmallest(extents_max, found, key=self._order)
+            found = nsmallest(extents_max, found, key=itemgetter(0))
         return [
             Extent(
                 group_value(key),
                 *self._extents.bounds(extent),
                 self._aggregation.view(self._extents.get(key, extent)),
+                self._of_session(extent),
             )
-            for key, extent in found
+            for _, key, extent in found
         ]
 
-    def _order(self, found: tuple[Any, Any]) -> tuple[Any, ...]:
-        key, extent = found
-        return order(group_value(key), *self._extents.bounds(extent))
+    def _selected(self, asked: Selection) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
+        """Extents with their places and groups."""
+        bounds = self._extents.bounds
+        behind = None if asked.after is None else asked.after.order
+        by_group = asked.key is ALL and asked.by_group
+        for key, extent in self._candidates(asked):
+            group = group_value(key)
+            if by_group and not asked.has_group(group):
+                continue
+            order = place(group, *bounds(extent), self._of_session(extent)).order
+            if behind is None or order > behind:
+                yield order, key, extent
+
+    def _of_session(self, extent: Any) -> tuple[Any, ...]:
+        return tuple(map(group_value, self._extents.of_session(extent)))
+
+    def _candidates(self, asked: Selection) -> Iterator[tuple[Any, Any]]:
+        if asked.key is ALL:
+            yield from self._extents.everything(asked.has_extent)
+            return
+        key = hashable_key(asked.key)
+        for extent in self._extents.find(key):
+            if asked.has_extent(*self._extents.bounds(extent)):
+                yield key, extent

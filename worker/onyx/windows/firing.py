@@ -147,3 +147,10 @@ class Extent:
     lower: Number
     upper: Number
     state: Any
+    of_session: tuple[Any, ...] = ()
+    """The session key of a session, None without `sessionKey`; nothing of other extents."""
+
+    @property
+    def session_key(self) -> Any:
+        """Value of the `sessionKey` of a session."""
+        return self.of_session[0] if self.of_session else None

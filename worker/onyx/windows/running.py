@@ -3,8 +3,8 @@ or an engine elsewhere, whose values of groups are files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Protocol
 
 from onyx.flow.batch import Segments
 from onyx.windows.buckets import Frozen
@@ -14,6 +14,7 @@ from onyx.windows.firing import AnyFiring, Extent, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records
+from onyx.windows.selection import Selection
 
 
 class Files(Protocol):
@@ -65,8 +66,8 @@ class RunningWindow(Protocol):
         """The job ends for these shards."""
         ...
 
-    def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
-        """Extents of some groups, or of all. Raises UserError: they are not on the peer."""
+    def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
+        """Extents that are asked for. Raises UserError: they are not on the peer."""
         ...
 
     def take_changes(self, records: Records) -> None:

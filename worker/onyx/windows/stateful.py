@@ -8,11 +8,12 @@ two batches and must be restored before it is used again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from onyx.windows.firing import ALL, Extent, Number, Pages
+from onyx.windows.firing import Extent, Number, Pages
 from onyx.windows.records import Record, Records
 from onyx.windows.running import Files
+from onyx.windows.selection import EVERYTHING, Selection
 
 
 class Stateful(Protocol):
@@ -67,7 +68,8 @@ class Stateful(Protocol):
         """All shards are restored."""
         ...
 
-    def query(self, name: str, group: Any = ALL, extents_max: int | None = None) -> list[Extent]:
-        """The states of a name, of one group (the user's value) or of all. Raises UserError: there
-        is no such name."""
+    def query(
+        self, name: str, asked: Selection = EVERYTHING, extents_max: int | None = None
+    ) -> list[Extent]:
+        """The states of a name. Raises UserError: there is no such name."""
         ...

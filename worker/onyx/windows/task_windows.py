@@ -18,11 +18,12 @@ from onyx.flow.batch import Segments
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.coded import Keyed, keyed
 from onyx.windows.compiled import ROWS_PAGE_MAX, CompiledWindows
-from onyx.windows.firing import ALL, PENDING, Added, AnyFiring, Extent, Number, Pages
-from onyx.windows.groups import Shards, hashable_key
+from onyx.windows.firing import PENDING, Added, AnyFiring, Extent, Number, Pages
+from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken, take
 from onyx.windows.records import Record, Records, StatesRecord, WindowRecord
 from onyx.windows.running import Files, Make, RunningWindow
+from onyx.windows.selection import EVERYTHING, Selection
 from onyx.windows.shard_watermarks import NOTHING_SEEN
 from onyx.windows.window import Window
 
@@ -210,18 +211,17 @@ class TaskWindows:
         self._shards.forget(chosen)
 
     def query(
-        self, window_id: str, group: Any = ALL, extents_max: int | None = None
+        self, window_id: str, asked: Selection = EVERYTHING, extents_max: int | None = None
     ) -> list[Extent]:
-        """Extents of a window, of one group (the user's value) or of all.
+        """Extents of a window.
 
         Args:
-            extents_max: the first so many, by group and lower bound; None: all, in any order.
+            extents_max: the first so many, in the order of their places; None: all, in any order.
 
         Raises:
             UserError: there is no such window.
         """
-        keys = None if group is ALL else [hashable_key(group)]
-        return self._found(window_id).query(keys, extents_max)
+        return self._found(window_id).query(asked, extents_max)
 
     def _found(self, window_id: str) -> RunningWindow:
         window = self._windows.get(window_id)

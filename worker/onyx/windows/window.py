@@ -7,7 +7,7 @@ makes extents fire, and its refinement changes them before the next trigger is a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from onyx.flow.batch import Segment, Segments, as_dicts
@@ -23,6 +23,7 @@ from onyx.windows.kept import Kept
 from onyx.windows.prepared import Taken
 from onyx.windows.records import Record, Records, StatesRecord
 from onyx.windows.running import AllInRecords
+from onyx.windows.selection import Selection
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.types.extents import Extents, OnPeer
@@ -155,9 +156,9 @@ class Window(AllInRecords):
             yield from self._fires.of_shards(trigger, "job-completed", shards)
         self._timers.restart(shards, now_ms)
 
-    def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
-        """Extents of some groups, or of all; the first in order, if only some are wanted."""
-        return self._view.query(keys, extents_max)
+    def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
+        """Extents that are asked for; the first in order, if only some are wanted."""
+        return self._view.query(asked, extents_max)
 
     # State is recorded and restored.
 

@@ -101,6 +101,7 @@ class InputKeys(TypedDict, total=False):
     watermark_key: str
     allowed_disorder: Amount
     idle_timeout: Time
+    when_idle: Literal["wait", "clock"]
     doc: str
 
 
@@ -268,6 +269,7 @@ class TaskKeys(TypedDict, total=False):
     watermark_key: str
     allowed_disorder: Amount
     idle_timeout: Time
+    when_idle: Literal["wait", "clock"]
     doc: str
 
 

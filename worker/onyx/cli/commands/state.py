@@ -1,24 +1,36 @@
-"""`onyx state`: what a window or a function of a running job has gathered until now."""
+"""`onyx state`: what a window or a function of a job has gathered until now."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
-from onyx.cli.state_table import extent_table, json_line
-from onyx.client.query import window_state
-from onyx.client.window_view import EXTENTS_DEFAULT
+from onyx.cli.state_table import extent_table, json_line, names_table
+from onyx.client.connection import connect
+from onyx.client.query import window_pages
+from onyx.client.window_view import EXTENTS_DEFAULT, WindowView, states_of
+from onyx.codec.extents import encode_place
+from onyx.codec.selection_text import parse_key, selection
+from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.settings import Settings
 from onyx.transport.state_queries import EXTENTS_MAX
-from onyx.windows.firing import ALL
 
 WindowArgument = Annotated[
-    str, typer.Argument(help="Id of the window, or TASK.STATE for a state of a function.")
+    str | None,
+    typer.Argument(
+        help="Id of the window, or TASK.STATE for a state of a function; without it the states are "
+        "listed."
+    ),
 ]
 KeyOption = Annotated[
     str | None,
@@ -28,54 +40,134 @@ KeyOption = Annotated[
         "else is text as it stands.",
     ),
 ]
+PrefixOption = Annotated[
+    str | None,
+    typer.Option(
+        "--prefix",
+        help="Groups that begin with this text or list, or have these keys of a dict.",
+    ),
+]
+FirstKeyOption = Annotated[
+    str | None, typer.Option("--from-key", help="The first group of a range, a number or text.")
+]
+BeforeKeyOption = Annotated[
+    str | None, typer.Option("--to-key", help="The group before which the range ends.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option("--from", help="Extents that end here or later: a number, or a time in ISO 8601."),
+]
+ToOption = Annotated[str | None, typer.Option("--to", help="Extents that begin before this.")]
 LimitOption = Annotated[
-    int, typer.Option("--limit", help="Show the first so many extents.", min=1, max=EXTENTS_MAX)
+    int,
+    typer.Option("--limit", help="Show so many extents; a page.", min=1, max=EXTENTS_MAX),
+]
+AfterOption = Annotated[
+    str | None, typer.Option("--after", help="The next page: as the page before has said.")
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All pages.")]
+DurableOption = Annotated[
+    bool, typer.Option("--durable", help="Only what no crash takes back, up to 0.1 s later.")
+]
+ArrowOption = Annotated[
+    Path | None,
+    typer.Option("--arrow", help="Write an Arrow IPC stream to this file; - is the output."),
 ]
 
 
 def state(
     job: JobArgument,
-    window: WindowArgument,
+    window: WindowArgument = None,
     key: KeyOption = None,
+    prefix: PrefixOption = None,
+    first_key: FirstKeyOption = None,
+    before_key: BeforeKeyOption = None,
+    time_from: FromOption = None,
+    time_to: ToOption = None,
     limit: LimitOption = EXTENTS_DEFAULT,
+    after: AfterOption = None,
+    all_pages: AllOption = False,
+    durable: DurableOption = False,
+    arrow: ArrowOption = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a window or a function of a running job has gathered until now.
+    """Show what a window or a function of a job has gathered until now.
 
     One line an extent: its group, bounds and state; a state of a function has no bounds. It runs
-    where workers run: it dials them, with their certificates if they use TLS.
+    where workers run: it dials them, with their certificates if they use TLS. Of a job that has
+    ended or is suspended it reads the state log.
     """
-    group = ALL if key is None else parse_key(key)
-    view = window_state(settings(zookeeper, tenancy), JobId(job), window, group, limit)
-    if as_json:
-        for extent in view.extents:
-            print(json_line(extent))
-    elif view.extents:
-        Console().print(extent_table(view))
+    found = settings(zookeeper, tenancy)
+    if window is None:
+        _list_states(found, JobId(job), as_json)
+        return
+    select = selection(key, prefix, first_key, before_key, time_from, time_to, after)
+    pages = window_pages(found, JobId(job), window, select, limit, durable)
+    if arrow is not None:
+        last = _write_arrow(arrow, pages, all_pages)
     else:
-        print(f"window {window} has no extents{_of_group(key, group)}")
-    if view.more:
-        note = f"these are the first {len(view.extents)} extents: give --key, or a larger --limit"
-        print(note, file=sys.stderr)
+        last = _show(pages, all_pages, as_json, f"window {window} has no extents{_of_group(key)}")
+    if last.next is not None and not all_pages:
+        print(
+            f"these are {len(last.extents)} extents, and there are more: give --all, or --after "
+            f"{encode_place(last.next)}, or a larger --limit",
+            file=sys.stderr,
+        )
 
 
-def parse_key(text: str) -> Any:
-    """The key of a group as it is given on the command line. A float is no key, so `1.5` is text,
-    like everything that is not JSON.
-    """
+def _list_states(found: Settings, job: JobId, as_json: bool) -> None:
+    with connect(found) as client:
+        states = states_of(client.job(job))
+    if as_json:
+        for each in states:
+            named = {"state": each.name, "task": each.task, "kind": each.kind}
+            print(json.dumps({**named, "grouped": each.grouped}))
+    elif states:
+        Console().print(names_table(states))
+    else:
+        print(f"job {job} keeps no state")
+
+
+def _show(pages: Iterator[WindowView], all_pages: bool, as_json: bool, nothing: str) -> WindowView:
+    """Show the first page or all; the last one that was shown."""
+    for page in pages:
+        if as_json:
+            for extent in page.extents:
+                print(json_line(extent, page.by_session_key))
+        elif page.extents:
+            Console().print(extent_table(page))
+        else:
+            print(nothing)
+        if not all_pages or page.next is None:
+            return page
+    raise AssertionError("there is a page at least")
+
+
+def _write_arrow(path: Path, pages: Iterator[WindowView], all_pages: bool) -> WindowView:
+    """Write the first page or all as one record batch: only all keys and states together say what
+    type holds them."""
+    import pyarrow as pa
+
+    found = list(pages) if all_pages else [next(pages)]
+    extents = chain.from_iterable(page.extents for page in found)
+    batch = replace(found[-1], extents=tuple(extents)).record_batch()
+    to_output = str(path) == "-"
     try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return text if isinstance(value, float) else value
+        sink = pa.PythonFile(sys.stdout.buffer) if to_output else pa.OSFile(str(path), "wb")
+        with sink, pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+    except OSError as error:
+        raise UserError(f"{path} cannot be written: {error}") from error
+    return found[-1]
 
 
-def _of_group(key: str | None, group: Any) -> str:
+def _of_group(key: str | None) -> str:
     """For whom nothing was found: perhaps the key is of another type than was meant."""
     if key is None:
         return ""
+    group = parse_key(key)
     if isinstance(group, str):
         return f" of the text {json.dumps(group)}"
     kind = {int: "number", bool: "truth value", list: "list", dict: "object"}.get(type(group), "")

@@ -3,16 +3,15 @@ that are due, and groups that nobody has changed for long."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from heapq import nsmallest
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.leaves import Leaves
+from onyx.keyed.answers import extents_of
 from onyx.keyed.expiry import Expiry
-from onyx.keyed.states import States
 from onyx.keyed.store import KeyedStore
 from onyx.keyed.timers import Clock, Timers
 from onyx.keyed.timers import Timer as DueTimer
@@ -20,17 +19,16 @@ from onyx.program.failure import blamed
 from onyx.program.keyed.held import HeldStates
 from onyx.program.keyed_function import KeyedFunction
 from onyx.seams import Clock as ClockOfProcess
-from onyx.windows.answers import order
 from onyx.windows.buckets import Holder
 from onyx.windows.coded import Groups
-from onyx.windows.firing import ALL, AnyFiring, Extent, Made, Number, Pages
-from onyx.windows.groups import Shards, group_value, hashable_key
+from onyx.windows.firing import AnyFiring, Extent, Made, Number, Pages
+from onyx.windows.groups import Shards
 from onyx.windows.records import Record, Records
 from onyx.windows.running import Files
+from onyx.windows.selection import EVERYTHING, Selection
 
 TIMERS_AT_ONCE = 64
 """What so many timers have made is sent together."""
-_FROM, _TO = float("-inf"), float("inf")
 
 
 class Timer(NamedTuple):
@@ -196,7 +194,9 @@ class KeyedStates:
         """All shards are restored."""
         self._store.restored()
 
-    def query(self, name: str, group: Any = ALL, extents_max: int | None = None) -> list[Extent]:
+    def query(
+        self, name: str, asked: Selection = EVERYTHING, extents_max: int | None = None
+    ) -> list[Extent]:
         """The states of a name, which is that of the task and that of the state with a dot between.
         Raises UserError: there is no such state."""
         states = self._store.states.get(name.removeprefix(f"{self._task}."))
@@ -204,13 +204,4 @@ class KeyedStates:
             raise UserError(
                 f"task {self._task} has no state {name!r}, but {', '.join(self._its.states)}"
             )
-        keys = states.keys() if group is ALL else [hashable_key(group)]
-        return _extents(states, keys, extents_max)
-
-
-def _extents(states: States, keys: Iterable[Any], extents_max: int | None) -> list[Extent]:
-    """States as of extents without bounds; the first in order, if only some are wanted."""
-    keys = (key for key in keys if key in states)
-    if extents_max is not None:
-        keys = nsmallest(extents_max, keys, key=lambda key: order(group_value(key), _FROM, _TO))
-    return [Extent(group_value(key), _FROM, _TO, states.peek(key)) for key in keys]
+        return extents_of(states, asked, extents_max)

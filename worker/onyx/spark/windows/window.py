@@ -7,8 +7,7 @@ fired. The values of groups are rows in files (`contents`), and a firing is a ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
 
 from onyx.errors import UserError
 from onyx.spark.windows.contents import Contents
@@ -34,6 +33,7 @@ from onyx.windows.records import (
     append,
 )
 from onyx.windows.running import Files
+from onyx.windows.selection import Selection
 from onyx.windows.shard_watermarks import ShardWatermarks
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.triggers.trigger import Trigger
@@ -118,7 +118,7 @@ class SparkWindow:
             yield from self._fire(trigger, "job-completed", self._contents.extents(mine), mine)
         self._timers.restart(shards, now_ms)
 
-    def query(self, keys: Iterable[Any] | None, extents_max: int | None) -> list[Extent]:
+    def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
         """Raises UserError: no state is here."""
         raise UserError(
             f"window {self._id} has engine: spark, so its states are in files and not on the peer: "

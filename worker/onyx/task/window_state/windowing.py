@@ -24,6 +24,7 @@ from onyx.settings import StateSettings
 from onyx.task.window_state.appends import Append, Appends
 from onyx.task.window_state.chunks import ChunkPace, Columns
 from onyx.task.window_state.emissions import Emissions
+from onyx.task.window_state.held_answers import Held, HeldAnswers
 from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.windows.firing import Pages
@@ -69,6 +70,7 @@ class Windowing:
         """No timer fires before: after several pages there is as long for reading as they took."""
         self.ended = False
         """Everything has fired for the last time, and arrived."""
+        self.answers = HeldAnswers()
         self._values: list[Columns] = []
         self._pace = ChunkPace(clock, settings)
         self._marks: deque[tuple[int, Mark]] = deque()
@@ -185,6 +187,7 @@ class Windowing:
         # Only now: whoever takes over knows what is durable, and would not send again, or send as
         # something else, what had gone out before.
         self.emissions.release(durable.emitted)
+        self.answers.durable()
         self._settled |= durable.settled
         return durable.values
 
@@ -199,11 +202,19 @@ class Windowing:
             chunk = self.state.snapshot(emitted, self.emissions)
         else:
             chunk = self.state.changes(emitted, settled)
-        # All three at the same moment as the chunk: values of a batch that it does not hold would
+        # All of it at the same moment as the chunk: values of a batch that it does not hold would
         # be acked although the batch is not durable.
         values, self._values = self._values, []
+        self.answers.begun()
         self.appends.begin(chunk, self.held.take_files(), Append(values, emitted, settled))
         return True
+
+    def answer(self, held: Held, durable: bool) -> None:
+        """Answer a question; if only what is `durable` may be told, when everything so far is."""
+        if durable and not self.durable:
+            self.answers.hold(held, changed=not self._pace.nothing_waits)
+        else:
+            held[0].set_result(held[1])
 
     @property
     def ready_to_fire(self) -> bool:

@@ -25,6 +25,8 @@ from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 
 E = TypeVar("E")
+Wanted = Callable[[Number, Number], bool]
+"""Whether extents with these bounds are wanted."""
 GONE: Any = object()
 """In place of a state: the group has none in this extent."""
 Fire = Callable[[E, Sequence[Pair]], list[AnyFiring]]
@@ -85,8 +87,8 @@ class Extents(ABC, Generic[E]):
         """All extents of a group, or the one of a number if the group has it."""
 
     @abstractmethod
-    def everything(self) -> Iterator[tuple[Any, E]]:
-        """Each group with each of its extents, in any order."""
+    def everything(self, wanted: Wanted) -> Iterator[tuple[Any, E]]:
+        """Each group with each of its extents that is wanted, in any order."""
 
     @abstractmethod
     def units(self, shards: Collection[int]) -> Callable[[int], Iterable[Unit]]:
@@ -96,6 +98,10 @@ class Extents(ABC, Generic[E]):
     @abstractmethod
     def bounds(self, extent: E) -> tuple[Number, Number]:
         """First and last coordinate of an extent."""
+
+    def of_session(self, extent: E) -> tuple[Any, ...]:
+        """The session key of a session, as groups are looked up; nothing of other extents."""
+        return ()
 
     @abstractmethod
     def get(self, key: Any, extent: E) -> Any:

@@ -36,7 +36,7 @@ from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.changes import Changes
 from onyx.windows.types.extent_states import ExtentStates
-from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
+from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer, Wanted
 from onyx.windows.types.folding import Folding
 from onyx.windows.types.passing import Passing
 from onyx.windows.types.waiting import ShardIndex, Waiting
@@ -133,9 +133,11 @@ class NumberedExtents(Extents[int]):
             return [number] if key in self._buckets.get(number, {}) else []
         return [number for number, bucket in self._buckets.items() if key in bucket]
 
-    def everything(self) -> Iterator[tuple[Any, int]]:
-        """Each group with each of its extents, in any order."""
+    def everything(self, wanted: Wanted) -> Iterator[tuple[Any, int]]:
+        """Each group with each of its extents that is wanted, in any order."""
         for number, bucket in list(self._buckets.items()):
+            if not wanted(*self.bounds(number)):
+                continue
             for key in bucket.groups():
                 yield key, number
 

@@ -23,7 +23,7 @@ from onyx.windows.prepared import Taken
 from onyx.windows.records import AddToSessions, Record, Records, SetSessions, append
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
-from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
+from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer, Wanted
 from onyx.windows.types.session_runs import Runs
 from onyx.windows.types.session_states import Owner, Session, dumped, form, loaded
 from onyx.windows.units import standard
@@ -213,11 +213,12 @@ class SessionExtents(Extents[Session]):
         numbers."""
         return [each for held in self._groups.get(key, {}).values() for each in held]
 
-    def everything(self) -> Iterator[tuple[Any, Session]]:
-        """Each group with each of its extents, in any order."""
+    def everything(self, wanted: Wanted) -> Iterator[tuple[Any, Session]]:
+        """Each group with each of its extents that is wanted, in any order."""
         for key in self._groups.groups():
             for session in self.find(key):
-                yield key, session
+                if wanted(session.lower, session.upper):
+                    yield key, session
 
     def units(self, shards: Collection[int]) -> Callable[[int], Iterator[Unit]]:
         """Each group, with all its sessions."""
@@ -227,6 +228,10 @@ class SessionExtents(Extents[Session]):
     def bounds(self, extent: Session) -> tuple[Number, Number]:
         """First and last coordinate of an extent."""
         return extent.lower, extent.upper
+
+    def of_session(self, extent: Session) -> tuple[Any, ...]:
+        """The session key of a session, as groups are looked up; nothing of other extents."""
+        return (extent.owner[1],)
 
     def get(self, key: Any, extent: Session) -> Any:
         """The state of a group, or GONE."""

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aonyx/wire/v1/queries.proto\x12\x0conyx.wire.v1\"\x8a\x01\n\nStateQuery\x12\x0f\n\x07tenancy\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0c\n\x04peer\x18\x03 \x01(\t\x12\x0b\n\x03job\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\x04\x12\x0e\n\x06window\x18\x06 \x01(\t\x12\x0b\n\x03key\x18\x07 \x01(\x0c\x12\x13\n\x0b\x65xtents_max\x18\x08 \x01(\r\"(\n\nStatePiece\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\x46\n\x05State\x12=\n\x05Query\x12\x18.onyx.wire.v1.StateQuery\x1a\x18.onyx.wire.v1.StatePiece0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aonyx/wire/v1/queries.proto\x12\x0conyx.wire.v1\"\xa0\x01\n\nStateQuery\x12\x0f\n\x07tenancy\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0c\n\x04peer\x18\x03 \x01(\t\x12\x0b\n\x03job\x18\x04 \x01(\t\x12\x0f\n\x07version\x18\x05 \x01(\x04\x12\r\n\x05state\x18\x06 \x01(\t\x12\x11\n\tselection\x18\x07 \x01(\x0c\x12\x13\n\x0b\x65xtents_max\x18\x08 \x01(\r\x12\x0f\n\x07\x64urable\x18\t \x01(\x08\"(\n\nStatePiece\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\x12\x0c\n\x04more\x18\x02 \x01(\x08\x32\x46\n\x05State\x12=\n\x05Query\x12\x18.onyx.wire.v1.StateQuery\x1a\x18.onyx.wire.v1.StatePiece0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,9 +32,9 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'onyx.wire.v1.queries_pb2', 
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_STATEQUERY']._serialized_start=45
-  _globals['_STATEQUERY']._serialized_end=183
-  _globals['_STATEPIECE']._serialized_start=185
-  _globals['_STATEPIECE']._serialized_end=225
-  _globals['_STATE']._serialized_start=227
-  _globals['_STATE']._serialized_end=297
+  _globals['_STATEQUERY']._serialized_end=205
+  _globals['_STATEPIECE']._serialized_start=207
+  _globals['_STATEPIECE']._serialized_end=247
+  _globals['_STATE']._serialized_start=249
+  _globals['_STATE']._serialized_end=319
 # @@protoc_insertion_point(module_scope)

@@ -1,0 +1,145 @@
+"""The state of a window or of a function of a job that nobody works on, read in its state log.
+
+A job that has ended keeps its state until it is forgotten (`onyx gc`), one that is suspended or
+waits for peers until it goes on. Nothing is written or fenced: peers may begin to work on the job
+at any moment. Shard by shard is decoded, asked and dropped again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from onyx.client.reader import JobReader
+from onyx.client.window_view import Asked, Question, asked_of
+from onyx.errors import UserError
+from onyx.flow.groups.keys import SHARDS, shard_of
+from onyx.keyed.answers import OneState
+from onyx.model.job import Job
+from onyx.model.state_types import StateType
+from onyx.resolve import Resolver
+from onyx.settings import Settings
+from onyx.state.gathering import Gathered
+from onyx.state.opening import open_store, state_location
+from onyx.state.recovery import look
+from onyx.state.shard_state import ShardState
+from onyx.state.sharing import is_shared
+from onyx.storage.interface import BlobStore
+from onyx.task.channels.wiring import has_one_owner
+from onyx.windows.answers import Answer, merge
+from onyx.windows.compile import compile_windows
+from onyx.windows.compiled import CompiledWindows
+from onyx.windows.firing import ALL, Extent
+from onyx.windows.groups import Shards
+from onyx.windows.records import Record, WindowRecord
+from onyx.windows.selection import Selection
+from onyx.windows.task_windows import TaskWindows
+
+
+class KeptStates:
+    """The states in the store that settings name. Implements `state_reader.ReadKept`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._last: tuple[object, Gathered] | None = None
+        """What was read last: the pages behind the first one are of the same moment."""
+
+    def __call__(self, client: JobReader, job: Job, question: Question) -> Answer:
+        """The answer to a question.
+
+        Raises:
+            UserError: the state is not kept, or not where the settings say.
+            StateError: a chunk is damaged.
+            Unavailable: the store does not answer.
+        """
+        asked = asked_of(job, question)
+        if job.guarantee == "at-most-once":
+            raise UserError(
+                f"no peer works on job {question.job}, and a job that is at most once keeps its "
+                "state in the memory of peers"
+            )
+        location = state_location(self._settings)
+        store = open_store(location, self._settings.state.group_access)
+        if not is_shared(store, client.log, question.job):
+            raise UserError(
+                f"no peer works on job {question.job}, and its state is not in {location}: it was "
+                "never written, or is removed since `onyx gc` forgot the job, or ONYX_STATE_URL is "
+                "not that of the workers"
+            )
+        one = has_one_owner(job, asked.task)
+        make = self._make(job, asked, _only_shard if one else shard_of)
+        found = self._found(store, asked.task, _shards(one, question), question)
+        answers = (_answer(make(), asked, question, shard) for shard in found.shards.items())
+        return merge(answers, question.extents_max)
+
+    def _make(
+        self, job: Job, asked: Asked, shard_of: Callable[[Any], int]
+    ) -> Callable[[], OneState | OneWindow]:
+        """What gives the window or state that is asked for, with nothing in it."""
+        if isinstance(asked.of, StateType):
+            return partial(OneState, asked.in_records, asked.of, Shards(shard_of))
+        alone = replace(job, windows=(asked.of,), triggers=())
+        compiled = compile_windows(alone, asked.task, self._resolve)
+        assert compiled is not None, "the task has a window"
+        return partial(OneWindow, asked.name, compiled, shard_of)
+
+    def _found(
+        self, store: BlobStore, task: str, shards: list[int], question: Question
+    ) -> Gathered:
+        what = (question.job, task, shards)
+        last = self._last
+        if question.select.after is not None and last is not None and last[0] == what:
+            return last[1]
+        found = look(store, question.job, task, shards)
+        self._last = what, found
+        return found
+
+    def _resolve(self, name: str) -> Callable[..., Any]:
+        """A function that aggregates; with none, no module of the user is imported."""
+        return Resolver(self._settings.modules).resolve(name)
+
+
+class OneWindow:
+    """A window, restored to be asked."""
+
+    def __init__(
+        self, name: str, compiled: CompiledWindows, shard_of: Callable[[Any], int]
+    ) -> None:
+        self._name = name
+        self._windows = TaskWindows(compiled, shard_of)
+
+    def restore(self, shard: int, records: Sequence[Record]) -> None:
+        """Apply records of the window to a shard."""
+        self._windows.restore(shard, records)
+
+    def query(self, asked: Selection, extents_max: int) -> list[Extent]:
+        """Its extents that are asked for, the first in order."""
+        return self._windows.query(self._name, asked, extents_max)
+
+
+def _answer(
+    one: OneState | OneWindow, asked: Asked, question: Question, shard: tuple[int, ShardState]
+) -> Answer:
+    """The first extents of a shard."""
+    number, state = shard
+    for records in state.records():
+        one.restore(number, [each for each in records if _is_of(each, asked.in_records)])
+    found = one.query(question.select, question.extents_max + 1)
+    return Answer(found[: question.extents_max], len(found) > question.extents_max)
+
+
+def _is_of(record: Record, name: str) -> bool:
+    return isinstance(record, WindowRecord) and record.window == name
+
+
+def _shards(one: bool, question: Question) -> list[int]:
+    if one:
+        return [0]
+    key = question.select.key
+    return list(range(SHARDS)) if key is ALL else [shard_of(key)]
+
+
+def _only_shard(_: Any) -> int:
+    return 0
