@@ -97,6 +97,7 @@ def text_of(read: str = "", work: str = WORK, write: str = "", more: str = "") -
         (text_of(work=f"{STAGE}, groupByKey: k, fluxPolicy: continue"), ["groupByKey"]),
         (text_of(work=GATHER, more=WINDOW % f"{COUNTS}, options: {{a: 1}}"), ["options"]),
         (text_of(work=GATHER, more=WINDOW % f"{COUNTS}, windowKey: t"), ["windowKey"]),
+        (text_of(work=GATHER, more=WINDOW % f"{COUNTS}, range: [1, hour]"), ["range"]),
         (
             text_of(
                 work=GATHER,

@@ -83,7 +83,7 @@ def test_a_peer_that_keeps_its_rank_finds_all_that_it_wrote(store: BlobStore) ->
     assert records(found) == {0: ["a", "c"], 1: ["b"]}
     assert found.shards[0].emitted == [EmittedRun(1, [{"x": 2}])]
     assert (found.shards[0].settled, found.shards[0].closed) == (1, False)
-    assert (found.shards[1].closed, found.shards[1].keys) == (True, ["k"])
+    assert (found.shards[1].closed, list(found.shards[1].unique_keys())) == (True, [["k"]])
     assert sorted(zip(found.roots.tolist(), found.ids.tolist(), strict=True)) == [
         (1, 1001), (2, 1002), (3, 1003),
     ]  # fmt: skip

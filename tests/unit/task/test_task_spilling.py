@@ -83,6 +83,28 @@ def test_counts_are_exact_though_a_peer_dies(case: Any, rounds: int, tmp_path: P
     assert counts(bench) == EXPECTED
 
 
+@pytest.mark.parametrize("rounds", [4, 16, 30])
+def test_repeats_that_a_source_holds_are_recognized_on_disk_though_a_peer_dies(
+    rounds: int, tmp_path: Path
+) -> None:
+    settings = Settings(
+        state=StateSettings(
+            memory_extents_max=3, scratch_dir=str(tmp_path), snapshot_bytes_min=100_000
+        )
+    )
+    job = spec(*GLOBAL)
+    job["catalog"][0]["options"]["segments"] = [*WORDS, *WORDS[::-1]]
+    job["catalog"][1]["uniquenessKey"] = "n"
+    functions = {"m:emitted": emitted, "m:same": same}
+    bench = Bench(job, functions, peers={"count": 2}, settings=settings)
+    for _ in range(rounds):
+        bench.round()
+    bench.crash(bench.task("count", 1))
+    bench.settle()
+    assert bench.completed
+    assert counts(bench) == EXPECTED
+
+
 def test_nothing_is_left_on_the_disk(tmp_path: Path) -> None:
     bench = bench_of(GLOBAL, tmp_path)
     bench.until(lambda: len(list(tmp_path.glob("*/db"))) == 2)

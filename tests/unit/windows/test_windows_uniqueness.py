@@ -28,7 +28,7 @@ def test_a_value_is_new_exactly_once(batches: list[list[Any]]) -> None:
 
 @given(st.lists(KEYS, max_size=5))
 def test_what_was_recorded_gives_the_same_filter(batches: list[list[Any]]) -> None:
-    unique, replayed, copied = UniqueKeys(3), UniqueKeys(3), UniqueKeys(3)
+    unique, replayed, copied = UniqueKeys(30), UniqueKeys(30), UniqueKeys(30)
     for batch in batches:
         unique.first_seen(batch)
         replayed.restore(unique.take_news())
@@ -37,7 +37,7 @@ def test_what_was_recorded_gives_the_same_filter(batches: list[list[Any]]) -> No
 
 
 def test_the_oldest_bucket_is_forgotten() -> None:
-    unique = UniqueKeys(bucket_keys_max=2)
+    unique = UniqueKeys(keys_max=2 * BUCKETS)
     unique.first_seen(list(range(2 * BUCKETS)))
     assert unique.first_seen([0, 2 * BUCKETS - 1]) == [False, False]
     unique.first_seen([-1])

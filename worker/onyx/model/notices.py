@@ -125,6 +125,9 @@ def _of_windows(job: Job) -> Iterator[Problem]:
             what = f"is read by no aggregation of Onyx, as {name} is"
             hint = "functions of its triggers find it in the window that they get"
             yield Problem(at(path, "options"), what, hint)
+        if WINDOWS[window.type].single and window.range is not None:
+            what = f"has no effect on a {window.type} window, which has one extent for all segments"
+            yield Problem(at(path, "range"), what, "remove it, or choose another type")
         unordered = "ordered-log" not in window.storage_strategy
         if WINDOWS[window.type].single and window.window_key is not None and unordered:
             what = f"has no effect on a {window.type} window, which has one extent for all segments"

@@ -139,7 +139,7 @@ class StoredShard(NamedTuple):
     closed: bool
     records: Kept
     emitted: bytes
-    keys: bytes
+    keys: Kept
     """What `decode_emitted` and `decode_values` take, or empty. Copies, which do not hold the
     block."""
 
@@ -240,9 +240,12 @@ class ChunkReader:
             if each.block != unpacked:
                 unpacked, block = each.block, self._block(each.block)
             ends = accumulate((each.at, each.records, each.emitted, each.keys))
-            records, *rest = (block[first:end] for first, end in pairwise(ends))
-            kept = self._keep(records) if records else b""
-            yield each.number, StoredShard(each.settled, each.closed, kept, *map(bytes, rest))
+            records, emitted, keys = (block[first:end] for first, end in pairwise(ends))
+            kept = [self._keep(data) if data else b"" for data in (records, keys)]
+            yield (
+                each.number,
+                StoredShard(each.settled, each.closed, kept[0], bytes(emitted), kept[1]),
+            )
 
     def _block(self, number: int) -> memoryview:
         sizes = self._header.blocks

@@ -27,7 +27,7 @@ class ShardState:
     """Whether it has fired for the last time."""
     _records: list[Kept] = field(default_factory=list)
     _emitted: list[bytes] = field(default_factory=list)
-    _keys: list[bytes] = field(default_factory=list)
+    _keys: list[Kept] = field(default_factory=list)
 
     def records(self) -> Iterator[list[Record]]:
         """Lists of records for `TaskWindows.restore`, in order; decoded as they are asked for."""
@@ -54,15 +54,15 @@ class ShardState:
         left = (each.behind(self.settled) for each in runs)
         return [each for each in left if each is not None]
 
-    @property
-    def keys(self) -> list[Any]:
-        """Values of the `uniquenessKey`, oldest first."""
-        return [key for part in self._keys for key in decode_values(part)]
+    def unique_keys(self) -> Iterator[list[Any]]:
+        """Lists of values of the `uniquenessKey`, oldest first; decoded as they are asked for."""
+        return map(decode_values, map(bytes_of, self._keys))
 
     def change(self) -> ShardChange:
         """All of it, for a snapshot."""
         records = [record for part in self.records() for record in part]
-        return ShardChange(records, self.emitted, self.settled, self.closed, self.keys)
+        keys = list(chain.from_iterable(self.unique_keys()))
+        return ShardChange(records, self.emitted, self.settled, self.closed, keys)
 
     def extend(self, newer: StoredShard | ShardState) -> None:
         """With what came after."""
@@ -75,12 +75,10 @@ class ShardState:
             return
         if newer.records:
             self._records.append(newer.records)
-        for values, stored in (
-            (self._emitted, newer.emitted),
-            (self._keys, newer.keys),
-        ):
-            if stored:
-                values.append(stored)
+        if newer.emitted:
+            self._emitted.append(newer.emitted)
+        if newer.keys:
+            self._keys.append(newer.keys)
 
 
 def _decoded(part: bytes) -> list[Record]:

@@ -134,7 +134,7 @@ def window_doubt(old: Window, new: Window) -> Doubt | None:
     for name in _SHAPE:
         if doubt := _differs(_YAML.get(name, name), getattr(old, name), getattr(new, name)):
             return doubt
-    for name in _AMOUNTS:
+    for name in _AMOUNTS if new.type != "global" else ():
         before, after = getattr(old, name), getattr(new, name)
         if _size(before) != _size(after):
             return _differs(_YAML.get(name, name), before, after)

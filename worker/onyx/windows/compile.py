@@ -117,7 +117,8 @@ def _aggregation(
 def _coordinates(window: Window) -> Coordinates | None:
     if window.window_key is None:
         return None
-    amount = window.range or window.timeout_gap
+    bounded = TYPES[window.type].bounded
+    amount = (window.range or window.timeout_gap) if bounded else None
     return Coordinates(
         window.id, window.task, window.window_key, time=amount is None or is_time(amount)
     )

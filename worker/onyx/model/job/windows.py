@@ -74,8 +74,9 @@ class Window:
         TimeOrElements | None,
         Key(
             required_for=("fixed", "sliding"),
-            allowed_for=("fixed", "sliding"),
+            allowed_for=("fixed", "sliding", "global"),
             origin="window/range",
+            restriction="No effect with type global.",
         ),
     ] = None
     """Length of an extent."""

@@ -188,8 +188,9 @@ def _share(trigger: Trigger) -> float | None:
 
 def _assigner(compiled: CompiledWindow) -> Assigner:
     window = compiled.window
-    if window.range is None:
+    if window.type == "global":
         return OneExtent()
+    assert window.range is not None, "checked when the job is parsed"
     width = standard(window.range)
     slide = width if window.slide is None else standard(window.slide)
     return Tiling(window.min_value, width, slide)

@@ -36,9 +36,8 @@ class Contents:
         for shard, state in shards.items():
             for records in state.records():
                 self.windows.restore(shard, records)
-            if state.keys:
-                self.unique[shard] = UniqueKeys()
-                self.unique[shard].restore(state.keys)
+            for keys in state.unique_keys():
+                self.unique.setdefault(shard, UniqueKeys()).restore(keys)
 
     def changes(self) -> dict[int, ShardChange]:
         """What has changed since the last time, by shard."""

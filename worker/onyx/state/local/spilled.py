@@ -67,6 +67,11 @@ class Spill:
         """Weak, so that the database ends when the windows do."""
         self._made = 0
 
+    def new_prefix(self) -> bytes:
+        """Names in the database that begin with it are nobody else's."""
+        self._made += 1
+        return self._made.to_bytes(8, "big")
+
     def bucket(self, form: Form, shards: Shards) -> Bucket:
         """A new bucket, empty."""
         self._made += 1

@@ -12,6 +12,8 @@ snapshot, a frontier document for each partition. Until then every step can be r
 
 from __future__ import annotations
 
+from itertools import chain
+
 from onyx.state.chunks import ShardChange
 from onyx.state.recovery import CarriedOver, CarryOver
 from onyx.state.shard_state import ShardState
@@ -42,7 +44,7 @@ def carry_over_windows(runtime: Runtime) -> CarryOver | None:
             records = [each for part in shard.records() for each in translation.records(part)]
             if old.has_more:
                 records = [each for each in records if not is_of_the_end(each)]
-            keys = shard.keys if same_keys else []
+            keys = list(chain.from_iterable(shard.unique_keys())) if same_keys else []
             closed = shard.closed and not old.has_more
             return ShardState.of(ShardChange(records, shard.emitted, shard.settled, closed, keys))
 

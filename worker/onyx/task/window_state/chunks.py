@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -83,13 +84,18 @@ class Whole(Mapping[int, ShardChange]):
     """A snapshot, of which only the shard that is being written need be in memory."""
 
     def __init__(
-        self, shards: dict[int, ShardChange], records: Callable[[int], list[Record]]
+        self,
+        shards: dict[int, ShardChange],
+        records: Callable[[int], list[Record]],
+        keys: Callable[[int], list[Any]],
     ) -> None:
         self._shards = shards
         self._records = records
+        self._keys = keys
 
     def __getitem__(self, shard: int) -> ShardChange:
-        return replace(self._shards[shard], records=self._records(shard))
+        records, keys = self._records(shard), self._keys(shard)
+        return replace(self._shards[shard], records=records, keys=keys)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._shards)

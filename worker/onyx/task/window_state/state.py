@@ -14,19 +14,22 @@ from onyx.task.window_state.chunks import NO_COLUMNS, Whole, stored
 from onyx.task.window_state.emissions import Emissions, Taken
 from onyx.windows.firing import Pages
 from onyx.windows.stateful import Stateful
-from onyx.windows.uniqueness import UniqueKeys
+from onyx.windows.uniqueness import Filters
 
 
 class TaskState:
     """Windows or state by key; keys that were seen, what was applied, and the watermark."""
 
-    def __init__(self, held: Stateful, recovered: Recovered, exactly_once: bool) -> None:
+    def __init__(
+        self, held: Stateful, recovered: Recovered, exactly_once: bool, filters: Filters
+    ) -> None:
+        """`filters`: of the task's uniqueness key."""
         self.held = held
         self.shards = sorted(recovered.shards)
         self.closed = {n for n, state in recovered.shards.items() if state.closed}
         """Shards that have fired for the last time."""
         self.applied = AppliedIds(recovered.roots, recovered.ids) if exactly_once else None
-        self._unique: dict[int, UniqueKeys] = {}
+        self._filters = filters
         self._watermark = recovered.watermark
         self._advanced_to: int | None = None
         self._newly_closed: set[int] = set()
@@ -34,9 +37,8 @@ class TaskState:
             held.restore(shard, [])  # without state as well: its watermark is kept
             for records in state.records():
                 held.restore(shard, records)
-            if state.keys:
-                self._unique[shard] = UniqueKeys()
-                self._unique[shard].restore(state.keys)
+            for keys in state.unique_keys():
+                filters.restore(shard, keys)
         held.restored()
 
     def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
@@ -51,8 +53,7 @@ class TaskState:
 
     def has_seen(self, shard: int, value: Any) -> bool:
         """Whether `first_seen` would say that a value is not new; nothing changes."""
-        known = self._unique.get(shard)
-        return known is not None and known.has_seen(value)
+        return self._filters.has_seen(shard, value)
 
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
@@ -61,9 +62,7 @@ class TaskState:
         for index, shard in enumerate(shards):
             indices.setdefault(shard, []).append(index)
         for shard, mine in indices.items():
-            if shard not in self._unique:
-                self._unique[shard] = UniqueKeys()
-            new = self._unique[shard].first_seen([values[index] for index in mine])
+            new = self._filters.first_seen(shard, [values[index] for index in mine])
             for index, is_new in zip(mine, new, strict=True):
                 found[index] = is_new
         return found
@@ -90,7 +89,7 @@ class TaskState:
             settled: by shard, positions of emissions below which nothing is sent again.
         """
         records = self.held.take_changes()
-        keys = {shard: news for shard, each in self._unique.items() if (news := each.take_news())}
+        keys = self._filters.take_news()
         closed, self._newly_closed = self._newly_closed, set()
         forgotten = {} if self.applied is None else self.applied.take_forgotten()
         roots, ids = _NOTHING if self.applied is None else self.applied.take_news()
@@ -126,10 +125,9 @@ class TaskState:
                 emitted=stored([*emitted, *new.get(shard, ())]),
                 settled=settled,
                 closed=shard in self.closed,
-                keys=self._unique[shard].snapshot() if shard in self._unique else [],
             )
         columns = _NOTHING if self.applied is None else self.applied.columns()
-        whole = Whole(shards, self.held.freeze(self.shards))
+        whole = Whole(shards, self.held.freeze(self.shards), self._filters.freeze())
         return Chunk(whole, *columns, watermark=self._watermark)
 
 

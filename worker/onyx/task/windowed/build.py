@@ -9,6 +9,7 @@ from onyx.program.keyed.states import KeyedStates
 from onyx.program.program import Program
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.state.local.spilled import holder
+from onyx.state.local.spilled_keys import filters
 from onyx.state.recovery import Recovered
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.runtime import Runtime
@@ -18,6 +19,7 @@ from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed.by_spark import make_by_spark, spooling
+from onyx.windows.buckets import Holder
 from onyx.windows.groups import Shards
 from onyx.windows.running import Make
 from onyx.windows.stateful import Stateful
@@ -34,15 +36,16 @@ def windowing_of(
     shards = Shards(_only_shard if its.group_key is None else shard_of)
     timeout_s = program.entry.pending_timeout / 1000
     elsewhere = make_by_spark(runtime, wiring)
-    held = _held(runtime, shards, elsewhere)
+    state = services.settings.state
+    states = holder(state)
+    held = _held(runtime, shards, states, elsewhere)
     exactly_once = program.job.guarantee == "exactly-once"
     emissions = Emissions(task, first, services.clock, timeout_s, runtime.assignment.retry_delay)
     for shard, each in recovered.shards.items():
         runs = [run_of(run.segments, run.child) for run in each.emitted]
         emissions.restore(shard, each.settled, runs)
-    state = services.settings.state
     return Windowing(
-        TaskState(held, recovered, exactly_once),
+        TaskState(held, recovered, exactly_once, filters(state, states)),
         shards,
         emissions,
         _calls(program),
@@ -52,17 +55,17 @@ def windowing_of(
     )
 
 
-def _held(runtime: Runtime, shards: Shards, elsewhere: Make | None) -> Stateful:
+def _held(runtime: Runtime, shards: Shards, states: Holder, elsewhere: Make | None) -> Stateful:
     """What the task keeps, with nothing in it yet."""
     program, clock = runtime.program, runtime.services.clock
-    state = runtime.services.settings.state
+    page_max = runtime.services.settings.state.firings_page_max
     if program.keyed is not None:
         params = program.event["params"]
-        return KeyedStates(runtime.task, program.keyed, params, shards, holder(state), clock)
+        return KeyedStates(runtime.task, program.keyed, params, shards, states, clock)
     its = program.windowed
     assert its is not None, "windows, or state by key"
     of_group = _only_shard if its.group_key is None else shard_of
-    return TaskWindows(its.compiled, of_group, holder(state), state.firings_page_max, elsewhere)
+    return TaskWindows(its.compiled, of_group, states, page_max, elsewhere)
 
 
 def _calls(program: Program) -> TriggerCalls:
