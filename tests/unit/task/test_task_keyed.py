@@ -298,7 +298,7 @@ def test_a_state_is_asked_between_two_steps() -> None:
     assert all(count <= len(EXPECTED[word]) for word, count in found.items())
     (one,) = held.query("track.last", Selection(key=next(iter(found))))
     assert one.state == EXPECTED[one.group][found[one.group] - 1]["last"]
-    assert held.query("track.events", "nobody") == []
+    assert held.query("track.events", Selection(key="nobody")) == []
     assert [each.group for each in held.query("track.events", extents_max=1)] == [min(found)]
     with pytest.raises(UserError, match=r"has no state 'track.none', but events, last, seen"):
         held.query("track.none")
