@@ -49,8 +49,7 @@ class TlsSettings:
     Each new connection reads them again, so a renewed certificate needs no restart."""
 
     ca_file: str = ""
-    """Certificates of the authorities that sign the certificates of the other side; empty disables
-    TLS."""
+    """Certificates of the authorities that sign those of the other side; empty disables TLS."""
     cert_file: str = ""
     """Certificate of this process, followed by its intermediate certificates."""
     key_file: str = ""
@@ -95,8 +94,7 @@ class ZooKeeperServerSettings:
     port: Port = 2181
     """Port for clients."""
     servers: tuple[str, ...] = ()
-    """Hosts of an ensemble, in the order of their ids; with none or one, the server stands
-    alone."""
+    """Hosts of an ensemble, in the order of their ids; with none or one, it stands alone."""
     id: int | None = None
     """Id of this server, its number in `servers` from 1; by default from its host name:
     `zookeeper-0` is 1."""
@@ -126,8 +124,7 @@ class LogSettings:
     append_queue_entries_max: int = 1_000
     """Entries in the queue to be written, above which writers wait."""
     inbox_events_max: Annotated[int, Meta(ge=1)] = 10_000
-    """Entries of the log and other events that wait for a group's thread, above which who brings
-    them waits."""
+    """Events that wait for a group's thread, above which who brings them waits."""
     join_back_off_s: float = 0.5
     """Mean of the random delay after an aborted join."""
 
@@ -240,8 +237,7 @@ class TaskSettings:
     restarts_forgotten_after_s: float = 60.0
     """Time without a failure after which the count of restarts starts again from zero."""
     losses_max: int = 3
-    """Worker processes that may die over one segment before it counts as poison and is not
-    processed any more."""
+    """Worker processes that may die over one segment before it counts as poison."""
     stop_timeout_s: float = 20.0
     """Longest wait for a task to stop before its peer takes another."""
     report_values: bool = True
@@ -263,8 +259,7 @@ class LedgerSettings:
     ack_interval_s: float = 0.02
     """Longest delay of an ack; acks for the same root are combined meanwhile."""
     retry_delay_s: float = 0.1
-    """Delay before the first retry of a segment by a flow condition; it doubles with each further
-    one."""
+    """Delay before the first retry of a segment by a flow condition; it doubles each time."""
     retry_delay_max_s: float = 60.0
     """Longest such delay."""
 
@@ -281,8 +276,7 @@ class StateSettings:
     chunk_segments_max: int = 100_000
     """Segments with changes that are not durable yet, above which a chunk is written at once."""
     snapshot_factor: float = 2.0
-    """A snapshot is written when the log since the last one is larger than that one by this
-    factor."""
+    """A snapshot is written when the log since the last one is larger by this factor."""
     snapshot_bytes_min: int = 67_108_864
     """Size of a log below which no snapshot is written."""
     firings_page_max: int = 10_000
@@ -325,11 +319,9 @@ class TelemetrySettings:
     log_format: str = "text"
     """`text` for people, `json` for machines."""
     log_file: str = ""
-    """File to which log lines are appended, beside standard error; all processes of a worker write
-    to it. It may be moved away, as logrotate does."""
+    """File to which log lines are appended too; it may be moved away, as logrotate does."""
     log_config: str = ""
-    """File in JSON with what Python's `logging.config.dictConfig` takes: more handlers, levels of
-    other loggers. It adds to the log of Onyx."""
+    """File in JSON for Python's `logging.config.dictConfig`, which adds to the log of Onyx."""
 
 
 @dataclass(frozen=True, slots=True)
