@@ -25,14 +25,14 @@ FOUND_BY = {
     "R7": {"J2"},
     "R8": {"J4"},
     "R9": {"J5"},
-    "R10": {"J2"},
+    "R10": {"C5", "J2"},
     "R11": {"C5"},
     "R12": {"O1"},
     "R13": {"O1"},
     "R14": {"D2"},
 }
 """The invariants by which each may be found: another one would mean that it is not understood."""
-FIRST_SEEDS = {"R6": 63, "R7": 2, "R9": 2, "R10": 17, "R12": 12, "R13": 3}
+FIRST_SEEDS = {"R6": 83, "R7": 2, "R9": 1, "R10": 33, "R12": 3, "R13": 3}
 """Where to begin to look for those that show in one of some dozen jobs only."""
 SEEDS_MAX = 60
 ROOT = Path(__file__).parents[2]

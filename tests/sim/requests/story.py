@@ -104,7 +104,9 @@ class RequestStory(Story):
 
 def draw(seed: int) -> RequestStory:
     choice = random.Random(f"{seed}/requests")
-    return _windowed(seed, choice) if choice.random() < WINDOWED_SHARE else _plain(choice)
+    if choice.random() < WINDOWED_SHARE:
+        return _windowed(seed, choice)
+    return _plain(choice, random.Random(f"{seed}/requests/formats"))
 
 
 def _options(choice: random.Random) -> dict[str, Any]:
@@ -141,7 +143,7 @@ def _windowed(seed: int, choice: random.Random) -> RequestStory:
     )
 
 
-def _plain(choice: random.Random) -> RequestStory:
+def _plain(choice: random.Random, formats: random.Random) -> RequestStory:
     guarantee = choice.choice(("exactly-once", "at-least-once", "at-least-once"))
     mode = "individual"
     if guarantee == "at-least-once":
@@ -156,8 +158,11 @@ def _plain(choice: random.Random) -> RequestStory:
         if number not in bad and choice.random() < FLAKY_SHARE
     }
     columns, writes_twice = choice.random() < 0.25, choice.random() < 0.3
+    spec = _plain_spec(choice, guarantee, mode, columns, writes_twice)
+    if formats.random() < 0.3:
+        spec["catalog"][0]["batchFormat"] = "arrow"
     return RequestStory(
-        _plain_spec(choice, guarantee, mode, columns, writes_twice),
+        spec,
         (),
         {},
         0,

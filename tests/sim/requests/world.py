@@ -8,7 +8,7 @@ what became of their requests, or sooner, the job drains, and has to end.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 from unittest import mock
@@ -26,7 +26,10 @@ from tests.sim.windows.world import World
 
 from onyx.ids import TaskName
 from onyx.journal import journal
+from onyx.journal.journal import Journal
 from onyx.plugins.journalled import partition, partitions
+from onyx.plugins.journalled.feed import Feed
+from onyx.plugins.journalled.partition import JournalledPartition
 from onyx.plugins.requests import mailbox
 
 
@@ -75,6 +78,9 @@ class RequestWorld(World):
             (mailbox, "CHUNK_BYTES_MAX", limits((1, 200, 8_388_608))),
             (mailbox, "WAITING_REQUESTS_MAX", limits((2, 10_000))),
         ]
+        if limits((True, False)):  # then each has to wait until others are collected
+            constants.append((partitions, "COLLECT_INTERVAL_S", 0.1))
+            constants.append((partitions, "JournalledPartition", _holding(limits((1, 1_000)))))
         with ExitStack() as stack:
             stack.enter_context(super().patched())
             stack.callback(self._end_loops)
@@ -160,3 +166,14 @@ class RequestWorld(World):
     def _stuck(self) -> str:
         open_ = [client.asked.id for client in self.clients if not client.done]
         return f"{super()._stuck()}, draining {self.draining}, clients wait for {open_}"
+
+
+def _holding(bytes_max: int) -> Callable[..., JournalledPartition]:
+    """Makes partitions whose journals have no room for more; an option cannot ask for so little."""
+
+    def made(
+        journal: Journal, feed: Feed, wake: Callable[[], None], _: int, name: str
+    ) -> JournalledPartition:
+        return JournalledPartition(journal, feed, wake, bytes_max, name)
+
+    return made
