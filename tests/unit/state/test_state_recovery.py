@@ -235,6 +235,23 @@ def test_a_chunk_that_came_before_the_fence_is_read(store: BlobStore) -> None:
         zombie.append(change(0, "late"))
 
 
+def test_a_fence_at_a_number_that_was_deleted_meanwhile_is_no_end(store: BlobStore) -> None:
+    log = taken_over(store, 1, 0, [0]).log
+
+    def go_on() -> None:
+        log.append(change(0, "a"))
+        log.snapshot(snapshot(s0=["A"]))
+        log.collect()
+        log.append(change(0, "b"))
+
+    fence = PLACE.chunk(LogKey(1, 0), 1)
+    found = taken_over(Racing(store, {("create", fence): go_on}), 2, 0, [0])
+
+    assert records(found) == {0: ["A", "b"]}
+    with pytest.raises(Fenced):
+        log.append(change(0, "late"))
+
+
 class Racing:
     """Something happens just before a call of the store."""
 

@@ -49,9 +49,13 @@ class TaskFolder(NamedTuple):
         """Begins the names of all chunks of the task."""
         return f"{self.job}/{self.task}/"
 
+    def log(self, key: LogKey) -> str:
+        """Begins the names of all chunks of a log."""
+        return f"{self.prefix}{key.version:020d}-{key.rank:05d}/"
+
     def chunk(self, key: LogKey, seq: int) -> str:
         """The name of a chunk by its number in a log."""
-        return f"{self.prefix}{key.version:020d}-{key.rank:05d}/{seq:08d}"
+        return f"{self.log(key)}{seq:08d}"
 
     def mark(self, key: LogKey, seq: int) -> str:
         """The name of the mark of a complete snapshot that begins at a chunk."""

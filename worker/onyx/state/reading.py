@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from onyx.state.chunk_codec import ChunkReader, Frame, Kind, encode_chunk
 from onyx.state.chunks import Chunk
 from onyx.state.local.spool import Keep
-from onyx.state.names import Listed, LogKey, TaskFolder
+from onyx.state.names import Listed, LogKey, TaskFolder, by_log
 from onyx.storage.interface import BlobStore
 
 THREADS = 8
@@ -85,13 +85,19 @@ class Reader:
         return dict(zip(logs, ends, strict=True))
 
     def fence(self, key: LogKey, log: Listed) -> int:
-        """End a log, if nobody has; the number of the chunk that ends it. Raises like `one`."""
+        """End a log, if nobody has; the number of the chunk that ends it. Raises like `one`.
+
+        The number of a deleted chunk is free again, and a fence there ends nothing: the writer has
+        a snapshot behind it, and goes on. So a fence that was not listed counts only as the last
+        chunk of its log."""
         seq = log.last
         while seq == 0 or self.one(key, seq).frame.kind is not Kind.FENCE:
             seq += 1
             fence = encode_chunk(self._folder, key, Frame(Kind.FENCE, seq), Chunk(), ())
             if self._store.create(self._folder.chunk(key, seq), fence):
                 break
+        if seq > log.last and self._last(key) > seq:
+            raise ChunkMissing(self._folder.chunk(key, seq))
         return seq
 
     def ends(self, logs: Mapping[LogKey, Listed]) -> dict[LogKey, int]:
@@ -103,6 +109,10 @@ class Reader:
     def _end(self, key: LogKey, last: int) -> int:
         fenced = last > 0 and self.one(key, last).frame.kind is Kind.FENCE
         return last if fenced else last + 1
+
+    def _last(self, key: LogKey) -> int:
+        found = by_log(self._folder, self._store.list(self._folder.log(key)))
+        return found[key].last if key in found else -1
 
     def _counted(self, chunk: ChunkReader) -> ChunkReader:
         self._done += chunk.size_bytes
