@@ -14,7 +14,7 @@ from tests.sim.requests.run import simulate
 from tests.sim.windows.run import Outcome, explain, outcomes
 
 pytestmark = pytest.mark.simulation
-SEEDS, LONG_SEEDS = range(12), range(12, 150)
+SEEDS, LONG_SEEDS = range(12), range(12, 80)
 FOUND_BY = {
     "R1": {"J1"},
     "R2": {"J1"},
