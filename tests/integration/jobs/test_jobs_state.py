@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -32,6 +33,11 @@ def make(n):
 
 def nothing(event, window, trigger, state_event, state):
     return None
+
+
+def last(segment, state):
+    state.seen = (state.seen or 0) + 1
+    state.last["n"] = segment["n"]
 """
 SELDOM = {"type": "segment", "threshold": [10**9, "elements"], "refinement": "accumulating",
           "emit": "state_steps:nothing"}  # fmt: skip
@@ -41,13 +47,17 @@ JOB = {
     "metadata": {"name": "counting"},
     "spec": {
         "guarantee": "exactly-once",
-        "workflow": [["read", "count"], ["read", "total"], ["count", "write"], ["total", "write"]],
+        "workflow": [["read", "count"], ["read", "total"], ["count", "write"], ["total", "write"],
+                     ["read", "keep"], ["keep", "write"]],
         "catalog": [
             {"name": "read", "type": "input", "plugin": "generator", "batchSize": 100,
              "maxPeers": 1, "options": {"fn": "state_steps:make", "ratePerSecond": 4_000}},
             {"name": "count", "type": "reduce", "batchSize": 100, "groupByKey": "group",
              "minPeers": 2, "fluxPolicy": "continue"},
             {"name": "total", "type": "reduce", "batchSize": 100},
+            {"name": "keep", "type": "function", "fn": "state_steps:last", "batchSize": 100,
+             "groupByKey": "group", "maxPeers": 1, "fluxPolicy": "continue",
+             "state": {"seen": "value[int]", "last": "map[str, int]"}},
             {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 100,
              "maxPeers": 1},
         ],
@@ -99,10 +109,14 @@ def until_full(cluster: Cluster, job: JobId, extents: int) -> WindowView:
     raise AssertionError(f"{extents} extents did not become full: {view}")
 
 
+def by_group(view: WindowView) -> dict[int, Any]:
+    return {each.group: each.state for each in view.extents}
+
+
 def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    workers = cluster.start_workers(2, peers=5)
+    workers = cluster.start_workers(2, peers=6)
     job = cluster.submit(JOB)
     cluster.await_ready(job)
     view = until_full(cluster, job, 2)
@@ -121,6 +135,13 @@ def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
     (one,) = api.window_state(cluster.settings, job, "everything").extents
     assert (one.group, math.isinf(one.lower)) == (None, True)
     assert one.state > 0
+
+    seen = by_group(api.window_state(cluster.settings, job, "keep.seen", timeout_s=30))
+    assert set(seen) == set(range(GROUPS))
+    only = api.Selection(key=3)
+    last = by_group(api.window_state(cluster.settings, job, "keep.last", only, timeout_s=30))
+    assert last[3]["n"] % GROUPS == 3
+    assert last[3]["n"] // GROUPS + 1 >= seen[3]
 
     reported = onyx(cluster.settings, "state", job, "counts", "--key", 3, "--json")
     assert reported.returncode == 0, reported.stderr
@@ -143,11 +164,15 @@ def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
     reported = onyx(cluster.settings, "state", job, "count")
     assert reported.returncode == 2
     assert (
-        "has no window 'count': it has counts, everything; did you mean counts?" in reported.stderr
+        "has no window or state 'count': it has counts, everything, keep.last, keep.seen; did you "
+        "mean counts?" in reported.stderr
     )
 
     told = states(api.window_state(cluster.settings, job, "counts", durable=True))
+    counted = by_group(api.window_state(cluster.settings, job, "keep.seen", durable=True))
     cluster.client.kill(job)
+    ended = by_group(api.window_state(cluster.settings, job, "keep.seen"))
+    assert all(ended[each] >= count for each, count in counted.items())
     check_what_is_kept(cluster, job, told, tmp_path)
 
 
