@@ -339,3 +339,33 @@ def test_flow_conditions_route_what_a_function_with_state_returns_and_raises() -
     assert min(row["seen"] for row in bench.written("late")) == 3
     passed = len(bench.written("write")) + len(bench.written("late"))
     assert passed == len(EVENTS) - len(failed)
+
+
+@pytest.mark.parametrize("failing", [7, 22, 43])
+def test_a_task_that_is_restarted_goes_on_with_what_was_durable(failing: int) -> None:
+    """The calls before the one that failed, in the same batch, are as if they had not been."""
+    broken = [True]
+
+    def sometimes(segment: dict[str, Any], state: Any) -> Any:
+        found = track(segment, state)
+        if broken[0] and segment["n"] == failing:
+            raise ValueError("not now")
+        return found
+
+    hooks = {"handle_exception": lambda *_: "restart"}
+    bench = bench_of(
+        sometimes,
+        peers=1,
+        lifecycles=[{"task": "track", "calls": "m:calls"}],
+        functions={"m:calls": lambda: hooks},
+    )
+    bench.settle()
+    assert not bench.completed
+    while not bench.restarted:
+        bench.clock.advance(0.5)
+        bench.round()
+    broken[0] = False
+    bench.crash(bench.task("track"))
+    bench.settle()
+    assert bench.completed
+    assert rows(bench) == EXPECTED
