@@ -23,7 +23,7 @@ from tests.support.spark.outputs import output
 from tests.support.spark.query import publish_all, request_of
 
 import onyx.spark.session.connect
-from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
+from onyx.errors import FailsAgain, Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
@@ -145,6 +145,31 @@ def test_a_stage_and_its_functions_run_on_a_connect_server(
 ) -> None:
     sink(stages, at(connect), stage).seal()
     assert sorted((row["n"], row["twice"]) for row in rows(stages)) == [(1, 2), (2, 4), (3, 6)]
+
+
+@pytest.mark.parametrize(
+    ("query", "made"),
+    [
+        ("select sum(n) as n from segments where n >= :least", [{"n": 5}]),
+        ("select * from parquet.`FOLDER`", None),
+        ("drop view segments", None),
+    ],
+)
+def test_a_query_runs_on_a_connect_server_and_reads_no_files(
+    connect: SparkServer, tmp_path: Path, query: str, made: list[dict[str, Any]] | None
+) -> None:
+    part = tmp_path / "0.parquet"
+    pq.write_table(pa.table({"n": [1, 2, 3]}), part)
+    request = StageRequest(
+        "sparkSql", (Frame(None, (str(part),)),), str(tmp_path / "result"), master=at(connect),
+        query=query.replace("FOLDER", str(part)), params={"least": 2},
+    )  # fmt: skip
+    if made is not None:
+        run_in_child(request, TIMEOUT_S, Watch(), Keeper())
+        assert pq.read_table(tmp_path / "result").to_pylist() == made
+        return
+    with pytest.raises((FailsAgain, UserFunctionError)):
+        run_in_child(request, TIMEOUT_S, Watch(), Keeper())
 
 
 def test_settings_of_a_session_reach_a_connect_server(connect: SparkServer, stages: Path) -> None:

@@ -242,11 +242,20 @@ def test_the_command_prints_the_plan_of_a_file() -> None:
         ("nexmark/q5.yaml", 3),
         ("nexmark/q8-columns.yaml", 2),
         ("failures/job.yaml", 2),
+        ("joins/job.yaml", 1),
     ],
 )
 def test_the_examples_can_be_planned(file: str, fragments: int) -> None:
     plan = compile_job(parse_manifest((EXAMPLES / file).read_bytes()))
     assert len(plan.fragments) == fragments
+
+
+def test_a_plan_says_which_tables_a_task_looks_up() -> None:
+    job = parse_manifest((EXAMPLES / "joins/job.yaml").read_bytes())
+    assert (
+        "    named: function, looks up products, which each process reads once"
+        in render(compile_job(job), job).splitlines()
+    )
 
 
 def test_a_trigger_by_the_clock_is_refused_in_the_example_that_has_one() -> None:

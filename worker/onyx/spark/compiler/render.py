@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onyx.model.job import CatalogEntry, Job
+from onyx.model.tables import looked_up
 from onyx.model.workflow import children
 from onyx.spark.compiler.plan import Exchange, Fragment, Plan, PlannedOutput
 
@@ -69,6 +70,8 @@ class _Lines:
     def _about(self, task: str) -> Iterator[str]:
         entry, output = self._job.entry(task), self._outputs.get(task)
         yield _kind(entry)
+        if tables := looked_up(entry):
+            yield f"looks up {' and '.join(tables)}, which each process reads once"
         if entry.maker is not None:
             yield f"{entry.maker} on {'columns' if entry.batch_format == 'arrow' else 'dicts'}"
         exchange = self._plan.exchange(task)
