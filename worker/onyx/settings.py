@@ -202,6 +202,9 @@ class HttpSettings:
     client_ca_file: str = ""
     """Certificates of the authorities of clients, which then have to show a certificate; empty
     asks for none."""
+    state_token_file: str = ""
+    """File with the tokens (`Authorization: Bearer ...`) that open the states of all jobs, one a
+    line. It is read again when it changes. Empty shows no states over HTTP."""
     body_bytes_max: Annotated[int, Meta(ge=1)] = 3_500_000
     """Largest body of a request. A little below `transport.frame_bytes_max`: a request may have to
     be handed over to another worker."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import math
@@ -19,7 +20,9 @@ from tests.support.servers.cluster import Cluster
 from tests.support.servers.processes import onyx
 
 from onyx import api
+from onyx.client.served_states import ServedStates
 from onyx.client.window_view import WindowView
+from onyx.front.states import AskedState, StateForm
 from onyx.ids import JobId
 from onyx.settings import StateSettings, ZooKeeperSettings
 
@@ -168,12 +171,24 @@ def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
         "mean counts?" in reported.stderr
     )
 
+    served = ServedStates(cluster.settings)
+    assert over_http(served, job, "everything", durable=True)["extents"][0]["state"] > 0
     told = states(api.window_state(cluster.settings, job, "counts", durable=True))
     counted = by_group(api.window_state(cluster.settings, job, "keep.seen", durable=True))
     cluster.client.kill(job)
     ended = by_group(api.window_state(cluster.settings, job, "keep.seen"))
     assert all(ended[each] >= count for each, count in counted.items())
+    found = over_http(served, job, "counts", durable=False)
+    assert [(each["key"], each["from"]) for each in found["extents"]] == [(0, 0), (0, WIDTH)]
+    assert found["next"]
+    served.close()
     check_what_is_kept(cluster, job, told, tmp_path)
+
+
+def over_http(served: ServedStates, job: JobId, window: str, durable: bool) -> Any:
+    """What a worker answers to a GET."""
+    asked = AskedState(job, window, api.Selection(), 2, durable, 30.0, StateForm.JSON)
+    return json.loads(asyncio.run(served.answer(asked)).body)
 
 
 def states(view: WindowView) -> dict[tuple[int, int], int]:

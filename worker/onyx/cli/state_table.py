@@ -1,29 +1,20 @@
-"""Extents of a window as a table, or a line of JSON each."""
+"""Extents of a window as a table."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from rich.table import Column, Table
 from rich.text import Text
 
-from onyx.client.state_batches import json_text, shown
+from onyx.client.state_batches import shown
 from onyx.client.window_view import StateName, WindowView
-from onyx.windows.firing import Extent, Number
+from onyx.windows.firing import Number
 
 STATE_CHARS_MAX = 1_000
 """Length of a state in the table; JSON has all of it."""
-
-
-def json_line(extent: Extent, by_session_key: bool = False) -> str:
-    """An extent for programs; the bounds of a global window are null."""
-    line = {"key": extent.group, "from": _finite(extent.lower), "to": _finite(extent.upper)}
-    if by_session_key:
-        line["sessionKey"] = extent.session_key
-    return json_text({**line, "state": extent.state})
 
 
 def extent_table(view: WindowView) -> Table:
@@ -65,7 +56,3 @@ def _bound(bound: Number, view: WindowView) -> str:
     except (ValueError, OverflowError, OSError):
         return str(bound)
     return moment.isoformat(timespec="milliseconds" if bound % 1_000 else "seconds")
-
-
-def _finite(bound: Number) -> Any:
-    return bound if math.isfinite(bound) else None

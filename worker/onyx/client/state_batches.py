@@ -1,4 +1,4 @@
-"""Extents of a window as a record batch."""
+"""Extents of a window as a record batch, or as JSON."""
 
 from __future__ import annotations
 
@@ -38,6 +38,27 @@ def record_batch(
     return pa.RecordBatch.from_pydict(columns)
 
 
+def arrow_stream(batch: pa.RecordBatch) -> bytes:
+    """A record batch as a stream of the Arrow IPC format."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+def json_line(extent: Extent, by_session_key: bool = False) -> str:
+    """An extent for programs; the bounds of a global window are null."""
+    line = {"key": extent.group, "from": _finite(extent.lower), "to": _finite(extent.upper)}
+    if by_session_key:
+        line["sessionKey"] = extent.session_key
+    return json_text({**line, "state": extent.state})
+
+
+def json_document(value: Any) -> bytes:
+    """A value as JSON."""
+    return json_text(value).encode()
+
+
 def json_text(value: Any) -> str:
     """A value as JSON. Keys of dicts that are no text become their JSON."""
     try:
@@ -59,11 +80,15 @@ def _values(values: Sequence[Any]) -> pa.Array:
 
 
 def _bounds(bounds: Sequence[Number], in_time: bool) -> pa.Array:
-    finite = [each if math.isfinite(each) else None for each in bounds]
+    finite = list(map(_finite, bounds))
     if in_time:
         return pa.array([None if each is None else int(each) for each in finite], _TIME)
     whole = all(each is None or isinstance(each, int) for each in finite)
     return pa.array(finite, pa.int64() if whole else pa.float64())
+
+
+def _finite(bound: Number) -> Any:
+    return bound if math.isfinite(bound) else None
 
 
 def _with_text_keys(value: Any) -> Any:

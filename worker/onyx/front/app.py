@@ -16,8 +16,10 @@ from typing import Any, Protocol
 
 from onyx.errors import contained
 from onyx.front.asked import Asked, asked_by
+from onyx.front.authorizing import authorize
 from onyx.front.bodies import Bodies, Held, Receive, Vanished
 from onyx.front.replies import Rejected, Reply, after, rejection, reply_to
+from onyx.front.states import StateQuestions, States, state_of
 from onyx.plugins.options import check_options
 from onyx.plugins.requests.options import HttpInputOptions
 from onyx.plugins.requests.tokens import Tokens
@@ -66,8 +68,14 @@ class App:
     """Serves one process. Only on the thread of its event loop."""
 
     def __init__(
-        self, settings: Settings, requests: Requests, clock: Clock, metrics: GroupMetrics
+        self,
+        settings: Settings,
+        requests: Requests,
+        clock: Clock,
+        metrics: GroupMetrics,
+        states: States | None = None,
     ) -> None:
+        """`states`: who answers questions about states."""
         self._requests = requests
         self._clock = clock
         self._metrics = metrics
@@ -75,6 +83,7 @@ class App:
         self._most = settings.http.requests_max
         self._bodies = Bodies(settings.http)
         self._tokens: OrderedDict[tuple[str, str], Tokens] = OrderedDict()
+        self._states = StateQuestions(states, _tokens_of_states(settings, clock))
         self.active = 0
         """Requests that have no answer yet."""
 
@@ -100,6 +109,9 @@ class App:
             if self.active > self._most:
                 what = f"{self._most} requests wait for their answers already"
                 raise Rejected(429, what, after(BUSY_RETRY_S))
+            state = state_of(scope)
+            if state is not None:
+                return await self._states.reply(scope, state)
             return reply_to(await self._answer(asked_by(scope), receive))
         except Rejected as rejected:
             return rejection(rejected)
@@ -138,21 +150,8 @@ class App:
         if found.plugin != PLUGIN:
             what = f"input {found.task!r} is not served over HTTP: its plugin is {found.plugin!r}"
             raise Rejected(404, what)
-        self._authorize(self._tokens_of(found), asked.token)
+        authorize(self._tokens_of(found), asked.token, "the input")
         return found
-
-    def _authorize(self, tokens: Tokens, token: bytes | None) -> None:
-        if not tokens.wanted:
-            return
-        if not tokens.known():
-            what = "the token of the input cannot be read on this worker"
-            raise Rejected(503, what, after(BUSY_RETRY_S))
-        challenge = 'Bearer realm="onyx"'
-        if token is None:
-            raise Rejected(401, "the input wants a bearer token", {"WWW-Authenticate": challenge})
-        if not tokens.opened_by(token):
-            challenge += ', error="invalid_token"'
-            raise Rejected(401, "the token is another one", {"WWW-Authenticate": challenge})
 
     def _tokens_of(self, found: Target) -> Tokens:
         key = (found.job, found.task)
@@ -168,9 +167,14 @@ class App:
         return tokens
 
 
+def _tokens_of_states(settings: Settings, clock: Clock) -> Tokens:
+    options = HttpInputOptions(token_file=settings.http.state_token_file or None)
+    return Tokens(options, settings.data_dir, clock, os.environ)
+
+
 async def _send(reply: Reply, send: Send) -> None:
     headers = [
-        (b"content-type", b"application/json"),
+        (b"content-type", reply.content_type.encode()),
         (b"content-length", b"%d" % len(reply.body)),
         *((name.encode(), value.encode("latin-1")) for name, value in reply.headers.items()),
     ]

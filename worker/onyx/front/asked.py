@@ -48,7 +48,7 @@ def asked_by(scope: Mapping[str, Any]) -> Asked:
     job, task = _path(scope)
     if scope["method"] != "POST":
         raise Rejected(405, f"{PATHS}", {"Allow": "POST"})
-    headers = _headers(scope["headers"])
+    headers = headers_of(scope["headers"])
     level, timeout_s = _parameters(scope["query_string"])
     return Asked(
         job,
@@ -58,7 +58,7 @@ def asked_by(scope: Mapping[str, Any]) -> Asked:
         level,
         timeout_s,
         _length(headers.get(b"content-length")),
-        _token(headers.get(b"authorization")),
+        token_of(headers),
     )
 
 
@@ -73,7 +73,8 @@ def _path(scope: Mapping[str, Any]) -> tuple[str, str]:
     return job, task
 
 
-def _headers(given: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+def headers_of(given: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Headers by name. Raises Rejected."""
     headers: dict[bytes, bytes] = {}
     for number, (name, value) in enumerate(given):
         if number >= HEADERS_MAX:
@@ -117,7 +118,7 @@ def _parameters(query: bytes) -> tuple[Level, float]:
         if name == "ack":
             level = _level(value)
         elif name == "timeout":
-            timeout_s = _timeout_s(value)
+            timeout_s = timeout_of(value)
         else:
             raise Rejected(400, f"there is no parameter {name!r}, only ack and timeout")
     return level, timeout_s
@@ -130,7 +131,8 @@ def _level(value: str) -> Level:
         raise Rejected(400, f"ack is one of {', '.join(Level)}") from error
 
 
-def _timeout_s(value: str) -> float:
+def timeout_of(value: str) -> float:
+    """Seconds that a client waits. Raises Rejected."""
     try:
         timeout_s = float(value)
     except ValueError:
@@ -160,7 +162,9 @@ def _length(value: bytes | None) -> int | None:
     return int(value[:20])
 
 
-def _token(value: bytes | None) -> bytes | None:
+def token_of(headers: Mapping[bytes, bytes]) -> bytes | None:
+    """The bearer token of a request, if it has one."""
+    value = headers.get(b"authorization")
     if value is None:
         return None
     kind, _, token = value.strip().partition(b" ")

@@ -16,6 +16,7 @@ from onyx.telemetry.interface import GroupMetrics
 if TYPE_CHECKING:
     from onyx.front.app import Requests
     from onyx.front.server import Server
+    from onyx.front.states import States
 
 CALL_TIMEOUT_S = 10.0
 
@@ -61,8 +62,12 @@ def open_front(
     metrics: GroupMetrics,
     listener: socket.socket | None = None,
     beat: Callable[[], None] = lambda: None,
+    states: States | None = None,
 ) -> Front | None:
     """The front of this process, if its settings ask for one.
+
+    Args:
+        states: who answers questions about states, if they are shown.
 
     Raises:
         SettingsError: the certificates are not good, or uvicorn is not installed.
@@ -77,5 +82,5 @@ def open_front(
         raise SettingsError(
             f"ONYX_HTTP_PORT needs {error.name}: pip install 'onyx-on-kubernetes[http]'"
         ) from error
-    app = App(settings, requests, clock, metrics)
+    app = App(settings, requests, clock, metrics, states)
     return Front(Server(settings.http, app, metrics, listener, beat), loop)

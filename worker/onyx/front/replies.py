@@ -31,6 +31,7 @@ _OWN = {
     401: "unauthorized",
     404: Status.UNKNOWN,
     405: "method-not-allowed",
+    406: "unsupported-type",
     408: "too-slow",
     413: "too-large",
     415: "unsupported-type",
@@ -50,6 +51,7 @@ class Reply:
     code: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+    content_type: str = "application/json"
 
 
 class Rejected(Exception):

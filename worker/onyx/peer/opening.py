@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from onyx.code_hash import code_hash
 from onyx.codes import CODE
 from onyx.front.front import open_front
+from onyx.front.states import States
 from onyx.ids import GroupId
 from onyx.log.zookeeper.dialler import zookeeper_certificates
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
@@ -47,6 +48,7 @@ def open_peer_group(
     site: Mapping[str, object] | None = None,
     recorder: Recorder | None = None,
     http: socket.socket | None = None,
+    states: States | None = None,
 ) -> PeerGroup:
     """Start a peer group and do not wait: it tries to join for as long as it takes.
 
@@ -55,6 +57,7 @@ def open_peer_group(
         metrics: receives the metrics of the group.
         site: announced with every peer beside its address and the hash of its code.
         http: where requests over HTTP are taken, if somebody listens there already.
+        states: who answers questions about states over HTTP; None: they are not shown.
 
     Raises:
         SettingsError: a setting or a module in `modules` is wrong.
@@ -81,6 +84,7 @@ def open_peer_group(
         metrics,
         http,
         lambda: context.liveness.beat(Watched.REQUESTS),
+        states,
     )
     group = PeerGroup(context, open_log, open_transport, front)
     group.start()

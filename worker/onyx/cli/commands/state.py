@@ -14,9 +14,10 @@ import typer
 from rich.console import Console
 
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
-from onyx.cli.state_table import extent_table, json_line, names_table
+from onyx.cli.state_table import extent_table, names_table
 from onyx.client.connection import connect
 from onyx.client.query import window_pages
+from onyx.client.state_batches import json_line
 from onyx.client.window_view import EXTENTS_DEFAULT, WindowView, states_of
 from onyx.codec.extents import encode_place
 from onyx.codec.selection_text import parse_key, selection

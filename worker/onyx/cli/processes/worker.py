@@ -6,6 +6,7 @@ from onyx import __version__, api
 from onyx.cli.processes.child import Listeners
 from onyx.cli.processes.memory import keep_freed_memory, tune_collector
 from onyx.cli.processes.threads import ThreadWatch
+from onyx.client.served_states import ServedStates
 from onyx.errors import OnyxError
 from onyx.peer.membership import PeerGroup
 from onyx.recorder import Recorder
@@ -44,6 +45,9 @@ class Worker:
         self._group: PeerGroup | None = None
         self._telemetry: TelemetryServer | None = None
         self._threads = ThreadWatch()
+        http = settings.http
+        shows = http.port is not None and bool(http.state_token_file)
+        self._states = ServedStates(settings) if shows else None
 
     def start(self) -> None:
         """Join the cluster with the virtual peers, for as long as it takes.
@@ -58,7 +62,7 @@ class Worker:
         metrics = self._open_telemetry()
         site = {} if self._telemetry is None else {"metrics": self._announced(self._telemetry.port)}
         self._group = api.open_peer_group(
-            self._settings, metrics, site, self._recorder, self._listeners.http
+            self._settings, metrics, site, self._recorder, self._listeners.http, self._states
         )
         api.start_peers(self._peers, self._group)
 
@@ -71,6 +75,8 @@ class Worker:
     def stop(self) -> bool:
         """Leave the cluster in an orderly way; False when that took too long."""
         left = self._group is None or api.shutdown_peer_group(self._group)
+        if self._states is not None:
+            self._states.close()
         if self._telemetry is not None:
             self._telemetry.close()
         self._threads.stop()
