@@ -54,8 +54,9 @@ def test_a_process_that_dies_costs_no_order_and_makes_none_twice(tmp_path: Path)
         Settings(),
         data_dir=str(tmp_path),
         zookeeper=ZooKeeperSettings(session_timeout_s=4.0),
-        http=HttpSettings(port=0),
+        http=HttpSettings(port=0, state_token_file="tokens"),
     )
+    (tmp_path / "tokens").write_text("secret\n")
     job = {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -78,6 +79,13 @@ def test_a_process_that_dies_costs_no_order_and_makes_none_twice(tmp_path: Path)
         submitted = api.submit_job(env, job).job
         url = f"http://127.0.0.1:{workers.http_port}/jobs/orders/in"
         taken(url, 0)
+        shown = urllib3.request(
+            "GET",
+            f"http://127.0.0.1:{workers.http_port}/jobs/{submitted}/state",
+            headers={"Authorization": "Bearer secret"},
+            timeout=30,
+        )
+        assert (shown.status, shown.json()) == (200, {"states": []})
         sending = [threading.Thread(target=taken, args=(url, n)) for n in range(1, ORDERS)]
         for number, each in enumerate(sending):
             each.start()
