@@ -289,9 +289,8 @@ class StateSettings:
     """Extents (each of one group) that a task keeps in memory on one peer; the least recently used
     others are on the local disk. 0 keeps all in memory."""
     unique_keys_max: Annotated[int, Meta(ge=10)] = 100_000
-    """Values of `uniquenessKey` that a task remembers in each of its 128 key groups (a task that is
-    not grouped has one); when there are more, the oldest tenth is forgotten. They are on the local
-    disk if `memory_extents_max` is set."""
+    """Values of `uniquenessKey` that each of the 128 key groups of a task remembers; of more, the
+    oldest tenth goes. They are on the local disk if `memory_extents_max` is set."""
     scratch_dir: str = ""
     """Folder on a local disk for these extents; empty means `onyx-scratch-` and the number of the
     user in the system's temporary folder."""
