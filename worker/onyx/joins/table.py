@@ -58,6 +58,22 @@ class Table(Mapping[Any, Row]):
         """All rows, in the order in which they were read."""
         return self.rows.record_batch
 
+    def require_like(self, before: Table) -> None:
+        """Whether whoever looks up the table that there was before can look up this one.
+
+        Raises:
+            UserError: a column is gone, or has another type.
+        """
+        here, there = self.columns.schema, before.columns.schema
+        for field in there if len(self.rows) and len(before.rows) else ():
+            index = here.get_field_index(field.name)
+            kind = here.field(index).type if index >= 0 else None
+            if kind is None or (kind != field.type and pa.null() not in (kind, field.type)):
+                now = "is gone" if kind is None else f"had type {field.type}, and has {kind}"
+                raise UserError(
+                    f"column {field.name} {now}: a schema keeps the columns as they are"
+                )
+
     def find(self, keys: Sequence[pa.Array], at: pa.Array | None = None) -> Indices:
         """For each key the index of its row; -1: it has none.
 

@@ -73,6 +73,7 @@ class SharedTable:
             elif self._loading.done():
                 done, self._loading = self._loading, None
                 try:
+                    done.result().require_like(self._table)
                     self._take(done.result())
                 except Exception as error:
                     self._due_s = self._clock.monotonic_s() + self._refresh_s
