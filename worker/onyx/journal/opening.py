@@ -73,10 +73,10 @@ def claim(store: BlobStore, folder: PartitionFolder, version: int, writer: str) 
     opened = encode_chunk(folder, place, Kind.OPEN, writer)
     if not store.create(folder.chunk(place), opened):
         raise fenced(folder, version)
-    newest = max(_listing(store, folder).versions, default=version)
-    if newest > version:
-        raise fenced(folder, version)
-    return _patiently(store, folder, version)
+    found = _patiently(store, folder, version)
+    if read_chunk(store, folder, Place(version, found.last + 1)) is not None:
+        raise fenced(folder, version)  # meanwhile: a newer owner may have appended already
+    return found
 
 
 def read_ended(store: BlobStore, folder: PartitionFolder) -> Found:
@@ -120,7 +120,10 @@ def _listing(store: BlobStore, folder: PartitionFolder) -> Listing:
 
 
 def _read(store: BlobStore, folder: PartitionFolder, listing: Listing, own: int | None) -> Found:
-    """Everything behind the newest summary."""
+    """Everything behind the newest summary; what is before it is deleted. But not by an owner that
+    was overtaken: the fence of its own log may lie before a summary of the newer one."""
+    if own is not None and max(listing.versions, default=own) > own:
+        raise fenced(folder, own)
     found, start = Found(), Place(-1, -1)
     if listing.summaries:
         start = listing.summaries[-1]
