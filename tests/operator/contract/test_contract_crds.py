@@ -88,9 +88,11 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "plugin is only for type input, output, table": edited(
         JOB, ("catalog.0.type", "function"), ("catalog.0.fn", "app:fn")
     ),
-    "fn or sparkStage or join is needed for type function": edited(
+    "fn or sql or sparkStage or sparkSql or join is needed for type function": edited(
         JOB, ("catalog.0.type", "function")
     ),
+    "sql is only for type function": edited(JOB, ("catalog.1.sql", "from segments")),
+    "sparkSql is only for type function": edited(JOB, ("catalog.1.sparkSql", "from segments")),
     "join is only for type function": edited(
         JOB, ("catalog.1.join", {"table": "users", "key": "user"})
     ),
