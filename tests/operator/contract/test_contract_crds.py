@@ -93,6 +93,8 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     ),
     "sql is only for type function": edited(JOB, ("catalog.1.sql", "from segments")),
     "sparkSql is only for type function": edited(JOB, ("catalog.1.sparkSql", "from segments")),
+    "state is only for type function": edited(JOB, ("catalog.1.state", {"seen": "value"})),
+    "onTimer is only for type function": edited(JOB, ("catalog.1.onTimer", "app:due")),
     "join is only for type function": edited(
         JOB, ("catalog.1.join", {"table": "users", "key": "user"})
     ),
