@@ -112,6 +112,13 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
         Quoted("a sum in a function with state to one in a window, columns", "*, columns", 1.5),
         Quoted("a sum in a function with state to one in a window, segments", "*, segments", 5.0),
     ),
+    "joins": (
+        Quoted("rows of columns that get what a table of a million has under a number",
+               "join by whole numbers, columns", 1_000_000, "/s", at_least=True),
+        Quoted("the same by text", "join by text, columns", 1_000_000, "/s", at_least=True),
+        Quoted("a whole job with such a join, Parquet", "job with a join *", 1_000_000, "/s",
+               at_least=True),
+    ),
     "bad_rows": (
         Quoted("reading CSV with one bad record in 250 to none", "reading csv: *", 3.0),
         Quoted("reading JSON Lines with one bad record in 250 to none", "reading jsonl: *", 3.0),
