@@ -143,6 +143,24 @@ def test_a_text_that_cannot_be_run_on_a_batch_is_refused_with_the_reason(
 
 @pytest.mark.parametrize(
     "text",
+    ["+".join(["a"] * 900), "+".join(["a"] * 30_000), "abs(" * 900 + "a" + ")" * 900,
+     "[" * 5_000 + "a" + "]" * 5_000, "- " * 20_000 + "a"],
+)  # fmt: skip
+def test_a_text_that_is_nested_too_deep_is_refused(text: str) -> None:
+    with pytest.raises(UserError, match="nested too deep: more than 200 levels"):
+        Query(f"select {text} as x from segments")
+
+
+def test_a_text_that_is_nested_as_deep_as_it_may_be_is_run() -> None:
+    text = "abs(" * 190 + "a" + ")" * 190
+    (made,) = Query(f"select {text} as x from segments")(
+        pa.record_batch({"__row__": [0], "a": [-1]})
+    )
+    assert made.column("x").to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "text",
     ["km > 1; drop table segments", "km > 1 limit 1", "true) or (select true", "km > 1 order by km",
      "true union select * from read_text('/etc/passwd')", "sum(km) > 1", "random() > 0.5",
      "exists(from read_text('/etc/passwd'))", "km > 1 group by all", "", "km >"],

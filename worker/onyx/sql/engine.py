@@ -33,7 +33,12 @@ _SETTINGS: Mapping[str, Any] = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
 }
-_LOCKED = "SET TimeZone = 'UTC'; SET enable_external_access = false; SET lock_configuration = true"
+DEPTH_MAX = 200
+"""How deep expressions are nested; Python walks them by recursion."""
+_LOCKED = (
+    f"SET TimeZone = 'UTC'; SET max_expression_depth = {DEPTH_MAX}; "
+    "SET enable_external_access = false; SET lock_configuration = true"
+)
 """Times of segments are in UTC."""
 _PARSE = (
     "SELECT json_serialize_sql($1::VARCHAR, skip_default := true, "

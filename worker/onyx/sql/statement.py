@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.sql.engine import TABLE, Engine
+from onyx.sql.engine import DEPTH_MAX, TABLE, Engine
 from onyx.sql.grammar import ROW, Grammar, Node, Refused, words
 
 _FORM = f"write `select ... from {TABLE}`, and `where ...` if you like"  # noqa: S608
@@ -117,6 +117,8 @@ def _parsed(text: str, engine: Engine, before: int) -> dict[str, Any]:
     tree = engine.parse(text)
     if tree["error"]:
         said, position = str(tree["error_message"]), tree.get("position")
+        if "expression depth" in said:
+            raise Refused(f"is nested too deep: more than {DEPTH_MAX} levels")
         if "Only SELECT" in said:
             raise Refused(f"is not a select; {_FORM}")
         where = "" if position is None else f" (character {int(position) - before + 1})"
