@@ -55,6 +55,12 @@ def test_options_that_a_plugin_does_not_have_are_problems() -> None:
         job.validate()
 
 
+def test_a_plan_refuses_what_spark_has_not() -> None:
+    reads = Job("job").read(sequence(segments=[])).group_by("user").map("m:f")
+    with pytest.raises(ManifestError, match=r"spec\.catalog\[1\]\.state: is not for engine: spark"):
+        reads.set(state={"seen": "value[int]"}, deduplicate=False).write(stdout()).plan()
+
+
 def test_the_plan_is_that_of_the_command(tmp_path: Path) -> None:
     job = Job("job").read(files("in.jsonl")).map(own.inc).write(files("out"))
     file = tmp_path / "job.yaml"

@@ -198,7 +198,6 @@ def test_all_that_spark_cannot_do_is_refused_at_once_by_key_path() -> None:
     with pytest.raises(ManifestError) as raised:
         compile_job(
             job("""
-  upgrade: {from: old}
   workflow: [[a, out], [b, out], [c, out], [out, away]]
   catalog:
     - {name: a, type: input, plugin: generator}
@@ -216,7 +215,6 @@ def test_all_that_spark_cannot_do_is_refused_at_once_by_key_path() -> None:
         "spec.catalog[2].plugin",
         "spec.catalog[4].plugin",
         "spec.lifecycles[0]",
-        "spec.upgrade",
     ]
     assert all("engine: peers" in each.hint for each in raised.value.problems)
 

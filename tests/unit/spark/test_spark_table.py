@@ -55,9 +55,14 @@ def with_function(**more: Any) -> Spec:
     return {
         **JOB,
         "workflow": [["read", "work"], ["work", "fold"], ["work", "other"], ["fold", "write"]],
-        "catalog": [*JOB["catalog"], {**WORK[0], **more.pop("work", {})}, OTHER],
+        "catalog": [*JOB["catalog"], given({**WORK[0], **more.pop("work", {})}), OTHER],
         **more,
     }
+
+
+def given(entry: Spec) -> Spec:
+    """An entry without the keys that are None."""
+    return {key: value for key, value in entry.items() if value is not None}
 
 
 def endless(spec: Spec) -> Spec:
@@ -69,6 +74,24 @@ def endless(spec: Spec) -> Spec:
 def with_stage(**more: Any) -> Spec:
     stage = {**STAGE, "options": {"path": "p", **more}}
     return {**with_function(), "catalog": [*JOB["catalog"], stage, OTHER]}
+
+
+def with_table(**more: Any) -> Spec:
+    table = {"name": "users", "type": "table", "plugin": "files", "key": "id",
+             "options": {"path": "users"}, **more}  # fmt: skip
+    spec = with_function(work={"join": {"table": "users", "key": "user"}})
+    return {**spec, "catalog": [*spec["catalog"], table]}
+
+
+def with_state() -> Spec:
+    grouped = {"groupByKey": "user", "fluxPolicy": "continue"}
+    return with_function(work={**grouped, "state": {"seen": "value[int]"}})
+
+
+def when_idle() -> Spec:
+    spec = copy.deepcopy(JOB)
+    spec["catalog"][0] |= {"idleTimeout": 1_000, "whenIdle": "clock"}
+    return spec
 
 
 CONDITIONS = [
@@ -113,6 +136,13 @@ ROWS: dict[str, list[Spec]] = {
         {**JOB, "catalog": [JOB["catalog"][0], {**JOB["catalog"][1], "uniquenessKey": "id"},
                             JOB["catalog"][2]]},
     ],
+    "[tables and joins](joins.md)": [with_table()],
+    "`refresh` of a table": [with_table(refresh=[5, "minutes"])],
+    "[state by key](keyed-state.md) of functions": [with_state()],
+    "[SQL](sql-columns.md) instead of a function": [
+        with_function(work={"sql": "from segments", "fn": None, "params": None}),
+    ],
+    "`whenIdle: clock`": [when_idle()],
     "`sparkStage` in the middle": [with_stage(), with_stage(sparkConf={"spark.sql.ansi": "1"})],
     "`bundleSegments`, `bundleSeconds`": [
         with_stage(bundleSegments=9), with_stage(bundleSeconds=9),
@@ -135,9 +165,9 @@ def table() -> dict[str, tuple[str, str]]:
 def refused(spec: Spec) -> list[str]:
     """The keys that engine spark refuses; peers take the job."""
     head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "job"}}
-    job = parse_manifest(json.dumps({**head, "spec": spec}).encode())
+    parse_manifest(json.dumps({**head, "spec": spec}).encode())
     try:
-        compile_job(job)
+        compile_job(parse_manifest(json.dumps({**head, "spec": {**spec, "engine": "spark"}})))
     except ManifestError as error:
         return [each.path for each in error.problems]
     return []

@@ -25,6 +25,7 @@ from onyx.settings import Settings, from_environment
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
 from onyx.submission.plugin_options import wrong_options
+from onyx.submission.sql_checks import wrong_sql
 
 
 class JobFailed(OnyxError):
@@ -61,7 +62,7 @@ class Runnable(ABC):
         Raises:
             ManifestError: it is not valid; with every problem.
         """
-        job = self._checked()
+        job = _checked(self.build())
         import_from(Path())
         absent = missing(job, settings().modules)
         _refuse(wrong_here(job, settings(modules=modules_here(job)), absent))
@@ -73,7 +74,9 @@ class Runnable(ABC):
         Raises:
             ManifestError: it is not valid, or Spark cannot run it; with every problem.
         """
-        job = self._checked()
+        manifest = self.manifest()
+        manifest["spec"]["engine"] = "spark"
+        job = _checked(parse_mapping(manifest))
         return render(compile_job(job), job)
 
     def run(
@@ -92,7 +95,7 @@ class Runnable(ABC):
             OnyxError: it had not ended after `timeout_s`, and was killed.
         """
         _refuse_while_imported("run")
-        job = self._checked()
+        job = _checked(self.build())
         import_from(Path())
         found = settings_for(job, None, "WARNING")
         _refuse(wrong_here(job, found))
@@ -115,7 +118,7 @@ class Runnable(ABC):
             JobRefused: the cluster does not take it.
         """
         _refuse_while_imported("submit")
-        return submit_job(settings or from_environment(os.environ), self._checked())
+        return submit_job(settings or from_environment(os.environ), _checked(self.build()))
 
     def _repr_svg_(self) -> str:
         """The graph of the job, which a notebook shows; it need not be complete."""
@@ -125,10 +128,10 @@ class Runnable(ABC):
         declared, _ = parse_declared(self.manifest())
         return [*notices(job), *unused_declaration(declared)]
 
-    def _checked(self) -> model.Job:
-        job = self.build()
-        _refuse(wrong_options(job))
-        return job
+
+def _checked(job: model.Job) -> model.Job:
+    _refuse([*wrong_options(job), *wrong_sql(job)])
+    return job
 
 
 def _refuse(problems: list[Problem] | tuple[Problem, ...]) -> None:

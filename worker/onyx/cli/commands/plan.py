@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from onyx.cli.job_file import FileArgument, read_job
+from onyx.cli.job_file import Engine, FileArgument, read_job
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
 
@@ -18,5 +18,5 @@ def plan(file: FileArgument, engine: EngineOption = "spark") -> None:
 
     Everything that Spark cannot run is printed with its line and key path.
     """
-    job = read_job(file)
+    job = read_job(file, engine=Engine(engine))
     print(render(compile_job(job), job))

@@ -98,9 +98,6 @@ def check_tables(spec: Draft, path: str, report: Report) -> None:
         if good(draft, "name") not in used:
             hint = "name it in `join` or `tables` of a task, or remove it"
             report.add(at(where, "name"), "is a table that no task looks up", hint)
-        if good(spec, "engine") == "spark" and good(draft, "refresh") is not None:
-            hint = "remove it, or run the job on peers"
-            report.add(at(where, "refresh"), "is not for engine: spark", hint)
 
 
 def _named(draft: Draft, path: str) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,6 @@ def refusals(job: Job) -> tuple[Problem, ...]:
         *_catalog(job),
         *_lifecycles(job),
         *(() if is_unbounded(job) else _triggers(job)),
-        *_upgrade(job),
         *(_without_end(job) if is_unbounded(job) else ()),
     )
 
@@ -125,12 +124,3 @@ def _triggers(job: Job) -> Iterator[Problem]:
                 "bounded inputs has no such time",
                 f"use a segment or watermark trigger, or {PEERS}",
             )
-
-
-def _upgrade(job: Job) -> Iterator[Problem]:
-    if job.upgrade is not None:
-        yield Problem(
-            "spec.upgrade",
-            "engine spark takes over no state of another job: a query begins with its inputs",
-            f"leave it out, or {PEERS}",
-        )
