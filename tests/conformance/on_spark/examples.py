@@ -19,6 +19,8 @@ FOLDER = Path(__file__).parents[3] / "examples"
 FLIGHTS, EVENTS = 3_000, 12_000
 """The first flights of the year, and events of 1.2 seconds."""
 OF_ONE_RUN = ("job", "task", "time")
+OF_PEERS = "features"
+"""Jobs that show a key each, most of them about peers: they are tested by themselves."""
 
 
 def importable(patch: pytest.MonkeyPatch) -> None:
@@ -40,6 +42,7 @@ def examples(data: Path) -> dict[str, Job]:
             parse_manifest(path.read_text("utf-8"), str(path)), path.parent, data
         )
         for path in sorted(FOLDER.glob("*/*.yaml"))
+        if path.parent.name != OF_PEERS
     }
 
 

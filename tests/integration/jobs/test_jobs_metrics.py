@@ -39,8 +39,8 @@ OUTSIDE_A_QUIET_JOB = {
 """Those that need a fault, a second process, windows or a running job; unit tests write them."""
 
 OF_PLUGINS = ("onyx_spark_", "onyx_http_", "onyx_source_journal_", "onyx_source_acked_",
-              "onyx_source_redelivered_")  # fmt: skip
-"""What the names of those begin with that a stage of Spark, HTTP or a live source writes."""
+              "onyx_source_redelivered_", "onyx_task_join_")  # fmt: skip
+"""What the names of those begin with that Spark, HTTP, a live source or a join writes."""
 
 
 def test_a_job_writes_every_metric_that_it_has_to_do_with() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from tests.support.spark.session import MASTER, local_spark
 from onyx.errors import UserError
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
-from onyx.model.parsing.job import parse_manifest
+from onyx.model.parsing.job import parse_manifest, parse_mapping
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.middle.spool import StageSpool
@@ -108,7 +109,7 @@ def refused(made: Mapping[str, Callable[[], Job]]) -> tuple[dict[str, Job], dict
     for name, make in made.items():
         try:
             job = make()
-            compile_job(job)
+            compile_job(parse_mapping(to_mapping(replace(job, engine="spark"))))
         except UserError as error:
             why[name] = str(error)
         else:
