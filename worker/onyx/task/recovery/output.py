@@ -35,7 +35,7 @@ def _recover_commits(runtime: Runtime, allocation: Allocation, sink: Sink) -> bo
     def finished(recovered: Recovered) -> Committing:
         for token in last_tokens(recovered.shards.values()):
             sink.finish(token)
-        return Committing(recovered, sink)
+        return Committing(recovered, sink, runtime.services.background)
 
     if allocation.wiring.rank >= SHARDS:
         return True

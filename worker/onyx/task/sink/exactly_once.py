@@ -13,6 +13,8 @@ unpublished; its token is a record of the lowest shard of the writer.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
 
 import numpy as np
 
@@ -24,6 +26,7 @@ from onyx.ledger.lineage import without_attempts
 from onyx.plugins.protocol import Token
 from onyx.runs import Numbers, array_of, joined, taken
 from onyx.state.chunks import Chunk, ShardChange
+from onyx.state.collector import Collector
 from onyx.state.recovery import Recovered
 from onyx.task.sink.sink import Sink
 from onyx.windows.records import StagedOutput
@@ -33,8 +36,15 @@ class Committing:
     """The commits of one output task on one peer, in one allocation version. Used by the task's
     thread."""
 
-    def __init__(self, recovered: Recovered, sink: Sink) -> None:
+    def __init__(
+        self,
+        recovered: Recovered,
+        sink: Sink,
+        background: Callable[[Callable[[], None]], Future[None]],
+    ) -> None:
+        """`background` runs work on another thread."""
         self._log = recovered.log
+        self._collector = Collector(recovered.log, background)
         self._shards = sorted(recovered.shards)
         self._sink = sink
         self._applied = Applied(recovered.roots, recovered.ids)
@@ -120,4 +130,4 @@ class Committing:
             self._log.snapshot(Chunk(empty, roots, ids))
         except Fenced as error:
             raise Unavailable(f"{error}; waiting for the new allocation") from error
-        self._log.collect()
+        self._collector.begin()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from onyx.errors import Fenced, Unavailable
 from onyx.seams import Clock
 from onyx.state.chunks import Chunk
+from onyx.state.collector import Collector
 from onyx.state.log import StateLog
 from onyx.task.window_state.chunks import Columns
 from onyx.task.window_state.emissions import Taken
@@ -52,6 +53,9 @@ class Appends:
         self.current: Append | None = None
         self._work: Callable[[], None]
         self._future: Future[None]
+        self._whole = False
+        """The chunk on its way is a snapshot."""
+        self._collector = Collector(log, background)
         self._try_again_s = 0.0
         self._fenced = False
         """Another peer has fenced this log and taken over: nothing here counts any more."""
@@ -68,7 +72,8 @@ class Appends:
             files: that belong to it.
         """
         assert self.current is None, "one chunk after the other"
-        write = self._snapshot if self.wants_snapshot else self._log.append
+        whole = self.wants_snapshot
+        write = self._log.snapshot if whole else self._log.append
 
         def work() -> None:
             # Whoever finds the chunk finds its files: they are whole before it names them, and
@@ -80,6 +85,7 @@ class Appends:
                 each.remove()
 
         self.current, self._work, self._future = append, work, self._background(work)
+        self._whole = whole
 
     def take_durable(self) -> Append | None:
         """The chunk that has become durable, once. Raises what appending a chunk has raised."""
@@ -96,6 +102,8 @@ class Appends:
             self._again(error)
             return None
         self.current, self.obstacle = None, ""
+        if self._whole:
+            self._collector.begin()
         return append
 
     def _again(self, error: Unavailable) -> None:
@@ -107,7 +115,3 @@ class Appends:
             # The very same work: a chunk that was written, and of which only the answer was lost,
             # is found to be there with the same bytes.
             self._future = self._background(self._work)
-
-    def _snapshot(self, chunk: Chunk) -> None:
-        self._log.snapshot(chunk)
-        self._log.collect()
