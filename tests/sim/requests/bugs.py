@@ -12,12 +12,11 @@ the last retry that a function asks for is not made.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
-from unittest import mock
 
+from tests.sim.planting import Plants, planted_of
 from tests.sim.windows.bugs import ack_all, only_what_failed
 
 from onyx.flow.batch import as_dicts
@@ -130,7 +129,7 @@ def _one_less(window: PendingWindow, roots: Numbers, retries_max: int, now_s: fl
     _retry_roots(window, roots, max(1, retries_max - 1), now_s)
 
 
-_PLANTS: dict[str, tuple[Any, str, Any]] = {
+PLANTS: Plants = {
     "R1": (Mailbox, "take", _journalled_early),
     "R2": (Mailbox, "appended", _processed_early),
     "R3": (Mailbox, "__init__", _processed_before),
@@ -146,15 +145,5 @@ _PLANTS: dict[str, tuple[Any, str, Any]] = {
     "R13": (OrderedWindow, "_from", only_what_failed),
     "R14": (PendingWindow, "retry_roots", _one_less),
 }
-NAMES = tuple(_PLANTS)
-
-
-@contextmanager
-def planted(bug: str | None) -> Iterator[None]:
-    """One of `NAMES`, or nothing."""
-    if bug is None:
-        yield
-        return
-    where, name, wrong = _PLANTS[bug]
-    with mock.patch.object(where, name, wrong):
-        yield
+NAMES = tuple(PLANTS)
+planted = partial(planted_of, PLANTS)

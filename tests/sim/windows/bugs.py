@@ -13,13 +13,13 @@ count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
-from unittest import mock
 
 import numpy as np
+from tests.sim.planting import Plants, planted_of
 from tests.sim.windows.process import Process
 
 from onyx.flow.batch import Batch
@@ -146,7 +146,7 @@ def only_what_failed(window: OrderedWindow, first: int, state: np.uint8) -> list
     return [Range(first, first + 1)]
 
 
-_PLANTS: dict[str, tuple[Any, str, Any]] = {
+PLANTS: Plants = {
     "B7": (Windowing, "take_durable", _ack_early),
     "B9": (Reader, "fence", _no_fence),
     "B13": (watermarks, "least", _greatest),
@@ -162,15 +162,5 @@ _PLANTS: dict[str, tuple[Any, str, Any]] = {
     "B27": (OrderedWindow, "waits", False),
     "B28": (OrderedWindow, "complete", PendingWindow.complete),
 }
-NAMES = tuple(_PLANTS)
-
-
-@contextmanager
-def planted(bug: str | None) -> Iterator[None]:
-    """One of `NAMES`, or nothing."""
-    if bug is None:
-        yield
-        return
-    where, name, wrong = _PLANTS[bug]
-    with mock.patch.object(where, name, wrong):
-        yield
+NAMES = tuple(PLANTS)
+planted = partial(planted_of, PLANTS)
