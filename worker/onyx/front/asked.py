@@ -103,9 +103,10 @@ def _pair(parameter: bytes) -> tuple[bytes, bytes]:
     return name.strip(), value.strip()
 
 
-def _parameters(query: bytes) -> tuple[Level, float]:
+def parameters_of(query: bytes) -> list[tuple[str, str]]:
+    """Names and values of the query of a URL, in order. Raises Rejected."""
     try:
-        given = parse_qsl(
+        return parse_qsl(
             query.decode("ascii"),
             keep_blank_values=True,
             strict_parsing=bool(query),
@@ -113,8 +114,11 @@ def _parameters(query: bytes) -> tuple[Level, float]:
         )
     except ValueError as error:
         raise Rejected(400, "the query of the URL cannot be read") from error
+
+
+def _parameters(query: bytes) -> tuple[Level, float]:
     level, timeout_s = Level.ACK, TIMEOUT_S
-    for name, value in given:
+    for name, value in parameters_of(query):
         if name == "ack":
             level = _level(value)
         elif name == "timeout":

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from onyx.codec.selection_text import selection
 from onyx.errors import StateError, Unavailable, UserError
-from onyx.front.asked import PARAMETERS_MAX, headers_of, timeout_of, token_of
+from onyx.front.asked import headers_of, parameters_of, timeout_of, token_of
 from onyx.front.authorizing import authorize
 from onyx.front.replies import Rejected, Reply, after
 from onyx.plugins.requests.tokens import Tokens
@@ -147,15 +147,7 @@ def _asked(what: tuple[str, str], query: bytes, headers: Mapping[bytes, bytes]) 
 
 
 def _parameters(query: bytes) -> dict[str, str]:
-    try:
-        found = parse_qsl(
-            query.decode("ascii"),
-            keep_blank_values=True,
-            strict_parsing=bool(query),
-            max_num_fields=PARAMETERS_MAX,
-        )
-    except ValueError as error:
-        raise Rejected(400, "the query of the URL cannot be read") from error
+    found = parameters_of(query)
     if len(dict(found)) < len(found):
         raise Rejected(400, "a parameter is there twice")
     return dict(found)
