@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections import Counter
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.jobs.printing import printed
 
-from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings
 from onyx.testing import TestEnv, with_test_env
 
@@ -36,12 +35,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEnv]:
 
 @pytest.fixture
 def run(env: TestEnv, capsys: pytest.CaptureFixture[str]) -> Run:
-    def printed(file: str) -> Segments:
-        status = env.run(parse_manifest((FOLDER / file).read_text("utf-8"), file))
-        assert status.state == "completed", status
-        return [json.loads(line) for line in sorted(capsys.readouterr().out.splitlines())]
-
-    return printed
+    return lambda file: printed(FOLDER / file, env, capsys)
 
 
 def test_an_order_goes_where_a_condition_of_it_holds(run: Run) -> None:

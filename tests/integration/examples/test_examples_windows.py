@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.jobs.printing import printed
 
-from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings
 from onyx.testing import TestEnv, with_test_env
 
@@ -30,14 +30,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEnv]:
 
 @pytest.fixture
 def run(env: TestEnv, capsys: pytest.CaptureFixture[str]) -> Run:
-    """What a job prints, in the order of the text: groups have none."""
-
-    def printed(file: str) -> Segments:
-        status = env.run(parse_manifest((FOLDER / file).read_text("utf-8"), file))
-        assert status.state == "completed", status
-        return [json.loads(line) for line in sorted(capsys.readouterr().out.splitlines())]
-
-    return printed
+    return lambda file: printed(FOLDER / file, env, capsys)
 
 
 def test_an_hour_of_a_page_is_printed_once_and_what_is_late_by_itself(run: Run) -> None:
