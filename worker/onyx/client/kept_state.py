@@ -7,11 +7,11 @@ at any moment. Shard by shard is decoded, asked and dropped again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from onyx.client.one_window import OneWindow, one_window
 from onyx.client.reader import JobReader
 from onyx.client.window_view import Asked, Question, asked_of
 from onyx.errors import UserError
@@ -29,13 +29,9 @@ from onyx.state.sharing import is_shared
 from onyx.storage.interface import BlobStore
 from onyx.task.channels.wiring import has_one_owner
 from onyx.windows.answers import Answer, merge
-from onyx.windows.compile import compile_windows
-from onyx.windows.compiled import CompiledWindows
-from onyx.windows.firing import ALL, Extent
+from onyx.windows.firing import ALL
 from onyx.windows.groups import Shards
 from onyx.windows.records import Record, WindowRecord
-from onyx.windows.selection import Selection
-from onyx.windows.task_windows import TaskWindows
 
 
 class KeptStates:
@@ -80,10 +76,7 @@ class KeptStates:
         """What gives the window or state that is asked for, with nothing in it."""
         if isinstance(asked.of, StateType):
             return partial(OneState, asked.in_records, asked.of, Shards(shard_of))
-        alone = replace(job, windows=(asked.of,), triggers=())
-        compiled = compile_windows(alone, asked.task, self._resolve)
-        assert compiled is not None, "the task has a window"
-        return partial(OneWindow, asked.name, compiled, shard_of)
+        return one_window(job, asked.of, self._resolve, shard_of)
 
     def _found(
         self, store: BlobStore, task: str, shards: list[int], question: Question
@@ -99,24 +92,6 @@ class KeptStates:
     def _resolve(self, name: str) -> Callable[..., Any]:
         """A function that aggregates; with none, no module of the user is imported."""
         return Resolver(self._settings.modules).resolve(name)
-
-
-class OneWindow:
-    """A window, restored to be asked."""
-
-    def __init__(
-        self, name: str, compiled: CompiledWindows, shard_of: Callable[[Any], int]
-    ) -> None:
-        self._name = name
-        self._windows = TaskWindows(compiled, shard_of)
-
-    def restore(self, shard: int, records: Sequence[Record]) -> None:
-        """Apply records of the window to a shard."""
-        self._windows.restore(shard, records)
-
-    def query(self, asked: Selection, extents_max: int) -> list[Extent]:
-        """Its extents that are asked for, the first in order."""
-        return self._windows.query(self._name, asked, extents_max)
 
 
 def _answer(
