@@ -109,8 +109,14 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
         Quoted("segments into states on disk", "segments into states on disk", 20_000, "/s", True),
     ),
     "keyed_state": (
-        Quoted("a sum in a function with state to one in a window, columns", "*, columns", 1.5),
-        Quoted("a sum in a function with state to one in a window, segments", "*, segments", 5.0),
+        Quoted("a sum in a function with state to one in a window, columns", "a sum *, columns",
+               1.5),
+        Quoted("a running sum, which each row gets, to it, columns", "a running sum *, columns",
+               1.5),
+        Quoted("a sum in a function with state to one in a window, segments", "a sum *, segments",
+               5.0),
+        Quoted("a running sum, which each segment gets, to it, segments",
+               "a running sum *, segments", 5.0),
     ),
     "joins": (
         Quoted("rows of columns that get what a table of a million has under a number",

@@ -48,7 +48,8 @@ EXPECTED = expected(EVENTS)
 
 def bench_of(
     fn: Any = running, guarantee: str = "exactly-once", peers: int = 2,
-    events: list[dict[str, Any]] = EVENTS, columns: bool = True, **task: Any,
+    events: list[dict[str, Any]] = EVENTS, columns: bool = True,
+    hooks: dict[str, Any] | None = None, **task: Any,
 ) -> Bench:  # fmt: skip
     repeats = {} if guarantee == "exactly-once" else {"deduplicate": False}
     form = {"batchFormat": "arrow"} if columns else {}
@@ -66,7 +67,9 @@ def bench_of(
             {"name": "letters", "type": "output", "plugin": "blackhole"},
         ],
     }  # fmt: skip
-    return Bench(spec, {"m:track": fn}, peers={"track": peers})
+    if hooks:
+        spec["lifecycles"] = [{"task": "track", "calls": "m:hooks"}]
+    return Bench(spec, {"m:track": fn, "m:hooks": lambda: hooks}, peers={"track": peers})
 
 
 def rows(bench: Bench) -> dict[str, list[dict[str, Any]]]:
@@ -87,6 +90,18 @@ def test_a_function_over_columns_gives_what_a_plain_loop_gives(
     assert len(bench.written("write")) == len(EVENTS)
     assert rows(bench) == EXPECTED
     assert bench.written("letters") == []
+
+
+def test_hooks_get_what_was_made_as_a_record_batch() -> None:
+    seen: list[Any] = []
+    bench = bench_of(hooks={"after_apply_fn": lambda event, _: seen.append(event["results"])})
+    bench.settle()
+    batches = [each for each in seen if each]
+    assert all(isinstance(each, pa.RecordBatch) for each in batches)
+    made = [row for each in batches for row in each.select(["word", "n"]).to_pylist()]
+    assert sorted(made, key=lambda row: row["n"]) == [
+        {"word": event["word"], "n": event["n"]} for event in EVENTS
+    ]
 
 
 @pytest.mark.parametrize("rounds", range(0, 90, 5))

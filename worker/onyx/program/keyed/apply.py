@@ -14,7 +14,7 @@ import numpy as np
 
 from onyx.codec.returns import size_bytes
 from onyx.errors import contained
-from onyx.flow.batch import Indices, Segment, as_dicts
+from onyx.flow.batch import Indices, Segment, as_dicts, as_given, joined
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.program.batch_work import BatchWork
@@ -44,7 +44,8 @@ def apply_keyed(program: Program, keeping: Keeping, work: BatchWork) -> None:
     else:
         work.leaves, work.returned = _over_segments(program, its, keeping, work, groups, where)
     if program.observed:
-        program.event["results"] = [each for made in work.made.values() for each in as_dicts(made)]
+        made = list(work.made.values())
+        program.event["results"] = as_given(joined(made)) if made else []
 
 
 def _over_segments(
