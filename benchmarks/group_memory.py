@@ -1,11 +1,13 @@
-"""Many groups with a sum: the memory of their state, and how fast it is restored.
+"""Many groups with a sum: the memory of their state, and how fast it is restored, in CPU seconds.
 
     python -m benchmarks.group_memory [--groups 10000000] [--keys text] [--quick] [--json FILE]
 
 A global window with a sum over columns; each group comes once, in an order of no meaning, and
 changes are taken after each ten batches. *Memory* is resident memory of a fresh process beyond what
 it had before the first group. Then the snapshot of all shards is written by the state codec.
-*Restore* is decoding and applying it, in another fresh process; reading the files does not count.
+*Restore* is decoding and applying it, in another fresh process, and folding a first batch, which
+gives all groups their places in a table; reading the files does not count. Beside it, the same for
+a function that keeps a value by key.
 """
 
 from __future__ import annotations
@@ -29,16 +31,20 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import SHARDS, shard_of
+from onyx.keyed.store import KeyedStore
 from onyx.windows.coded import GroupKeys
+from onyx.windows.groups import Shards
 from onyx.windows.task_windows import TaskWindows
 
 GROUPS, GROUPS_QUICK = 10_000_000, 200_000
 BATCH = 50_000
+VALUES_SHARE = 10
+"""Of so many groups one is a key of a function: its value is an object of Python's."""
 BATCHES_A_CHUNK = 10
 WARM_UP = 1_000
 STRIDE = 7_368_787
 """A prime: its multiples, modulo the number of groups, are all groups in a mixed order."""
-GOAL_BYTES, GOAL_RESTORED = 80.0, 2_000_000.0
+GOAL_BYTES, GOAL_RESTORED, GOAL_VALUES_RESTORED = 80.0, 2_000_000.0, 2_000_000.0
 WINDOW = {"type": "global", "aggregation": ("sum", "v")}
 AT_END = {"type": "timer", "period": (1, "hours"), "refinement": "accumulating"}
 
@@ -47,16 +53,21 @@ def made() -> TaskWindows:
     return TaskWindows(compiled(WINDOW, AT_END, columns=True), shard_of)
 
 
+def fold(windows: TaskWindows, known: GroupKeys, first: int, groups: int, keys: str) -> None:
+    """A batch of groups, the first of them with this number."""
+    numbers = np.arange(first, min(first + BATCH, groups), dtype=np.int64)
+    column = pa.array(numbers * STRIDE % groups)
+    if keys == "text":
+        column = pc.binary_join_element_wise("group-", column.cast(pa.string()), "")
+    batch = Columns.of(pa.record_batch({"k": column, "v": numbers % 97}))
+    windows.add(batch, known.of(KeyCodes.of_column(batch, "k")), 0)
+
+
 def fill(windows: TaskWindows, groups: int, keys: str) -> None:
     """Each group once."""
     known = GroupKeys()
     for number, first in enumerate(range(0, groups, BATCH), 1):
-        numbers = np.arange(first, min(first + BATCH, groups), dtype=np.int64)
-        column = pa.array(numbers * STRIDE % groups)
-        if keys == "text":
-            column = pc.binary_join_element_wise("group-", column.cast(pa.string()), "")
-        batch = Columns.of(pa.record_batch({"k": column, "v": numbers % 97}))
-        windows.add(batch, known.of(KeyCodes.of_column(batch, "k")), 0)
+        fold(windows, known, first, groups, keys)
         if number % BATCHES_A_CHUNK == 0:
             windows.take_changes()
     windows.take_changes()
@@ -79,9 +90,9 @@ def grown(groups: int, keys: str, work: Callable[[TaskWindows], None]) -> tuple[
 
 def filled(folder: Path, groups: int, keys: str) -> dict[str, float]:
     """Fill windows and leave their snapshot, a file a shard."""
-    began = time.perf_counter()
+    began = time.process_time()
     windows, size = grown(groups, keys, lambda windows: fill(windows, groups, keys))
-    took_s = time.perf_counter() - began
+    took_s = time.process_time() - began
     stored = 0
     for shard, records in windows.snapshots(range(SHARDS)).items():
         stored += (folder / f"{shard}.records").write_bytes(encode_records(records))
@@ -96,12 +107,35 @@ def restored(folder: Path, groups: int, keys: str) -> dict[str, float]:
         nonlocal spent_s
         for path in sorted(folder.glob("*.records")):
             stored = path.read_bytes()
-            began = time.perf_counter()
+            began = time.process_time()
             windows.restore(int(path.stem), decode_records(stored))
-            spent_s += time.perf_counter() - began
+            spent_s += time.process_time() - began
+        began = time.process_time()
+        fold(windows, GroupKeys(), 0, groups, keys)
+        spent_s += time.process_time() - began
 
     _, size = grown(groups, keys, restore)
     return {"bytes a group": size, "groups/s": groups / spent_s}
+
+
+def values_restored(groups: int, keys: str) -> dict[str, float]:
+    """Restore a value by key from the bytes of each shard, without the collector, as peers do."""
+    kept = KeyedStore(Shards(shard_of))
+    numbers = range(groups)
+    names = [f"group-{number}" for number in numbers] if keys == "text" else numbers
+    kept.values("total").put_all(names, numbers)
+    frozen = kept.freeze(range(SHARDS))
+    stored = [encode_records(frozen(shard)) for shard in range(SHARDS)]
+    again = KeyedStore(Shards(shard_of))
+    again.values("total")
+    del kept, frozen, names
+    gc.collect()
+    gc.disable()
+    began = time.process_time()
+    for shard, data in enumerate(stored):
+        again.restore(shard, decode_records(data))
+    again.restored()
+    return {"groups/s": groups / (time.process_time() - began)}
 
 
 def measure(options: argparse.Namespace) -> Measured:
@@ -111,7 +145,10 @@ def measure(options: argparse.Namespace) -> Measured:
         for work in (filled, restored):
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 details[work.__name__] = pool.apply(work, (Path(name), groups, options.keys))
-    first, again = details["filled"], details["restored"]
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        its = (groups // VALUES_SHARE, options.keys)
+        details["values restored"] = pool.apply(values_restored, its)
+    first, again, values = details["filled"], details["restored"], details["values restored"]
     shown = f"{groups:,} groups, {options.keys} keys"
     return Measured(
         [
@@ -122,6 +159,10 @@ def measure(options: argparse.Namespace) -> Measured:
             Figure(
                 "groups with a sum restored", again["groups/s"], "/s", GOAL_RESTORED,
                 at_least=True, note=f"{first['bytes stored']:,.0f} bytes a group stored",
+            ),
+            Figure(
+                "values by key restored", values["groups/s"], "/s", GOAL_VALUES_RESTORED,
+                at_least=True, note=f"{its[0]:,} keys, in dicts",
             ),
         ],
         details,

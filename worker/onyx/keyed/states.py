@@ -110,8 +110,8 @@ class States(ABC):
         """Apply a record, which is no change."""
         match record:
             case SetStates(groups=groups, states=states):
-                for key, state in zip(load_keys(groups), states, strict=True):
-                    self._bucket[key] = self._loaded(state)
+                loaded = map(self._loaded, states)
+                self._bucket.update(zip(load_keys(groups), loaded, strict=True))
             case DeleteGroups(groups=groups):
                 for key in load_keys(groups):
                     if key in self._bucket:

@@ -127,6 +127,12 @@ def slices_of(shards: Shorts) -> dict[int, slice]:
     return dict(zip(shards[firsts].tolist(), map(slice, bounds, bounds[1:]), strict=True))
 
 
+def different(shards: Shorts) -> list[int]:
+    """The shards that there are, in order."""
+    found: list[int] = np.flatnonzero(np.bincount(shards)).tolist()
+    return found
+
+
 class Shards(dict[Any, int]):
     """The shard of each group, remembered; `known` are all shards that have come up."""
 
@@ -154,7 +160,7 @@ class Shards(dict[Any, int]):
         if hashes is None:
             return np.fromiter(map(self.__getitem__, python_values(column)), np.int16, len(column))
         found = (hashes % np.uint64(SHARDS)).astype(np.int16)
-        self.known.update(dict.fromkeys(np.unique(found).tolist()))
+        self.known.update(dict.fromkeys(different(found)))
         return found
 
     def split(self, keys: Sequence[Any]) -> Iterator[tuple[int, list[int]]]:

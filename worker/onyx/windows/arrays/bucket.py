@@ -52,9 +52,9 @@ class ArrayBucket(Bucket):
         """Merge states of different groups with those that are there."""
         return self._rows.merge(groups, states)
 
-    def restore(self, groups: Groups, states: States) -> Indices | None:
-        """Set the states of different groups, which is no change."""
-        return self._rows.set(groups, states, changed=False)
+    def restore(self, groups: Groups, states: States, shard: int) -> Indices | None:
+        """Set the states of different groups of a shard, which is no change."""
+        return self._rows.restore(groups, states, shard)
 
     def put_all(self, keys: list[Any], states: list[Any]) -> bool:
         """Set the states of different groups; False: arrays cannot hold them."""

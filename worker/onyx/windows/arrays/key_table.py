@@ -30,6 +30,9 @@ _FULL = 0.5
 """The share of slots that may be taken: beyond it a search takes many steps."""
 _GROWTH = 4
 """To find new slots for all keys takes as long as to put them in: so it is done rarely."""
+_AT_ONCE = 1_048_576
+"""Rows that get slots at once: arrays of so many numbers are small beside those of all rows."""
+_HASH_BITS = 64
 _NONE = -1
 
 
@@ -46,6 +49,10 @@ class KeyTable(Protocol):
     def add(self, groups: Groups) -> Indices | None:
         """The row of each of these different groups; those that are new get the next rows. None:
         the table cannot hold one of them, and nothing has changed."""
+        ...
+
+    def append(self, groups: Groups) -> bool:
+        """Give the next rows to different groups that have none; False: as None of `add`."""
         ...
 
     def find(self, groups: Groups) -> Indices:
@@ -95,6 +102,8 @@ class HashedKeys:
         self._many = 0
         self._slots = np.full(_SLOTS_MIN, _NONE, np.int32)
         """Where the search for a key begins follows from its hash; each has a row or none."""
+        self._with_slot = 0
+        """How many rows have a slot; the others, behind them, get theirs with the next search."""
 
     @property
     def kind(self) -> str:
@@ -114,12 +123,19 @@ class HashedKeys:
         news = np.flatnonzero(rows == _NONE)
         if len(news):
             rows[news] = np.arange(self._many, self._many + len(news))
-            self._make_room(len(news))
             whole = len(news) == len(column)
             self._values.add(column if whole else column.take(pa.array(news)), hashes[news])
-            self._put(hashes[news], rows[news])
             self._many += len(news)
         return rows
+
+    def append(self, groups: Groups) -> bool:
+        """Give new rows to groups, without a search."""
+        column = self._values.of(groups.keys if groups.column is None else groups.column)
+        if column is None:
+            return False
+        self._values.add(column, _hashes(column))
+        self._many += len(column)
+        return True
 
     def find(self, groups: Groups) -> Indices:
         """The row of each group, or -1; groups of different types are looked for one by one."""
@@ -147,7 +163,8 @@ class HashedKeys:
 
     def _find(self, column: pa.Array, hashes: U64) -> Indices:
         """For each key its row, or -1."""
-        where = (hashes & np.uint64(len(self._slots) - 1)).astype(np.intp)
+        self._give_slots()
+        where = self._where(hashes)
         rows = np.full(len(column), _NONE, np.intp)
         left = np.arange(len(column))
         while len(left):
@@ -174,18 +191,31 @@ class HashedKeys:
             left = left[~same]
             where[left] = (where[left] + 1) & mask
 
-    def _make_room(self, more: int) -> None:
+    def _where(self, hashes: U64) -> Indices:
+        """The slots where searches begin. The first bits say it: the last ones say the shard, and a
+        peer that has few shards would use few slots."""
+        bits = len(self._slots).bit_length() - 1
+        return (hashes >> np.uint64(_HASH_BITS - bits)).astype(np.intp)
+
+    def _give_slots(self) -> None:
+        """Rows that have no slot get one, and all rows where slots become too few."""
+        if self._with_slot == self._many:
+            return
         size = len(self._slots)
-        while self._many + more > _FULL * size:
+        while self._many > _FULL * size:
             size *= _GROWTH
         if size > len(self._slots):
             self._slots = np.full(size, _NONE, np.int32)
-            self._put(self._values.hashes(), np.arange(self._many))
+            self._with_slot = 0
+        for begin in range(self._with_slot, self._many, _AT_ONCE):
+            part = slice(begin, min(begin + _AT_ONCE, self._many))
+            self._put(self._values.hashes(part), np.arange(part.start, part.stop))
+        self._with_slot = self._many
 
     def _put(self, hashes: U64, rows: Indices) -> None:
         """Put rows whose keys are in no slot, and different from each other."""
         mask = len(self._slots) - 1
-        where = (hashes & np.uint64(mask)).astype(np.intp)
+        where = self._where(hashes)
         while len(rows):
             free = self._slots[where] == _NONE
             self._slots[where[free]] = rows[free]
@@ -214,6 +244,11 @@ class AnyKeys:
                 rows[key] = len(rows)
                 self._keys.append(key)
         return np.fromiter(map(rows.__getitem__, groups.keys), np.intp, len(groups.keys))
+
+    def append(self, groups: Groups) -> bool:
+        """Give new rows to groups."""
+        self.add(groups)
+        return True
 
     def find(self, groups: Groups) -> Indices:
         """The row of each group, or -1."""

@@ -58,9 +58,9 @@ class IntValues:
         ints that are alike are the same."""
         return np.empty(0, np.intp)
 
-    def hashes(self) -> U64:
-        """The hashes of all rows, which are not kept: they are made as fast as they are read."""
-        found = column_hashes(pa.array(self._values.all))
+    def hashes(self, rows: slice) -> U64:
+        """The hashes of some rows, which are not kept: they are made as fast as they are read."""
+        found = column_hashes(pa.array(self._values.all[rows]))
         assert found is not None, "ints have hashes"
         return found
 
@@ -122,9 +122,9 @@ class TextValues:
         unequal = pc.not_equal(self.column(rows), column)
         return np.flatnonzero(unequal.to_numpy(zero_copy_only=False))
 
-    def hashes(self) -> U64:
-        """The hashes of all rows."""
-        return self._hashes.all
+    def hashes(self, rows: slice) -> U64:
+        """The hashes of some rows."""
+        return self._hashes.all[rows]
 
     def column(self, rows: Indices) -> pa.Array:
         """The keys of some rows."""

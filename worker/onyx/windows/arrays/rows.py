@@ -22,7 +22,7 @@ from onyx.windows.aggregations.array_forms import ArrayForm, States
 from onyx.windows.arrays.growing import Growing
 from onyx.windows.arrays.key_table import KeyTable, table_for
 from onyx.windows.coded import Groups, Values
-from onyx.windows.groups import Shards, slices_of
+from onyx.windows.groups import Shards, different, slices_of
 
 _COMPACT_MIN = 1_024
 """Fewer rows than these are not worth it to leave out those that are not alive."""
@@ -41,6 +41,8 @@ class Rows:
         self._alive = Growing(np.bool_)
         self._changed = Growing(np.bool_)
         self._shard_of_row = Growing(np.int16)
+        self._shards_had: set[int] = set()
+        """Shards that some row has, alive or not."""
         self.living = 0
         """How many rows are alive."""
         self._ordered: Ordered | None = None
@@ -82,6 +84,23 @@ class Rows:
         rows = self._rows_for(groups, states)
         return None if rows is None else self._put(rows, states, changed)
 
+    def restore(self, groups: Groups, states: States, shard: int) -> Indices | None:
+        """Set the states of different groups of a shard, which is no change. Those of a shard that
+        no row has are new."""
+        if shard in self._shards_had:
+            return self.set(groups, states, changed=False)
+        if not self._fits(states):
+            return None
+        if self.table is None:
+            self.table = table_for(groups)
+        if not self.table.append(groups):
+            return None
+        rows = np.arange(len(self._alive), len(self.table))
+        self._shards_had.add(shard)
+        self._shard_of_row.add_same(shard, len(rows))
+        self._add_dead(len(rows))
+        return self._put(rows, states, changed=False)
+
     def put(self, rows: Indices, states: States) -> bool:
         """Set the states of rows, which is a change; False: arrays cannot."""
         return self._fits(states) and self._put(rows, states) is rows
@@ -102,15 +121,21 @@ class Rows:
         if rows is None or now == before:
             return rows
         mine = np.arange(before, now)
-        self._alive.add_same(False, len(mine))
-        self._changed.add_same(False, len(mine))
+        self._add_dead(len(mine))
         column = self.table.column(mine)
         if column is None:
-            shards = list(map(self._shards.__getitem__, self.table.keys(mine)))
-            self._shard_of_row.add(np.array(shards, np.int16))
+            found = list(map(self._shards.__getitem__, self.table.keys(mine)))
+            shards = np.array(found, np.int16)
         else:
-            self._shard_of_row.add(self._shards.of_column(column))
+            shards = self._shards.of_column(column)
+        self._shard_of_row.add(shards)
+        self._shards_had.update(different(shards))
         return rows
+
+    def _add_dead(self, many: int) -> None:
+        """So many rows more, whose groups have no states yet."""
+        self._alive.add_same(False, many)
+        self._changed.add_same(False, many)
 
     def _states_or(self, firsts: States, rows: Indices) -> States:
         """The states of rows; the first ones where they have none."""

@@ -136,11 +136,11 @@ class ExtentStates(dict[int, Bucket]):
         bucket[key] = state
         return key
 
-    def restore(self, record: StatesRecord) -> Iterable[Any]:
-        """Set states as recorded, which is no change; gives the groups."""
+    def restore(self, shard: int, record: StatesRecord) -> Iterable[Any]:
+        """Set states of a shard as recorded, which is no change; gives the groups."""
         return self._take_in(
             record,
-            ArrayBucket.restore,
+            lambda bucket, groups, states: bucket.restore(groups, states, shard),
             lambda bucket, keys, states: bucket.update(zip(keys, states, strict=True)),
         )
 

@@ -299,7 +299,7 @@ class NumberedExtents(Extents[int]):
         match record:
             case SetStates(extent=number) | SetArrays(extent=number):
                 self._bucket(number)
-                self._restored(shard, number, self._buckets.restore(record))
+                self._restored(shard, number, self._buckets.restore(shard, record))
             case AddUpdates(extent=number):
                 self._bucket(number)
                 self._restored(shard, number, [self._buckets.update_group(record)])
