@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from tests.support.jobs.bench import Bench
 
+from onyx.task.window_state.windowing import Windowing
+
 EVENTS = [{"n": n, "user": "abc"[n % 3], "time": n * 1_000} for n in range(60)]
 GAP_MS = 5_000
 
@@ -176,3 +178,21 @@ def test_states_that_nobody_changes_go_after_their_time() -> None:
     assert max(held[:before]) > 1
     assert 1 in held[before:]
     assert len(held) == len(EVENTS)
+
+
+def test_states_that_go_after_the_end_are_gone_from_the_log_as_well() -> None:
+    bench = bench_of(visit, lambda timer, state: None, EVENTS, stateTtl="1 minute")
+    tasks = [bench.task("visit", number) for number in (0, 1)]
+
+    def held() -> list[Windowing]:
+        return [task.allocation.windowing for task in tasks if task.allocation.windowing]
+
+    bench.settle()
+    assert [each.ended for each in held()] == [True, True]
+    assert any(each.keyed.query("visit.events") for each in held())
+    bench.clock.advance(70)
+    bench.settle(["visit"])
+    for each in held():
+        assert each.keyed.query("visit.events") == []
+        assert each.durable
+        assert each.keyed.take_changes() == {}, "what has changed is in the log"

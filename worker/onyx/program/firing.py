@@ -25,6 +25,8 @@ def carry_out(windowing: Folding, fired: Iterable[AnyFiring]) -> None:
             elif isinstance(firing, Made):
                 if firing.shard not in windowing.closed:
                     windowing.emit(firing.shard, firing.segments, firing.child)
+                else:
+                    windowing.changed(1)  # the period of a group may end then as well
             elif firing.shard not in windowing.closed:
                 calls.sync(firing)
                 emitted.setdefault(firing.shard, []).append((firing, calls.emit(firing)))
