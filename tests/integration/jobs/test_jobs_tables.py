@@ -54,18 +54,22 @@ def lines(rows: Rows) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
 
 
-def job(seen: str, users: str, out: str, form: str = "", fn: str = "") -> Any:
+def job(seen: str, users: str, out: str, form: str = "", fn: str = "", split: bool = False) -> Any:
+    """`split`: each peer has the rows of its groups."""
+    if split:
+        form += " groupByKey: user, fluxPolicy: continue,"
     return manifest(f"""
         guarantee: exactly-once
         workflow: [[read, who], [who, write]]
         catalog:
-          - {{name: read, type: input, plugin: files, {form} batchSize: 100,
+          - {{name: read, type: input, plugin: files, {form.partition(" groupBy")[0]} batchSize: 100,
               options: {{path: "{seen}"}}}}
           - {{name: who, type: function, {form} {fn} batchSize: 100, minPeers: 2, maxPeers: 2,
               join: {{table: users, key: user, at: time, columns: [name, vip],
                       default: {{name: nobody}}}}}}
           - {{name: write, type: output, plugin: files, batchSize: 100, options: {{path: "{out}"}}}}
           - {{name: users, type: table, plugin: files, key: id, versionKey: since,
+              partitioned: {str(split).lower()},
               options: {{path: "{users}"}}}}
     """)
 
@@ -112,16 +116,20 @@ def test_a_table_without_files_ends_the_job_with_its_name(env: TestEnv, tmp_path
     assert "task 'users': option 'path'" in str(status.exception)
 
 
-@pytest.mark.parametrize("form", ["", "batchFormat: arrow,"], ids=["dicts", "columns"])
+@pytest.mark.parametrize(
+    ("form", "split"),
+    [("", False), ("batchFormat: arrow,", False), ("batchFormat: arrow,", True)],
+    ids=["dicts", "columns", "columns and a partitioned table"],
+)
 def test_each_segment_is_joined_once_while_workers_are_killed(
-    zookeeper: ZooKeeperServer, tmp_path: Path, form: str
+    zookeeper: ZooKeeperServer, tmp_path: Path, form: str, split: bool
 ) -> None:
     (tmp_path / f"{MODULE}.py").write_text(USER_CODE)
     (tmp_path / "seen.jsonl").write_text(lines(SEEN))
     (tmp_path / "users.jsonl").write_text(lines(USERS))
     out = tmp_path / "out"
     fn = "" if form else f'fn: "{MODULE}:slow",'
-    given = job(f"{tmp_path}/seen.jsonl", f"{tmp_path}/users.jsonl", str(out), form, fn)
+    given = job(f"{tmp_path}/seen.jsonl", f"{tmp_path}/users.jsonl", str(out), form, fn, split)
     if form:  # the function between is one of dicts, and so holds back the job in both formats
         spec = given["spec"]
         spec["workflow"] = [["read", "slow"], ["slow", "who"], ["who", "write"]]

@@ -99,6 +99,7 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
         JOB, ("catalog.1.join", {"table": "users", "key": "user"})
     ),
     "tables is only for type function": edited(JOB, ("catalog.1.tables", ["users"])),
+    "partitioned is only for type table": edited(JOB, ("catalog.1.partitioned", True)),
     "versionKey is only for type table": edited(JOB, ("catalog.1.versionKey", "since")),
     "sparkStage is only for type function": edited(JOB, ("catalog.1.sparkStage", "app:stage")),
     "groupByFn is only for": edited(JOB, ("catalog.0.groupByFn", "app:key")),

@@ -22,6 +22,7 @@ WITHOUT_FUNCTIONS = {
     "examples/sql/drivers.yaml",
     "examples/sql/job.yaml",
     "examples/features/kubernetes.yaml",
+    "examples/features/partitioned.yaml",
     "examples/features/tags.yaml",
     "examples/joins/job.yaml",
 }

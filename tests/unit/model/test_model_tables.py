@@ -59,7 +59,7 @@ def test_no_peer_is_asked_for_a_table() -> None:
 
 SAID = {
     "schema": "{id: int64}", "refresh": "[1, minute]", "versionKey": "since", "doc": "all users",
-    "medium": "files",
+    "medium": "files", "partitioned": "false",
 }  # fmt: skip
 OTHERWISE = ("name", "type", "plugin", "options", "key", "schema")
 """Keys that the table has above."""

@@ -8,7 +8,9 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -76,10 +78,10 @@ def with_stage(**more: Any) -> Spec:
     return {**with_function(), "catalog": [*JOB["catalog"], stage, OTHER]}
 
 
-def with_table(**more: Any) -> Spec:
+def with_table(work: Mapping[str, Any] = MappingProxyType({}), **more: Any) -> Spec:
     table = {"name": "users", "type": "table", "plugin": "files", "key": "id",
              "options": {"path": "users"}, **more}  # fmt: skip
-    spec = with_function(work={"join": {"table": "users", "key": "user"}})
+    spec = with_function(work={"join": {"table": "users", "key": "user"}, **work})
     return {**spec, "catalog": [*spec["catalog"], table]}
 
 
@@ -137,6 +139,9 @@ ROWS: dict[str, list[Spec]] = {
                             JOB["catalog"][2]]},
     ],
     "[tables and joins](joins.md)": [with_table()],
+    "`partitioned` of a table": [
+        with_table({"groupByKey": "user", "fluxPolicy": "continue"}, partitioned=True)
+    ],
     "`refresh` of a table": [with_table(refresh=[5, "minutes"])],
     "[state by key](keyed-state.md) of functions": [with_state()],
     "[SQL](sql-columns.md) instead of a function": [

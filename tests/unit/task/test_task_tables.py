@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.support.jobs.bench import Bench, chain
 
 from onyx.errors import Unavailable
 from onyx.flow.columns import record_batch
+from onyx.flow.groups.keys import shard_of
 from onyx.plugin import IndexedReader
 from onyx.program.phases import Phase
 from onyx.settings import Settings, TaskSettings
@@ -257,6 +259,72 @@ def test_a_table_is_read_again_when_it_is_time(users):
         assert table.now()[1]["name"] == "new", "it stays when it cannot be read, or does not fit"
     found = run(bench)
     assert {each["name"] for each in found} == {"new", None}
+
+
+PARTITIONED = {**TABLE, "partitioned": True}
+PLACES = [{"place": n % 3, "who": f"w{n}", "n": n} for n in range(9)]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
+def test_each_peer_has_the_rows_of_its_groups_also_when_there_are_other_peers(users, form):
+    made = spec(users, {}, table=PARTITIONED, groupByKey="user", fluxPolicy="continue", **form)
+    bench = Bench(made, peers={"work": 3})
+    bench.start()
+    assert ids_at(bench, 3) == parts(3)
+    bench.rewire(work=2)
+    bench.settle()
+    assert ids_at(bench, 2) == parts(2)
+    for task in bench.tasks.values():
+        bench.stop(task)
+    assert sorted(bench.written("write"), key=lambda each: each["n"]) == plain(SEEN)
+    assert not bench.tables._tables, "all have left"
+
+
+def ids_at(bench: Bench, peers: int) -> list[list[int]]:
+    """Keys of the rows at each peer."""
+    tables = [bench.task("work", index).runtime.tables for index in range(peers)]
+    return [each.by_name["users"].now().columns["id"].to_pylist() for each in tables]
+
+
+def parts(peers: int) -> list[list[int]]:
+    """Keys of the rows that each peer is to have."""
+    found: list[list[int]] = [[] for _ in range(peers)]
+    for row in USERS:
+        found[shard_of(row["id"]) % peers].append(row["id"])
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
+def test_a_partitioned_table_is_found_by_several_keys_in_any_order(users, form):
+    write(users, [{"where": n % 3, "name": f"w{n}", "rank": n} for n in range(5)])
+    table = {**PARTITIONED, "key": ["where", "name"]}
+    made = spec(
+        users, {"key": ["place", "who"]}, PLACES, table, groupByKey=["who", "place"],
+        fluxPolicy="continue", **form,
+    )  # fmt: skip
+    bench = Bench(made, peers={"work": 4})
+    bench.settle()
+    found = sorted(bench.written("write"), key=lambda each: each["n"])
+    assert [each["rank"] for each in found] == [0, 1, 2, 3, 4, None, None, None, None]
+
+
+def test_a_peer_without_rows_of_a_partitioned_table_finds_nothing(users):
+    made = spec(users, {"columns": ["name"]}, table=PARTITIONED, groupByKey="user",
+                fluxPolicy="continue")  # fmt: skip
+    write(users, USERS[:1])
+    bench = Bench(made, peers={"work": 3})
+    bench.settle()
+    found = [(each["user"], each["name"]) for each in bench.written("write")]
+    assert set(found) == {(0, "user 0"), *((n, None) for n in range(1, 7))}
+
+
+def test_rows_that_no_group_can_have_end_the_job(tmp_path):
+    path = tmp_path / "users.parquet"
+    pq.write_table(pa.table({"id": [float("nan")], "name": ["x"]}), path)
+    made = spec(path, {}, table=PARTITIONED, groupByKey="user", fluxPolicy="continue")
+    bench = Bench(made, peers={"work": 2})
+    bench.settle()
+    assert "table users, which is partitioned: " in bench.exceptions[0]["detail"]
 
 
 def test_peers_of_one_process_have_one_table(users):

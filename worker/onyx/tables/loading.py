@@ -18,6 +18,7 @@ from onyx.flow.columns.record_batch import Columns, join
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.flow.formats import Segments
 from onyx.flow.mixed import Read, runs_of
+from onyx.joins.shares import Partition, names_of
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
@@ -31,7 +32,11 @@ REST_S = 0.02
 
 
 def load_table(
-    entry: CatalogEntry, plugin: Input, bytes_max: int, wanted: Callable[[], bool]
+    entry: CatalogEntry,
+    plugin: Input,
+    bytes_max: int,
+    wanted: Callable[[], bool],
+    partition: Partition | None = None,
 ) -> Table:
     """The table, as it is now in its source.
 
@@ -39,25 +44,38 @@ def load_table(
         plugin: its own, which is closed.
         bytes_max: above it a table is refused.
         wanted: False when nobody waits for it any more.
+        partition: takes the rows that are kept; None: all are.
 
     Raises:
         Unavailable: it cannot be read now.
         UserError: it never can, or it is too large.
     """
     try:
-        parts = [part for part in _parts(entry, plugin, bytes_max, wanted) if len(part)]
+        read = _parts(entry, plugin, wanted)
+        parts = _kept(entry, read, bytes_max, partition)
     finally:
         plugin.close()
     rows = join(parts) if parts else _no_rows(entry)
-    key = (entry.key,) if isinstance(entry.key, str) else entry.key
-    assert key is not None, "validated: a table has a key"
-    return Table(entry.name, rows, key, entry.version_key)
+    return Table(entry.name, rows, names_of(entry.key), entry.version_key)
 
 
-def _parts(
-    entry: CatalogEntry, plugin: Input, bytes_max: int, wanted: Callable[[], bool]
-) -> Iterator[Columns]:
-    schema, size_bytes = arrow_schema(entry), 0
+def _kept(
+    entry: CatalogEntry, read: Iterator[Columns], bytes_max: int, partition: Partition | None
+) -> list[Columns]:
+    """Parts that have rows, or else one, which has columns at least."""
+    parts: list[Columns] = []
+    size_bytes = 0
+    for rows in read:
+        part = rows if partition is None else partition.of(rows)
+        size_bytes += part.size_bytes if len(part) else 0
+        if size_bytes > bytes_max:
+            raise _too_large(entry, bytes_max)
+        parts.append(part)
+    return [part for part in parts if len(part)] or parts[:1]
+
+
+def _parts(entry: CatalogEntry, plugin: Input, wanted: Callable[[], bool]) -> Iterator[Columns]:
+    schema = arrow_schema(entry)
     bad = BadRecords(entry.name, plugin, None)
     for partition in plugin.partitions():
         cursor = first_cursor(plugin, partition)
@@ -72,11 +90,7 @@ def _parts(
                         raise error
                 at += len(read)
                 for run in runs_of(read):
-                    part = _columns(run, entry, schema)
-                    size_bytes += part.size_bytes
-                    if size_bytes > bytes_max:
-                        raise _too_large(entry, bytes_max)
-                    yield part
+                    yield _columns(run, entry, schema)
         finally:
             reader.close()
 
@@ -114,8 +128,12 @@ def _columns(run: Segments, entry: CatalogEntry, schema: pa.Schema | None) -> Co
     return columns
 
 
+def _holder(entry: CatalogEntry) -> str:
+    return "one peer" if entry.partitioned else "each worker process"
+
+
 def _too_large(entry: CatalogEntry, bytes_max: int) -> UserError:
     return UserError(
-        f"table {entry.name} has more than {bytes_max:,} bytes, which each worker process would "
-        "hold: leave out columns that nobody looks up, or raise ONYX_TASK_TABLE_BYTES_MAX"
+        f"table {entry.name} has more than {bytes_max:,} bytes, which {_holder(entry)} would hold: "
+        "leave out columns that nobody looks up, or raise ONYX_TASK_TABLE_BYTES_MAX"
     )

@@ -14,10 +14,11 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from onyx.errors import describe
 from onyx.ids import JobId
+from onyx.joins.shares import Share
 from onyx.joins.table import Table
 from onyx.seams import Clock
 
@@ -26,6 +27,15 @@ logger = logging.getLogger(__name__)
 Load = Callable[[Callable[[], bool]], Table]
 """Loads a table. Gets a function that is false when nobody waits for it any more."""
 Run = Callable[[Callable[[], Any]], Future[Any]]
+
+
+class TableId(NamedTuple):
+    """A table, or a part of it, in a process."""
+
+    job: JobId
+    name: str
+    share: Share | None
+    """Whose part it is; None: the whole table."""
 
 
 class SharedTable:
@@ -40,6 +50,11 @@ class SharedTable:
         self._loading: Future[Any] | None = None
         self._due_s = 0.0
         self.users = 0
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it has been loaded."""
+        return self._table is not None
 
     def now(self) -> Table:
         """The table as it is now. Only after `loaded` was true."""
@@ -102,22 +117,22 @@ class SharedTables:
         """`run`: runs what may take long, on a thread of its own."""
         self._run, self._clock = run, clock
         self._lock = Lock()
-        self._tables: dict[tuple[JobId, str], SharedTable] = {}
+        self._tables: dict[TableId, SharedTable] = {}
 
-    def join(self, job: JobId, name: str, load: Load, refresh_s: float | None) -> SharedTable:
-        """The table of this name, for one more task."""
+    def join(self, which: TableId, load: Load, refresh_s: float | None) -> SharedTable:
+        """A table, for one more task."""
         with self._lock:
-            table = self._tables.get((job, name))
+            table = self._tables.get(which)
             if table is None:
                 table = SharedTable(load, self._run, self._clock, refresh_s)
-                self._tables[job, name] = table
+                self._tables[which] = table
             table.users += 1
             return table
 
-    def leave(self, job: JobId, name: str) -> None:
+    def leave(self, which: TableId) -> None:
         """A task does not look it up any more."""
         with self._lock:
-            table = self._tables[job, name]
+            table = self._tables[which]
             table.users -= 1
             if not table.users:
-                del self._tables[job, name]
+                del self._tables[which]

@@ -70,7 +70,7 @@ class Facts:
     aggregating: str = ""
     """Which window Spark aggregates, in words."""
     tables: str = ""
-    """Tables that it looks up."""
+    """Tables that it looks up and does not have yet."""
     stage: str = ""
     """What the stage in the middle of a job does, which this peer runs beside the task."""
 
@@ -147,7 +147,7 @@ _ROWS: tuple[Row, ...] = (
     (Reason.LOADING, lambda f: f.phase is Phase.LOAD_JOB, lambda _: "reads the job from ZooKeeper"),
     (Reason.START_TASK, lambda f: f.phase is Phase.START_TASK,
      lambda _: "a lifecycle's start_task says that it may not start yet"),
-    (Reason.LOADING, lambda f: f.phase is Phase.BUILD and bool(f.tables),
+    (Reason.LOADING, lambda f: f.phase in (Phase.BUILD, Phase.RECOVER) and bool(f.tables),
      lambda f: f"reads the tables that it looks up: {f.tables}"),
     (Reason.PEERS, lambda f: f.phase is Phase.AWAIT_READY, _not_ready),
     (Reason.RECOVERING, lambda f: f.phase in EARLY and f.kind is Kind.INPUT,

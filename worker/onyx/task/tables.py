@@ -7,29 +7,77 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from onyx.joins.shares import Partition, Share
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.tables import looked_up
 from onyx.tables.loading import load_table
+from onyx.tables.shared import Load
+from onyx.task.channels.wiring import sites_of
+from onyx.task.joining import is_allocated
+from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.assignment import Assignment
-from onyx.task.parts.tables import TaskTables
+from onyx.task.parts.runtime import Runtime
+from onyx.task.parts.tables import TableSource, TaskTables
 from onyx.task.plugin_context import context_in_process
 
 
 def tables_of(assignment: Assignment, job: Job, entry: CatalogEntry) -> TaskTables:
-    """The tables that a task names, of which the process may have some already."""
-    shared, job_id = assignment.services.tables, assignment.job_id
+    """The tables that a task names, none of which it has yet."""
     found = {}
     for name in looked_up(entry):
         table = job.entry(name)
-        load = partial(_load, assignment, job, table)
         refresh_s = None if table.refresh is None else table.refresh / 1000
-        found[name] = shared.join(job_id, name, load, refresh_s)
-    return TaskTables(job_id, shared, found)
+        load = partial(_loading, assignment, job, entry, table)
+        found[name] = TableSource(load, refresh_s, table.partitioned)
+    return TaskTables(assignment.job_id, assignment.task, assignment.services.tables, found)
+
+
+def first_tables(runtime: Runtime) -> bool:
+    """Have the tables, for the allocation that there is now; whether they are there.
+
+    Raises:
+        Unavailable: one cannot be read now.
+        UserError: one never can.
+    """
+    tables, assignment = runtime.tables, runtime.assignment
+    if tables is None:
+        return True
+    if not is_allocated(assignment):
+        return False
+    sites = sites_of(assignment.services.replica(), assignment.job_id, assignment.task)
+    rank = next(at for at, site in enumerate(sites) if site.peer == assignment.peer)
+    tables.take(rank, len(sites))
+    return tables.loaded
+
+
+def tables_again(runtime: Runtime, allocation: Allocation) -> bool:
+    """Have the parts of tables that belong to the peer in a new allocation; whether they are there.
+    Raises as `first_tables`."""
+    tables, join = runtime.tables, runtime.program.join
+    if tables is None:
+        return True
+    tables.take(allocation.wiring.rank, allocation.wiring.task_peers)
+    if not tables.loaded:
+        return False
+    if join is not None:
+        join.check(join.table())
+    return True
+
+
+def _loading(
+    assignment: Assignment, job: Job, task: CatalogEntry, table: CatalogEntry, share: Share | None
+) -> Load:
+    partition = None if share is None else Partition(table, task, share)
+    return partial(_load, assignment, job, table, partition)
 
 
 def _load(
-    assignment: Assignment, job: Job, table: CatalogEntry, wanted: Callable[[], bool]
+    assignment: Assignment,
+    job: Job,
+    table: CatalogEntry,
+    partition: Partition | None,
+    wanted: Callable[[], bool],
 ) -> Table:
     services, peer = assignment.services, assignment.peer
     incarnation = services.replica().groups_reverse_index[peer]
@@ -37,4 +85,5 @@ def _load(
     context = replace(context, batch_format="arrow", wanted=wanted)
     assert table.plugin is not None, "validated: a table names a plugin"
     plugin = services.build_input(table.plugin, context)
-    return load_table(table, plugin, services.settings.task.table_bytes_max, wanted)
+    bytes_max = services.settings.task.table_bytes_max
+    return load_table(table, plugin, bytes_max, wanted, partition)

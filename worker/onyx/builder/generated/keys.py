@@ -205,6 +205,7 @@ class TableKeys(TypedDict, total=False):
     key: str | Sequence[str]
     version_key: str
     refresh: Time
+    partitioned: bool
     options: Mapping[str, Any]
     medium: str
     batch_timeout: Time
@@ -235,6 +236,7 @@ class TaskKeys(TypedDict, total=False):
     key: str | Sequence[str]
     version_key: str
     refresh: Time
+    partitioned: bool
     options: Mapping[str, Any]
     medium: str
     batch_timeout: Time

@@ -15,6 +15,8 @@ from onyx.model.rules.looking import entries, good
 
 _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
+    "partitioned": "a process of Spark has segments of all groups, so it reads all rows: remove "
+    "it, or run the job on peers",
     "refresh": "a process of Spark keeps the rows that it has read: remove it, or run the job on "
     "peers",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "
@@ -37,7 +39,7 @@ def check_engine(spec: Draft, path: str, report: Report) -> None:
         return
     for draft, where in entries(spec, "catalog", path, "catalog"):
         for field, hint in _OF_PEERS.items():
-            if good(draft, field) is not None:
+            if good(draft, field) not in (None, False):
                 report.add(at(where, names.yaml_key(field)), "is not for engine: spark", hint)
     if good(spec, "upgrade") is not None:
         what = "is not for engine: spark, which keeps no state that could be carried over"

@@ -13,7 +13,8 @@ from onyx.model.rules.looking import entries, good
 
 TABLE = "table"
 _OF_TABLES = (
-    "name", "type", "plugin", "options", "key", "version_key", "refresh", "schema", "medium", "doc",
+    "name", "type", "plugin", "options", "key", "version_key", "refresh", "partitioned", "schema",
+    "medium", "doc",
 )  # fmt: skip
 
 
@@ -84,14 +85,16 @@ def check_tables(spec: Draft, path: str, report: Report) -> None:
     }
     used: set[str] = set()
     for draft, where in entries(spec, "catalog", path, "catalog"):
-        for table, named in _named(draft, where):
+        join = good(draft, "join")
+        for table, named, is_join in _named(draft, where):
             used.add(table)
             if table not in found:
                 hint = nearest(table, sorted(filter(None, found))) or "add it to the catalog"
                 report.add(named, f"{show(table)} is no task of type table", hint)
-        join = good(draft, "join")
-        if join is not None and good(join, "table") in found:
-            _check_fit(join, found[good(join, "table")], at(where, "join"), report)
+            elif is_join:
+                _check_fit(join, found[table], at(where, "join"), report)
+            if table in found and good(found[table], "partitioned"):
+                _check_groups(draft, join if is_join else None, named, report)
     for draft, where in entries(spec, "catalog", path, "catalog"):
         if good(draft, "type") != TABLE:
             continue
@@ -100,12 +103,26 @@ def check_tables(spec: Draft, path: str, report: Report) -> None:
             report.add(at(where, "name"), "is a table that no task looks up", hint)
 
 
-def _named(draft: Draft, path: str) -> Iterator[tuple[str, str]]:
+def _named(draft: Draft, path: str) -> Iterator[tuple[str, str, bool]]:
+    """Tables that a task names, where, and whether it joins them."""
     join = good(draft, "join")
     if join is not None and good(join, "table") is not None:
-        yield good(join, "table"), at(at(path, "join"), "table")
+        yield good(join, "table"), at(at(path, "join"), "table"), True
     for index, table in enumerate(good(draft, "tables") or ()):
-        yield table, at(at(path, "tables"), index)
+        yield table, at(at(path, "tables"), index), False
+
+
+def _check_groups(draft: Draft, join: Draft | None, path: str, report: Report) -> None:
+    """What looks up a partitioned table gets the segments whose rows are there."""
+    if join is None:
+        what = "is a partitioned table, of which each peer has other rows"
+        report.add(path, what, "look it up with join, or remove partitioned from the table")
+        return
+    looked = good(join, "key")
+    if looked is not None and set(_names(good(draft, "group_by_key"))) != set(_names(looked)):
+        what = f"is a partitioned table, whose rows are where groups by {show(looked)} are"
+        hint = f"give the task groupByKey: {show(looked)}, or remove partitioned from the table"
+        report.add(path, what, hint)
 
 
 def _check_fit(join: Draft, table: Draft, path: str, report: Report) -> None:
@@ -125,5 +142,9 @@ def _check_fit(join: Draft, table: Draft, path: str, report: Report) -> None:
         report.add(at(path, "at"), what, "add versionKey to the table, or remove it")
 
 
+def _names(key: str | tuple[str, ...] | None) -> tuple[str, ...]:
+    return (key,) if isinstance(key, str) else key or ()
+
+
 def _many(key: str | tuple[str, ...]) -> int:
-    return 1 if isinstance(key, str) else len(key)
+    return len(_names(key))

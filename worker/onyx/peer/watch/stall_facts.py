@@ -13,7 +13,6 @@ from math import isfinite
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.plugins import runs_spark
-from onyx.model.tables import looked_up
 from onyx.replica.state import Replica
 from onyx.seams import Clock
 from onyx.stalls import Reason, instant
@@ -80,7 +79,7 @@ def _of_runtime(facts: Facts, runtime: Runtime, clock: Clock, now_s: float) -> F
         undurable=_undurable(sink),
         spark=runs_spark(entry.type, entry.plugin),
         progress="" if progress is None else progress.words,
-        tables=", ".join(looked_up(entry)),
+        tables="" if runtime.tables is None else ", ".join(runtime.tables.missing),
         stage="" if sink is None else sink.doing,
     )
 

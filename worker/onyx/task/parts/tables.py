@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
-from onyx.ids import JobId
+from onyx.ids import JobId, TaskName
+from onyx.joins.shares import Share
 from onyx.joins.table import Table
-from onyx.tables.shared import SharedTable, SharedTables
+from onyx.tables.shared import Load, SharedTable, SharedTables, TableId
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """Where the rows of a table come from."""
+
+    load: Callable[[Share | None], Load]
+    """What loads the rows of a share; None: all."""
+    refresh_s: float | None
+    partitioned: bool
+    """Whether a peer has the rows of its groups only."""
 
 
 @dataclass(slots=True)
@@ -15,9 +28,30 @@ class TaskTables:
     """What a task looks up. Other tasks of the process may look up the same tables."""
 
     job_id: JobId
+    task: TaskName
     shared: SharedTables
-    by_name: Mapping[str, SharedTable]
+    sources: Mapping[str, TableSource]
+    by_name: dict[str, SharedTable] = field(default_factory=dict)
+    ids: dict[str, TableId] = field(default_factory=dict)
     left: bool = False
+
+    def take(self, rank: int, peers: int) -> None:
+        """Have the tables, and of those that are partitioned the part of a peer. A part of before
+        goes first, so there is memory for one only.
+
+        Args:
+            rank: number of the peer among those of the task.
+            peers: how many the task has.
+        """
+        for name, source in self.sources.items():
+            share = Share(self.task, rank, peers) if source.partitioned else None
+            which = TableId(self.job_id, name, share)
+            if self.ids.get(name) == which:
+                continue
+            if name in self.ids:
+                self.shared.leave(self.ids.pop(name))
+            self.by_name[name] = self.shared.join(which, source.load(share), source.refresh_s)
+            self.ids[name] = which
 
     @property
     def loaded(self) -> bool:
@@ -26,9 +60,18 @@ class TaskTables:
         return all(loaded)
 
     @property
+    def missing(self) -> list[str]:
+        """The names of those that are not there yet."""
+        return [
+            name
+            for name in self.sources
+            if name not in self.by_name or not self.by_name[name].is_there
+        ]
+
+    @property
     def now(self) -> Mapping[str, Callable[[], Table]]:
         """Each of them, as it is now."""
-        return {name: table.now for name, table in self.by_name.items()}
+        return {name: partial(self._now, name) for name in self.sources}
 
     def tend(self) -> None:
         """Have those read again for which it is time."""
@@ -37,6 +80,9 @@ class TaskTables:
 
     def leave(self) -> None:
         """The task ends. May be called again."""
-        names, self.left = () if self.left else tuple(self.by_name), True
-        for name in names:
-            self.shared.leave(self.job_id, name)
+        ids, self.left = () if self.left else tuple(self.ids.values()), True
+        for which in ids:
+            self.shared.leave(which)
+
+    def _now(self, name: str) -> Table:
+        return self.by_name[name].now()

@@ -12,12 +12,15 @@ from onyx.task.parts.status import Status
 from onyx.task.recovery import partitions
 from onyx.task.recovery.output import not_dead_yet, recover_output
 from onyx.task.table import ADVANCED, WAITING, Answer
+from onyx.task.tables import tables_again
 from onyx.task.windowed.recover import recover_windows
 
 
 def recover(runtime: Runtime, allocation: Allocation) -> Answer:
     """Take over from those who had this peer's part before, and fence off the dead."""
     source, sink = runtime.source, runtime.sink
+    if not tables_again(runtime, allocation):
+        return WAITING
     if source is not None:
         done = partitions.recover(runtime, allocation.wiring, source)
         # Both in each step, though one is not done: what they read is read side by side.

@@ -18,7 +18,7 @@ from onyx.task.parts.followed import Followed
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Status
 from onyx.task.table import ADVANCED, WAITING, Answer, successors
-from onyx.task.tables import tables_of
+from onyx.task.tables import first_tables, tables_of
 from onyx.task.user_code import user_phases
 
 
@@ -65,7 +65,7 @@ def start_task(runtime: Runtime, status: Status) -> Answer:
 def build(task: BatchTask) -> Answer:
     """Resolve functions and build the plugin, when the tables that the task looks up are there."""
     services, tables = task.assignment.services, task.runtime.tables
-    if tables is not None and not tables.loaded:
+    if not first_tables(task.runtime):
         return WAITING
     fn_params = services.fn_params(task.assignment.task)
     now = {} if tables is None else tables.now

@@ -1,0 +1,69 @@
+"""The part of a table that one peer of a task keeps: the rows that segments of its groups look up.
+
+Segments go to the peers of a task by the hash of their group, and rows by the same hash of the same
+values, so a segment and its row are at one peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from onyx.errors import UserError
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.getters import key_getter
+from onyx.flow.groups.grouping import Grouping
+from onyx.ids import TaskName
+from onyx.model.job import CatalogEntry
+
+
+class Share(NamedTuple):
+    """Which part of the groups of a task a peer has."""
+
+    task: TaskName
+    rank: int
+    """Number of the peer among those of the task."""
+    peers: int
+
+
+class Partition:
+    """Takes from the rows of a table those of one share."""
+
+    def __init__(self, table: CatalogEntry, task: CatalogEntry, share: Share) -> None:
+        """`task`: looks the table up, and is grouped by the keys that it looks up."""
+        assert task.join is not None, "validated: only a join looks up a partitioned table"
+        getter = key_getter(task, _no_function)
+        assert getter is not None, "validated: the task is grouped"
+        self._grouping = Grouping(getter, task)
+        self._table = table.name
+        self._keys = dict(zip(names_of(table.key), names_of(task.join.key), strict=True))
+        self._share = share
+
+    def of(self, rows: Columns) -> Columns:
+        """Rows of the table that are of the share.
+
+        Raises:
+            UserError: a key is none that segments can be grouped by.
+        """
+        if not all(map(rows.has, self._keys)):
+            return rows  # `Table` says which key is missing
+        arrays = [rows.column(key) for key in self._keys]
+        keys = Columns(pa.RecordBatch.from_arrays(arrays, names=list(self._keys.values())))
+        try:
+            slots = self._grouping.slots_of(keys, self._share.peers)
+        except UserError as error:
+            raise UserError(f"table {self._table}, which is partitioned: {error}") from error
+        mine = np.flatnonzero(slots == self._share.rank)
+        return rows if len(mine) == len(rows) else rows.take(mine)
+
+
+def names_of(key: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The names of a key that is one or several."""
+    return (key,) if isinstance(key, str) else tuple(key or ())
+
+
+def _no_function(name: str) -> Callable[..., Any]:
+    raise AssertionError(f"validated: groups of {name} are of keys")
