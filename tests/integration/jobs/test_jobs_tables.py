@@ -56,16 +56,15 @@ def lines(rows: Rows) -> str:
 
 def job(seen: str, users: str, out: str, form: str = "", fn: str = "", split: bool = False) -> Any:
     """`split`: each peer has the rows of its groups."""
-    if split:
-        form += " groupByKey: user, fluxPolicy: continue,"
+    groups = "groupByKey: user, fluxPolicy: continue," if split else ""
     return manifest(f"""
         guarantee: exactly-once
         workflow: [[read, who], [who, write]]
         catalog:
-          - {{name: read, type: input, plugin: files, {form.partition(" groupBy")[0]} batchSize: 100,
+          - {{name: read, type: input, plugin: files, {form} batchSize: 100,
               options: {{path: "{seen}"}}}}
-          - {{name: who, type: function, {form} {fn} batchSize: 100, minPeers: 2, maxPeers: 2,
-              join: {{table: users, key: user, at: time, columns: [name, vip],
+          - {{name: who, type: function, {form} {fn} {groups} batchSize: 100, minPeers: 2,
+              maxPeers: 2, join: {{table: users, key: user, at: time, columns: [name, vip],
                       default: {{name: nobody}}}}}}
           - {{name: write, type: output, plugin: files, batchSize: 100, options: {{path: "{out}"}}}}
           - {{name: users, type: table, plugin: files, key: id, versionKey: since,
