@@ -2,8 +2,8 @@
 
 A job is data that others may write, so a name must never reach more than what the worker's owner
 offered. The owner lists modules; a name resolves only inside a listed module, or inside a listed
-package, and only to a plain function defined there. A prefix check alone was rejected: it lets
-`myapp.fns:os.system` and whatever a module has imported through.
+package, and only to a plain function or a processor (`onyx.processors`) defined there. A prefix
+check alone was rejected: it lets `myapp.fns:os.system` and whatever a module has imported through.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 from onyx.errors import NameNotRegistered, SettingsError, describe
 from onyx.model.names import is_function
 from onyx.model.report import nearest
+from onyx.processors import Processor
 
 Function = Callable[..., Any]
 _IMPORTING: ContextVar[bool] = ContextVar("importing", default=False)
@@ -65,8 +66,8 @@ class Resolver:
         refusal = _refusal(function, module_name, function_name)
         if refusal:
             raise NameNotRegistered(f"{name}: {refusal}")
-        assert inspect.isfunction(function)
-        return function
+        found: Function = function
+        return found
 
     def _module(self, name: str, module_name: str) -> ModuleType:
         if module_name in self._listed:
@@ -122,10 +123,14 @@ def _import_listed(name: str) -> ModuleType:
         ) from error
 
 
-def _refusal(function: object, module_name: str, function_name: str) -> str:
+def _refusal(function: Any, module_name: str, function_name: str) -> str:
     """Why an attribute of a module is not a function that a job may name; empty when it is."""
-    if not inspect.isfunction(function):
-        return f"it is a {type(function).__name__}, only a function (def) may be named"
+    is_processor = inspect.isclass(function) and issubclass(function, Processor)
+    if not (inspect.isfunction(function) or is_processor):
+        return (
+            f"it is a {type(function).__name__}, only a function (def) or a subclass of "
+            "onyx.processors.Processor may be named"
+        )
     if function.__module__ != module_name:
         return (
             f"it is defined in {function.__module__}, and only imported here; name it there "

@@ -132,9 +132,14 @@ def begins_trees(job: Job, task: str) -> bool:
 
 
 def stateful_tasks(job: Job) -> frozenset[str]:
-    """Tasks that have a state log: with windows, or with state by key."""
-    by_key = {entry.name for entry in job.catalog if entry.state is not None}
-    return frozenset(by_key | {window.task for window in job.windows})
+    """Tasks that have a state log: with windows, with state by key, or with a processor."""
+    keeping = {each.name for each in job.catalog if each.state is not None or each.processor}
+    return frozenset(keeping | {window.task for window in job.windows})
+
+
+def ordered_parents(edges: Iterable[Edge], task: str) -> tuple[str, ...]:
+    """The parents of a task in the order in which the workflow has their edges."""
+    return tuple(dict.fromkeys(parent for parent, child in edges if child == task))
 
 
 def sources_above(job: Job, task: str) -> tuple[str, ...]:

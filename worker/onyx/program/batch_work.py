@@ -25,8 +25,9 @@ class BatchWork:
     """What windows need of the leaves."""
     routed: Routed | None = None
     """Where everything goes, and what has failed."""
-    made: dict[int, Segments] = field(default_factory=dict)
-    """What a function with state has made, by shard: sent when its changes are durable."""
+    made: list[tuple[int, Segments]] = field(default_factory=list)
+    """What a function with state or a processor has made, with its shards: sent when what it has
+    changed is durable."""
     returned: list[Returned] = field(default_factory=list)
     """What the function gives back for segments of the batch."""
     own: bool = False
@@ -36,4 +37,4 @@ class BatchWork:
     def results(self) -> int:
         """How many segments the function has made."""
         leaves = 0 if self.leaves is None else len(self.leaves)
-        return leaves + sum(map(len, self.made.values()))
+        return leaves + sum(len(segments) for _, segments in self.made)

@@ -18,6 +18,7 @@ from onyx.joins.table import Table
 from onyx.model.job import EMPTY, CatalogEntry, Job
 from onyx.model.workflow import children
 from onyx.program.keyed_function import keyed_function
+from onyx.program.processing.compiled import processing
 from onyx.program.program import Program
 from onyx.program.windows import compiled, sends_to
 from onyx.sql.batches import Query
@@ -57,6 +58,7 @@ def with_functions(
         sends_to=sends_to(job, name),
         windowed=compiled(job, name, resolve),
         keyed=keyed_function(job, name, resolve),
+        processing=processing(job, name, resolve),
     )
 
 
@@ -100,10 +102,10 @@ def _takes(program: Program) -> Literal["dicts", "arrow"] | None:
 def _own_conditions(
     entry: CatalogEntry, conditions: Conditions | None, below: tuple[str, ...]
 ) -> Conditions | None:
-    """The conditions of a task whose segments go nowhere (outputs, stages of Spark, reduce tasks
-    and functions with state): exceptions only."""
+    """The conditions of a task whose segments go nowhere (outputs, stages of Spark, reduce tasks,
+    processors and functions with state): exceptions only."""
     sends = entry.type in ("input", "function")
-    goes_on = sends and entry.stage is None and entry.state is None
+    goes_on = sends and not (entry.stage or entry.state or entry.processor)
     return conditions if goes_on else (conditions or everything_to(below)).of_exceptions()
 
 

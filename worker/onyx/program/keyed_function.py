@@ -30,6 +30,8 @@ class KeyedFunction:
     on_timer_name: str = ""
     group_keys: GroupKeys = field(default_factory=GroupKeys)
     """The group keys of columns."""
+    is_split: bool = True
+    """The state is split by group."""
 
 
 def keyed_function(job: Job, task: str, resolve: Resolve) -> KeyedFunction | None:

@@ -20,6 +20,7 @@ from onyx.joins.enrichment import Enrichment
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.lifecycles import Event, Lifecycles
+from onyx.program.processing.compiled import Processing
 from onyx.program.windows import Windowed
 from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
@@ -59,6 +60,8 @@ class Program:
     windowed: Windowed | None = None
     keyed: KeyedFunction | None = None
     """The state of the function, if it has one."""
+    processing: Processing | None = None
+    """The processor that the task has in place of a function."""
 
     @property
     def task(self) -> TaskName:
@@ -66,9 +69,9 @@ class Program:
         return TaskName(self.entry.name)
 
     @property
-    def stateful(self) -> Windowed | KeyedFunction | None:
+    def stateful(self) -> Windowed | KeyedFunction | Processing | None:
         """What makes that the task has a state log."""
-        return self.windowed or self.keyed
+        return self.windowed or self.keyed or self.processing
 
     @property
     def retries(self) -> bool:

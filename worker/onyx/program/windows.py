@@ -35,6 +35,11 @@ class Windowed:
     group_keys: GroupKeys = field(default_factory=GroupKeys)
     """The group keys of columns."""
 
+    @property
+    def is_split(self) -> bool:
+        """Whether the state is split by group."""
+        return self.group_key is not None
+
 
 def sends_to(job: Job, task: str) -> tuple[str, ...]:
     """The children that get what a task makes: of a reduce task only what its triggers emit, and

@@ -60,6 +60,8 @@ class _Use:
     arguments: tuple[str, ...]
     returns: Mapping[str, str] | None = None
     """The functions of a function that stands for others: their arguments, by name."""
+    is_processor: bool = False
+    """Whether it is a class in place of a function."""
 
 
 def wrong_functions(
@@ -135,11 +137,13 @@ def _uses(job: Job, fn_params: FnParams) -> Iterator[_Use]:
 
 def _of_entry(entry: CatalogEntry, path: str, fn_params: FnParams) -> Iterator[_Use]:
     arrow = entry.batch_format == "arrow"
+    given = tuple(f"parameter {each}" for each in range(len(fn_params.get(entry.name, ()))))
+    leading = (*given, *entry.params, *entry.tables)
+    if entry.processor is not None:
+        yield _Use(at(path, "processor"), entry.processor, leading, is_processor=True)
     if entry.fn is not None:
-        leading = tuple(f"parameter {each}" for each in range(len(fn_params.get(entry.name, ()))))
         last = "record_batch" if arrow else "segments" if entry.batch_fn else "segment"
         state = () if entry.state is None else ("state",)
-        leading = (*leading, *entry.params, *entry.tables)
         yield _Use(at(path, "fn"), entry.fn, (*leading, last, *state))
         if entry.on_timer is not None:
             yield _Use(at(path, "onTimer"), entry.on_timer, (*leading, "timer", *state))
@@ -165,6 +169,10 @@ def _use(path: str, name: str, arguments: str, *more: str) -> _Use:
 
 
 def _checked(function: Function, use: _Use) -> Iterator[Problem]:
+    if inspect.isclass(function) != use.is_processor:
+        why = "no subclass of onyx.processors.Processor" if use.is_processor else "a processor"
+        yield Problem(use.path, f"{use.name} is {why}{_source_line(function)}")
+        return
     wrong = _misfit(function, use.arguments)
     if wrong:
         yield Problem(use.path, f"{use.name} {wrong}{_source_line(function)}")

@@ -10,6 +10,7 @@ from onyx.program.phases import Phase
 from onyx.task.batch_task import BatchTask
 from onyx.task.behaviour import Behaviour
 from onyx.task.messages import Completions, Message, Query, Ready, Returns, Rewire, Seal
+from onyx.task.parts.allocation import Allocation
 from onyx.task.phases.run import RUN
 from onyx.task.source import segment_hooks
 from onyx.task.table import Kind
@@ -36,7 +37,7 @@ def _receive(task: BatchTask, message: Message) -> None:
         case Rewire(version) if task.wired and task.allocation.wiring.version < version:
             task.assignment.background.forget()
             work, old = task.work, task.allocation
-            query.give_up(old)
+            _leave_state(old)
             task.runtime.delivery.keep(
                 task.phase, work.batch, work.leaves, work.pieces.waiting, old.outbox, old.inbox
             )
@@ -58,6 +59,11 @@ def _receive(task: BatchTask, message: Message) -> None:
                 task.runtime.source.returned(message.trees)
         case _:
             pass  # of another version, or before the first wiring: it means nothing here
+
+
+def _leave_state(allocation: Allocation) -> None:
+    if allocation.windowing is not None:
+        allocation.windowing.leave()
 
 
 def _durable(task: BatchTask) -> bool:
@@ -92,7 +98,7 @@ def _closers(task: BatchTask, reason: str) -> list[Callable[[], object]]:
     closers: list[Callable[[], object]] = []
     if task.wired:
         closers.append(task.allocation.inbox.close)
-        closers.append(lambda: query.give_up(task.allocation))
+        closers.append(lambda: _leave_state(task.allocation))
     if task.loaded:
         runtime = task.runtime
         source, program = runtime.source, runtime.program

@@ -21,6 +21,8 @@ def build_plugin(runtime: Runtime) -> tuple[Source | None, Sink | None, bool]:
     plugin, source, sink, cooperative = entry.plugin, None, None, True
     if kind is Kind.STAGE:
         plugin, entry = STAGE, dataclasses.replace(entry, batch_format="arrow")
+    if kind is Kind.FUNCTION and runtime.program.processing is not None:
+        cooperative = runtime.program.processing.is_cooperative
     if kind is not Kind.FUNCTION:
         assert plugin is not None, "validated: inputs and outputs name a plugin"
         context = plugin_context(runtime)

@@ -14,7 +14,7 @@ from onyx.model.plugins import (
     takes_requests,
 )
 from onyx.model.state_types import ANY, parse_state_type
-from onyx.model.workflow import ancestors, children, stateful_tasks
+from onyx.model.workflow import ancestors, children, ordered_parents, stateful_tasks
 from onyx.windows.units import standard
 
 
@@ -111,12 +111,24 @@ def task_doubt(old: Job, new: Job, task: str) -> Doubt | None:
     return (
         _differs("grouping", _grouping(before), _grouping(after))
         or _differs("what it keeps", _kept_in(before), _kept_in(after))
+        or _differs("processor", before.processor, after.processor)
+        or _ordinals_differ(old, new, task)
         or _state_doubt(before.state or {}, after.state or {})
     )
 
 
 def _kept_in(entry: CatalogEntry) -> str:
+    if entry.processor is not None:
+        return "what a processor has saved"
     return "windows" if entry.state is None else "state"
+
+
+def _ordinals_differ(old: Job, new: Job, task: str) -> Doubt | None:
+    """A processor knows the tasks upstream by their numbers."""
+    if new.entry(task).processor is None:
+        return None
+    before, after = (ordered_parents(each.workflow, task) for each in (old, new))
+    return _differs("order of the tasks upstream", before, after)
 
 
 def _state_doubt(old: Mapping[str, str], new: Mapping[str, str]) -> Doubt | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from onyx.keyed.expiry import TOUCHED
 from onyx.keyed.timers import TIMERS
 from onyx.model.job import Job, Trigger
+from onyx.processors.names import SNAPSHOT
 from onyx.upgrade.compatibility import same_trigger
 from onyx.upgrade.plan import Plan
 from onyx.windows.records import FiringProgress, Record, TriggerRecord, WindowRecord
@@ -48,6 +49,8 @@ def _kept_states(old: Job, new: Job, task: str, plan: Plan) -> frozenset[str]:
             found.add(TIMERS)
         if before.state_ttl is not None and after.state_ttl is not None:
             found.add(TOUCHED)
+    if plan.carries("task", task) and after.processor is not None:
+        found.add(SNAPSHOT)
     return frozenset(found)
 
 

@@ -1,5 +1,5 @@
-"""What a task with state asks of what it keeps, whatever that is: its windows (`TaskWindows`), or
-the state by key of a function (`keyed`).
+"""What a task with state asks of what it keeps, whatever that is: its windows (`TaskWindows`), the
+state by key of a function (`keyed`), or a processor (`program.processing`).
 
 The task keeps ids, watermark, emissions and chunks itself. When a call raises, the state is between
 two batches and must be restored before it is used again.
@@ -66,6 +66,10 @@ class Stateful(Protocol):
 
     def restored(self) -> None:
         """All shards are restored."""
+        ...
+
+    def close(self) -> None:
+        """The task leaves it. It is not used any more."""
         ...
 
     def query(

@@ -210,6 +210,9 @@ class TaskWindows:
             window.drop(chosen)
         self._shards.forget(chosen)
 
+    def close(self) -> None:
+        """Nothing is to be left."""
+
     def query(
         self, window_id: str, asked: Selection = EVERYTHING, extents_max: int | None = None
     ) -> list[Extent]:

@@ -66,13 +66,24 @@ class Work:
         Function(),
         Key(
             required_for=("function",),
-            unless=("sql", "sparkStage", "sparkSql", "join"),
+            unless=("sql", "sparkStage", "sparkSql", "join", "processor"),
             origin="onyx/fn",
         ),
     ] = None
     """Function from a segment (or a batch) to a segment or a list of segments. An input applies it
     to each segment that it reads, an output to each segment before it writes it. With `join` it
     gets what the join makes."""
+    processor: Annotated[
+        str | None,
+        Function(),
+        Key(
+            allowed_for=("function",),
+            restriction="Instead of fn; not with batchFn, join, state, windows or engine: spark.",
+        ),
+    ] = None
+    """Class of your own that is called in place of a function, and has state and an outbox
+    (`onyx.processors.Processor`). It is made with params and tables as its arguments, once on each
+    peer."""
     sql: Annotated[
         str | None,
         Text(characters_max=SQL_CHARACTERS_MAX),
@@ -118,7 +129,7 @@ class Work:
     """Table whose rows the segments of the task get, by their key."""
     tables: Annotated[
         tuple[TaskName, ...],
-        Key(allowed_for=("function",), restriction="Tasks of type table. Needs fn."),
+        Key(allowed_for=("function",), restriction="Tasks of type table. Needs fn or processor."),
     ] = ()
     """Tables that fn looks up: its leading arguments, behind those of params, in this order. Each
     is a mapping from key to row, and has its rows as columns."""
@@ -192,4 +203,4 @@ class Work:
     @property
     def maker(self) -> str | None:
         """What makes the segments that the task sends on, as messages call it."""
-        return self.fn or ("sql" if self.sql is not None else None)
+        return self.fn or self.processor or ("sql" if self.sql is not None else None)

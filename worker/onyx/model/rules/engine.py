@@ -17,6 +17,7 @@ _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
     "partitioned": "a process of Spark has segments of all groups, so it reads all rows: remove "
     "it, or run the job on peers",
+    "processor": "it keeps nothing between two batches: run the job on peers",
     "refresh": "a process of Spark keeps the rows that it has read: remove it, or run the job on "
     "peers",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "

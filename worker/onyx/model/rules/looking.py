@@ -48,8 +48,13 @@ def whole(spec: Draft, field: str) -> bool:
 
 
 def tasks_with_state(spec: Draft, path: str) -> set[str | None]:
-    """Tasks that have windows, or state by key."""
+    """Tasks that have windows, state by key, or a processor."""
     windows = entries(spec, "windows", path, "windows")
     tasks = entries(spec, "catalog", path, "catalog")
     found = {good(draft, "task") for draft, _ in windows}
-    return found | {good(draft, "name") for draft, _ in tasks if good(draft, "state") is not None}
+    keeping = ("state", "processor")
+    return found | {
+        good(draft, "name")
+        for draft, _ in tasks
+        if any(good(draft, field) is not None for field in keeping)
+    }

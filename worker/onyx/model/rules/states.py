@@ -12,6 +12,7 @@ from onyx.model.state_types import ANY, VALUES, parse_state_type
 _OTHERWISE = {
     "spark_stage": "keep state in a task before or after the stage",
     "spark_sql": "keep state in a task before or after the stage",
+    "processor": "a processor has state of its own: remove state",
     "sql": "give the SQL to a task before or after it",
     "join": "join in a task before it, or look the table up in the function, by tables",
     "batch_fn": "a function with state gets one segment at a time, with the state of its group: "

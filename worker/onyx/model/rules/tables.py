@@ -37,9 +37,9 @@ def check_table(draft: Draft, path: str, report: Report) -> None:
 
 
 _REFUSED = (
-    "sql", "spark_stage", "spark_sql", "state", "state_ttl", "on_timer", "join", "tables",
-    "group_by_key", "group_by_fn", "on_missing_key", "flux_policy", "dead_letter", "guarantee",
-    "anchored", "retry_mode", "max_pending", "pending_timeout", "input_retry_timeout",
+    "sql", "spark_stage", "spark_sql", "processor", "state", "state_ttl", "on_timer", "join",
+    "tables", "group_by_key", "group_by_fn", "on_missing_key", "flux_policy", "dead_letter",
+    "guarantee", "anchored", "retry_mode", "max_pending", "pending_timeout", "input_retry_timeout",
     "checkpoint_segments", "segments_per_second_max", "assign_watermark_fn", "watermark_key",
     "allowed_disorder", "idle_timeout",
 )  # fmt: skip
@@ -55,7 +55,7 @@ def check_join(draft: Draft, path: str, report: Report) -> None:
     if join is not None and stage is not None:
         what = f"is given together with {names.yaml_key(stage)}, which is all that the task does"
         report.add(at(path, "join"), what, "join in a task before this one")
-    if good(draft, "tables") and "fn" not in draft:
+    if good(draft, "tables") and "fn" not in draft and "processor" not in draft:
         report.add(at(path, "tables"), "is given, but the task has no fn", "add fn, or use join")
 
 

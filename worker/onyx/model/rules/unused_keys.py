@@ -100,7 +100,7 @@ def check_windowed_tasks(spec: Draft, path: str, report: Report) -> None:
                         report, where, field, "has no effect on a task without windows or state",
                         "remove it: only they look for repeated segments",
                     )  # fmt: skip
-        elif "group_by_key" not in draft and "group_by_fn" not in draft:
+        elif not any(key in draft for key in ("group_by_key", "group_by_fn", "processor")):
             for field in ("min_peers", "n_peers"):
                 if (good(draft, field) or 1) > 1:
                     _refuse(

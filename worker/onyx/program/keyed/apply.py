@@ -44,7 +44,7 @@ def apply_keyed(program: Program, keeping: Keeping, work: BatchWork) -> None:
     else:
         work.leaves, work.returned = _over_segments(program, its, keeping, work, groups, where)
     if program.observed:
-        made = list(work.made.values())
+        made = [each for _, each in work.made]
         program.event["results"] = as_given(joined(made)) if made else []
 
 
@@ -61,7 +61,7 @@ def _over_segments(
     with collecting(program.job.ack_returns, len(segments), size_bytes) as returned:
         calls = _Calls(program, its, keeping, made)
         failures = calls.over(segments, rows(groups), where.tolist())
-    work.made.update(made)
+    work.made += made.items()
     return Leaves([], np.empty(0, dtype=np.intp), None, failures), returned
 
 
@@ -71,10 +71,9 @@ def keep_changes(keeping: Keeping, work: BatchWork) -> None:
         return
     assert work.routed is not None, "the phase before"
     keeping.fresh(work.batch, work.routed.withdrawn)
-    for shard, segments in work.made.items():
+    for shard, segments in work.made:
         keeping.emit(shard, segments)
     keeping.changed(len(work.batch))
-    keeping.keyed.trim()
 
 
 class _Calls:

@@ -1,4 +1,4 @@
-"""What keeps the state by key of a task while a batch is worked on.
+"""What keeps the state of a function or a processor while a batch is worked on.
 
 On a peer that is `task.window_state.Windowing`, with a state log.
 """
@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from onyx.flow.batch import Batch, Segments
 from onyx.ledger.applied import Mask
 from onyx.program.keyed.states import KeyedStates
+from onyx.program.processing.states import ProcessorStates
 from onyx.seams import Clock
 
 
@@ -19,7 +20,12 @@ class Keeping(Protocol):
 
     @property
     def keyed(self) -> KeyedStates:
-        """The states."""
+        """The states of a function."""
+        ...
+
+    @property
+    def processing(self) -> ProcessorStates:
+        """The processor, and what it has saved."""
         ...
 
     clock: Clock

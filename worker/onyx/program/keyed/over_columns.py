@@ -57,7 +57,7 @@ def over_columns(
         keeping.first_seen(shards.tolist(), uniques)
     assert isinstance(leaves.segments, Columns), "made by a function over columns"
     of_leaves = shards if leaves.parents is None else shards[leaves.parents]
-    work.made.update(_by_shard(leaves.segments, of_leaves))
+    work.made.extend(_by_shard(leaves.segments, of_leaves))
     found = [each._replace(at=int(rows.where[each.at])) for each in returned]
     failed = Leaves([], nothing, None, leaves.failures)
     return of_some(failed, rows.where, rows.misfits), found

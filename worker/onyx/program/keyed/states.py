@@ -194,6 +194,9 @@ class KeyedStates:
         """All shards are restored."""
         self._store.restored()
 
+    def close(self) -> None:
+        """Nothing is to be left."""
+
     def query(
         self, name: str, asked: Selection = EVERYTHING, extents_max: int | None = None
     ) -> list[Extent]:

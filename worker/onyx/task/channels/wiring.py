@@ -86,7 +86,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
             TaskName(name),
             edge_number(job, task, name),
             tuple(site for site in sites if linked(name, peer, site.peer)),
-            commits(job, name),
+            commits(job, name) or _split_by_id(job, name),
         )
 
     mine = sites_of(replica, job_id, task)
@@ -120,6 +120,12 @@ def commits(job: Job, task: str) -> bool:
     return writes and job.guarantee == "exactly-once" and not windowed
 
 
+def _split_by_id(job: Job, task: str) -> bool:
+    """Whether a task without groups has a state that is split: what it has applied is known to the
+    peer that has the shard of a segment's id."""
+    return job.entry(task).processor is not None and not _grouped(job, task)
+
+
 def has_one_owner(job: Job, task: str) -> bool:
     """Whether the task has a state that is not split: windows without groups."""
     return not _grouped(job, task) and any(window.task == task for window in job.windows)
@@ -142,7 +148,8 @@ def _idle(replica: Replica, job_id: JobId, job: Job) -> frozenset[PeerId]:
 
 def _linked(replica: Replica, job: Job, task: str, source: PeerId, target: PeerId) -> bool:
     """Whether `source` sends to `target`, who is on `task`: in a colocated job only on the same
-    machine, except where groups or the owner of a state decide."""
-    if job.task_scheduler != SCHEDULER or _grouped(job, task) or has_one_owner(job, task):
+    machine, except where groups or the owners of a state decide."""
+    owned = _grouped(job, task) or has_one_owner(job, task) or _split_by_id(job, task)
+    if job.task_scheduler != SCHEDULER or owned:
         return True
     return machine_of(replica, source) == machine_of(replica, target)

@@ -37,9 +37,9 @@ class Work(BatchWork):
     pieces: Pieces = field(default_factory=Pieces)
     """What is still to come of the batch that was read."""
     upstream: TaskName | None = None
-    """In a stage, the task whose segments these are."""
+    """In a stage or a processor with several parents, the task whose segments these are."""
     others: deque[tuple[TaskName, Batch]] = field(default_factory=deque)
-    """In a stage, what came together with them from other tasks."""
+    """What came together with them from other tasks."""
     behind: list[tuple[PeerId, Control]] = field(default_factory=list)
     """Control items behind all of these."""
     alone: bool = False
@@ -52,7 +52,7 @@ class Work(BatchWork):
     def forget_batch(self) -> None:
         """The batch is done, or of an old allocation version."""
         self.batch = self.leaves = self.groups = self.prepared = self.routed = None
-        self.returned, self.made = [], {}
+        self.returned, self.made = [], []
         self.alone = False
 
     def forget_all(self) -> None:

@@ -1,10 +1,11 @@
-"""APPLY_FN, AFTER_APPLY_FN: the user's function makes leaves of the batch."""
+"""APPLY_FN, AFTER_APPLY_FN: the user's function or processor makes leaves of the batch."""
 
 from __future__ import annotations
 
 from onyx.codec.refusals import refuse
 from onyx.program.apply import apply
 from onyx.program.keyed.apply import apply_keyed
+from onyx.program.processing.apply import apply_processor
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
@@ -14,11 +15,15 @@ from onyx.task.table import ADVANCED, Answer
 def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Call the function, unless the leaves were kept from the last allocation version."""
     source, kept = runtime.source, work.leaves is not None
-    if runtime.program.keyed is None:
-        apply(runtime.program, work, examined=source is None or source.examined)
-    elif allocation.windowing is not None:
-        with allocation.windowing.calls.failures():
-            apply_keyed(runtime.program, allocation.windowing, work)
+    program, windowing = runtime.program, allocation.windowing
+    if program.keyed is None and program.processing is None:
+        apply(program, work, examined=source is None or source.examined)
+    elif windowing is not None:
+        with windowing.calls.failures():
+            if program.keyed is not None:
+                apply_keyed(program, windowing, work)
+            else:
+                apply_processor(program, windowing, work, work.upstream)
     if not kept:
         work.timer.applied()
     return ADVANCED

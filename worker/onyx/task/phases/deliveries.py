@@ -1,5 +1,7 @@
 """What a task takes from its inbox as batches; and the two ways in that a Spark stage has.
 
+A processor with several tasks upstream gets their segments apart, as a stage does.
+
 A stage in the middle of a job reads its inbox, and what it has made of that: in turn, so that
 neither waits for the other. Segments of several upstream tasks are different frames of the stage,
 so they stay apart. Control items follow from all that came before them: they go behind the last.
@@ -55,6 +57,17 @@ def read_either(
             work.own = own
             return True
     return False
+
+
+def read_apart(
+    work: Work, upstream: Mapping[PeerId, TaskName], inbox: Callable[[], Sequence[Delivery]]
+) -> bool:
+    """Take a batch of one of the tasks above, for who has to know of which. Arguments as in
+    `read_either`."""
+    if work.others:
+        _next_frame(work)
+        return True
+    return _take_frames(work, upstream, inbox())
 
 
 def _take_frames(

@@ -34,12 +34,14 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
 
 def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answer:
     """Segments that were not applied before change the state of their windows. What fires is
-    carried out, though nothing of it is sent before it is durable. State by key has been changed by
-    the function; from now on that counts."""
+    carried out, though nothing of it is sent before it is durable. What a function with
+    state or a processor has changed counts from now on."""
     if allocation.windowing is None:
         return ADVANCED
-    if program.keyed is not None:
-        keep_changes(allocation.windowing, work)
-    else:
+    if program.windowed is not None:
         assign(program, allocation.windowing, work)
+        return ADVANCED
+    keep_changes(allocation.windowing, work)
+    if program.keyed is not None and work.leaves is not None:
+        allocation.windowing.keyed.trim()
     return ADVANCED

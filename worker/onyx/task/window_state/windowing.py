@@ -17,6 +17,7 @@ from onyx.flow.batch import Batch, Segments
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
 from onyx.program.keyed.states import KeyedStates
+from onyx.program.processing.states import ProcessorStates
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.runs import Numbers
 from onyx.seams import Clock
@@ -93,6 +94,17 @@ class Windowing:
         """What a task whose function has state holds."""
         assert isinstance(self.held, KeyedStates), "asked of a task with state by key"
         return self.held
+
+    @property
+    def processing(self) -> ProcessorStates:
+        """What a task with a processor holds."""
+        assert isinstance(self.held, ProcessorStates), "asked of a task with a processor"
+        return self.held
+
+    def leave(self) -> None:
+        """The task ends, or its job is allocated anew: answers that wait are not given."""
+        self.answers.give_up()
+        self.held.close()
 
     # --- while a batch is worked on -------------------------------------------------------------
 

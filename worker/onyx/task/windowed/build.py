@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from onyx.flow.groups.keys import shard_of
@@ -19,6 +20,7 @@ from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed.by_spark import make_by_spark, spooling
+from onyx.task.windowed.processor import processor_of
 from onyx.windows.buckets import Holder
 from onyx.windows.groups import Shards
 from onyx.windows.running import Make
@@ -33,12 +35,12 @@ def windowing_of(
     services, task, program = runtime.services, runtime.task, runtime.program
     its = program.stateful
     assert its is not None, "asked of a task with state"
-    shards = Shards(_only_shard if its.group_key is None else shard_of)
+    shards = Shards(shard_of if its.is_split else _only_shard)
     timeout_s = program.entry.pending_timeout / 1000
     elsewhere = make_by_spark(runtime, wiring)
     state = services.settings.state
     states = holder(state)
-    held = _held(runtime, shards, states, elsewhere)
+    held = _held(runtime, wiring, shards, sorted(recovered.shards), states, elsewhere)
     exactly_once = program.job.guarantee == "exactly-once"
     emissions = Emissions(task, first, services.clock, timeout_s, runtime.assignment.retry_delay)
     for shard, each in recovered.shards.items():
@@ -55,15 +57,24 @@ def windowing_of(
     )
 
 
-def _held(runtime: Runtime, shards: Shards, states: Holder, elsewhere: Make | None) -> Stateful:
+def _held(
+    runtime: Runtime,
+    wiring: Wiring,
+    shards: Shards,
+    own: Sequence[int],
+    states: Holder,
+    elsewhere: Make | None,
+) -> Stateful:
     """What the task keeps, with nothing in it yet."""
     program, clock = runtime.program, runtime.services.clock
     page_max = runtime.services.settings.state.firings_page_max
     if program.keyed is not None:
         params = program.event["params"]
         return KeyedStates(runtime.task, program.keyed, params, shards, states, clock)
+    if program.processing is not None:
+        return processor_of(runtime, program.processing, wiring, own, states)
     its = program.windowed
-    assert its is not None, "windows, or state by key"
+    assert its is not None, "windows, state by key or a processor"
     of_group = _only_shard if its.group_key is None else shard_of
     return TaskWindows(its.compiled, of_group, states, page_max, elsewhere)
 
@@ -71,7 +82,8 @@ def _held(runtime: Runtime, shards: Shards, states: Holder, elsewhere: Make | No
 def _calls(program: Program) -> TriggerCalls:
     its, event = program.windowed, program.event
     if its is None:
-        return TriggerCalls(program.task, {}, event, columns=False, what="state")
+        what = "state" if program.processing is None else "the processor"
+        return TriggerCalls(program.task, {}, event, columns=False, what=what)
     return TriggerCalls(program.task, its.functions, event, its.compiled.columns)
 
 

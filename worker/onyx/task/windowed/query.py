@@ -37,12 +37,6 @@ def answer(task: str, allocation: Allocation | None, message: Query, durable: bo
         future.set_exception(error)
 
 
-def give_up(allocation: Allocation) -> None:
-    """Answers that wait are not given: the task ends, or its job is allocated anew."""
-    if allocation.windowing is not None:
-        allocation.windowing.answers.give_up()
-
-
 def _windowing(task: str, allocation: Allocation | None, query: StateQuery) -> Windowing:
     windowing = None if allocation is None else allocation.windowing
     if allocation is None or windowing is None or allocation.wiring.version != query.version:

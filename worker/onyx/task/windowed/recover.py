@@ -6,13 +6,20 @@ triggers emit begins new trees from it. Rank 0 has the partitions numbered by th
 
 from __future__ import annotations
 
+from functools import partial
+
 from onyx.flow.groups.keys import SHARDS
+from onyx.program.phases import Phase
+from onyx.state.recovery import Recovered
+from onyx.task.channels.wiring import Wiring
 from onyx.task.joining import first_partition
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.carry_over import carry_over_windows
 from onyx.task.recovery.old_state import may_carry_over
 from onyx.task.recovery.state import recovered_state, shards_of_rank
+from onyx.task.user_code import run_beside
+from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed.build import windowing_of
 
 
@@ -21,7 +28,7 @@ def recover_windows(runtime: Runtime, allocation: Allocation) -> bool:
     its, delivery = runtime.program.stateful, runtime.delivery
     if its is None or allocation.windowing is not None:
         return True
-    shards = SHARDS if its.group_key is not None else 1
+    shards = SHARDS if its.is_split else 1
     first = None
     if delivery.durable:
         proposes = allocation.wiring.rank == 0
@@ -35,6 +42,16 @@ def recover_windows(runtime: Runtime, allocation: Allocation) -> bool:
         allocation.wiring,
         shards_of_rank(allocation.wiring, shards),
         carry_over_windows(runtime),
-        lambda recovered: windowing_of(runtime, allocation.wiring, first, recovered),
+        partial(_windowing, runtime, allocation.wiring, first),
     )
     return allocation.windowing is not None
+
+
+def _windowing(
+    runtime: Runtime, wiring: Wiring, first: int | None, recovered: Recovered
+) -> Windowing:
+    """In the background. A processor begins there, which is code of the user's."""
+    make = partial(windowing_of, runtime, wiring, first, recovered)
+    if runtime.program.processing is None:
+        return make()
+    return run_beside(runtime.assignment, Phase.RECOVER.value, make)

@@ -1,0 +1,1 @@
+"""Tasks that are processors: what is called, in which order, and how their state is kept."""

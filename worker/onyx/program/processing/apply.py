@@ -1,0 +1,60 @@
+"""A processor over a batch.
+
+What it raises ends the job, or restarts the peer where a lifecycle says so: its state is between
+two items then, and only what was saved is whole. A segment that does not fit the schema of the task
+has failed before the processor could see it, so it is routed as others are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from onyx.errors import UserFunctionError
+from onyx.flow.batch import Batch, Indices, as_columns, as_dicts, take
+from onyx.flow.leaves import Leaves
+from onyx.flow.segment_failure import SegmentFailure
+from onyx.program.batch_work import BatchWork
+from onyx.program.failure import Failure
+from onyx.program.keyed.keeping import Keeping
+from onyx.program.phases import Phase
+from onyx.program.program import Program
+
+
+def apply_processor(
+    program: Program, keeping: Keeping, work: BatchWork, parent: str | None
+) -> None:
+    """Have the segments of the batch processed that have not been applied.
+
+    Args:
+        parent: the task that they come from; None: there is one only.
+    """
+    batch, its = work.batch, program.processing
+    if batch is None or work.leaves is not None:
+        return
+    assert its is not None, "asked before"
+    unapplied = keeping.unapplied(batch)
+    where = np.arange(len(batch)) if unapplied is None else np.flatnonzero(unapplied)
+    items, misfits = _items(program, batch, where)
+    if items:
+        try:
+            work.made = keeping.processing.process(its.ordinal(parent), items)
+        except UserFunctionError as error:
+            detail = f"{error} (the batch has {len(where)} segments)"
+            raise Failure(Phase.APPLY_FN.value, error, detail, len(where)) from error
+    work.leaves = Leaves([], np.empty(0, dtype=np.intp), None, misfits)
+
+
+def _items(
+    program: Program, batch: Batch, where: Indices
+) -> tuple[list[Any], list[SegmentFailure]]:
+    """What the processor gets of a batch: segments, or one record batch; and what does not fit."""
+    if not len(where):
+        return [], []
+    segments = batch.segments if len(where) == len(batch) else take(batch.segments, where)
+    if program.takes != "arrow":
+        return as_dicts(segments), []
+    columns, _, failures = as_columns(segments, program.schema)
+    misfits: list[SegmentFailure] = [(int(where[at]), error) for at, error in failures]
+    return [columns.record_batch] if len(columns) else [], misfits

@@ -1,0 +1,162 @@
+"""One processor and its outbox: each method is called until it is done.
+
+What is raised is blamed on the class and the method. A method that neither takes nor offers
+anything would be called for ever; it is stopped.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from onyx.errors import UserFunctionError, describe_type
+from onyx.processors import Context, Inbox, Outbox, Processor
+from onyx.program.failure import blamed
+from onyx.seams import Clock
+
+logger = logging.getLogger("onyx.task")
+
+CALLS_IN_VAIN_MAX = 1_000
+"""So many calls one after another may do nothing."""
+SLOW_CALL_S = 0.1
+"""A cooperative processor whose call takes longer is named in the log: others wait for it."""
+ENTRIES_AT_ONCE = 1_024
+"""So many entries are restored by one call, at most."""
+Entries = Callable[[list[tuple[Any, Any]], list[Any]], None]
+"""Takes entries of a snapshot, and keys that are gone from it."""
+
+
+class Calls:
+    """Not thread-safe."""
+
+    def __init__(
+        self, processor: Processor, name: str, outbox: Outbox, context: Context, clock: Clock
+    ) -> None:
+        """`name`: of the class, for people."""
+        self.processor = processor
+        self._name = name
+        self._outbox = outbox
+        self._clock = clock
+        self._named_slow = not processor.is_cooperative
+        self._in_vain = 0
+        processor.outbox, processor.context = outbox, context
+
+    def overrides(self, method: str) -> bool:
+        """Whether the class has a method of its own."""
+        return getattr(type(self.processor), method) is not getattr(Processor, method)
+
+    def init(self) -> None:
+        """Begin."""
+        self._call("init")
+
+    def process(self, ordinal: int, items: Iterable[Any]) -> Iterator[list[Any]]:
+        """Have these items processed.
+
+        Returns:
+            What is offered, as often as the outbox is emptied.
+        """
+        inbox, self._in_vain = Inbox(items), 0
+        while inbox:
+            before = len(inbox)
+            self._call("process", ordinal, inbox)
+            made = self._outbox.take()
+            self._moved("process", len(inbox) < before or bool(made))
+            yield made
+        self._check_all_offered("process")
+
+    def until_done(self, method: str, *arguments: Any) -> Iterator[list[Any]]:
+        """Call a method until it says that it is done; what is offered, likewise."""
+        self._in_vain, done = 0, False
+        while not done:
+            done = self._call(method, *arguments)
+            if type(done) is not bool:
+                raise self._wrong(method, f"returned {describe_type(done)}, not True or False")
+            made = self._outbox.take()
+            self._moved(method, done or bool(made))
+            yield made
+        self._check_all_offered(method)
+
+    def save(self, take: Entries) -> None:
+        """Have the state saved."""
+        method, self._in_vain, done = "save_to_snapshot", 0, False
+        while not done:
+            done = self._call(method)
+            entries, dropped = self._outbox.take_entries()
+            if type(done) is not bool or self._outbox.take():
+                raise self._wrong(
+                    method, "returns True or False, and offers entries of the snapshot only"
+                )
+            self._moved(method, done or bool(entries) or bool(dropped))
+            take(entries, dropped)
+        self._check_all_offered(method)
+
+    def restore(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Give back what was saved."""
+        page: list[tuple[Any, Any]] = []
+        for entry in entries:
+            page.append(entry)
+            if len(page) == ENTRIES_AT_ONCE:
+                self._restore_page(page)
+                page = []
+        self._restore_page(page)
+        for made in self.until_done("finish_snapshot_restore"):
+            if made:
+                raise self._wrong("finish_snapshot_restore", "offers nothing: nobody is ready")
+
+    def close(self) -> None:
+        """End. What is raised is logged: nobody can do anything about it."""
+        try:
+            self._call("close")
+        except UserFunctionError as error:
+            logger.error("%s", error, exc_info=error)
+
+    def _restore_page(self, page: list[tuple[Any, Any]]) -> None:
+        method, inbox = "restore_from_snapshot", Inbox(page)
+        self._in_vain = 0
+        while inbox:
+            before = len(inbox)
+            self._call(method, inbox)
+            self._moved(method, len(inbox) < before)
+
+    def _call(self, method: str, *arguments: Any) -> Any:
+        begun_s = self._clock.monotonic_s()
+        try:
+            return getattr(self.processor, method)(*arguments)
+        except BaseException as error:
+            raise UserFunctionError(blamed(self._where(method), error)) from error
+        finally:
+            if not self._named_slow:
+                self._note_time(method, self._clock.monotonic_s() - begun_s)
+
+    def _note_time(self, method: str, took_s: float) -> None:
+        if took_s > SLOW_CALL_S:
+            self._named_slow = True
+            logger.warning(
+                "%s took %.1f s, and other tasks of the process wait for it: return sooner, or "
+                "give the class is_cooperative = False",
+                self._where(method),
+                took_s,
+            )
+
+    def _moved(self, method: str, something: bool) -> None:
+        self._in_vain = 0 if something else self._in_vain + 1
+        if self._in_vain >= CALLS_IN_VAIN_MAX:
+            raise self._wrong(
+                method,
+                f"was called {CALLS_IN_VAIN_MAX:,} times and neither took nor offered anything: it "
+                "would be called for ever (what waits for something blocks, in a class with "
+                "is_cooperative = False)",
+            )
+
+    def _check_all_offered(self, method: str) -> None:
+        if self._outbox.owes:
+            raise self._wrong(
+                method, "is done, but what the outbox has refused was not offered again: it is lost"
+            )
+
+    def _wrong(self, method: str, what: str) -> UserFunctionError:
+        return UserFunctionError(f"{self._where(method)} {what}")
+
+    def _where(self, method: str) -> str:
+        return f"{method} of processor {self._name}"

@@ -1,0 +1,85 @@
+"""What a task with a processor runs, worked out once from its job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from inspect import isclass
+from typing import Any, NamedTuple
+
+from onyx.errors import UserError, UserFunctionError
+from onyx.flow.groups.getters import KeyGetter, key_getter
+from onyx.flow.predicates import Resolve
+from onyx.model.job import Job
+from onyx.model.workflow import begins_trees, ordered_parents, sources_above
+from onyx.processors import Processor
+from onyx.program.failure import blamed
+from onyx.windows.coded import GroupKeys
+
+
+class Parent(NamedTuple):
+    """A task that segments come from."""
+
+    task: str
+    sources: frozenset[str]
+    """When these have ended, nothing more comes from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processing:
+    """What a task with a processor runs."""
+
+    make: Callable[..., Processor]
+    name: str
+    """The name of the class in the job."""
+    parents: tuple[Parent, ...]
+    """By ordinal."""
+    fed_by: frozenset[str]
+    """Tasks upstream that begin trees: when they have ended, this one ends."""
+    group_key: KeyGetter | None
+    group_keys: GroupKeys
+    """The group keys of columns."""
+    is_cooperative: bool
+    is_split: bool = True
+    """State is split by its own keys, whether segments are grouped or not."""
+
+    def made(self, arguments: Sequence[Any]) -> Processor:
+        """A new processor. Raises UserFunctionError: there is none."""
+        try:
+            return self.make(*arguments)
+        except BaseException as error:
+            raise UserFunctionError(blamed(f"processor {self.name}", error)) from error
+
+    def ordinal(self, task: str | None) -> int:
+        """The number of a parent; None: there is one only."""
+        return next((n for n, each in enumerate(self.parents) if each.task == task), 0)
+
+
+def processing(job: Job, task: str, resolve: Resolve) -> Processing | None:
+    """The processor of a task; None when it has none.
+
+    Raises:
+        UserError: the class is not registered, or is none.
+    """
+    entry = job.entry(task)
+    if entry.processor is None:
+        return None
+    make = resolve(entry.processor)
+    if not (isclass(make) and issubclass(make, Processor)):
+        raise UserError(f"{entry.processor} is no subclass of onyx.processors.Processor")
+    return Processing(
+        make=make,
+        name=entry.processor,
+        parents=tuple(
+            Parent(each, frozenset({*sources_above(job, each), *_itself(job, each)}))
+            for each in ordered_parents(job.workflow, task)
+        ),
+        fed_by=frozenset(sources_above(job, task)),
+        group_key=key_getter(entry, resolve),
+        group_keys=GroupKeys(),
+        is_cooperative=make.is_cooperative,
+    )
+
+
+def _itself(job: Job, task: str) -> tuple[str, ...]:
+    return (task,) if begins_trees(job, task) else ()

@@ -1,0 +1,204 @@
+"""The processor of one task on one peer: what the task keeps, in place of windows.
+
+What a processor offers goes into the state log with what it has saved, one moment of it: the state
+is saved when a chunk is cut, which is between two batches. So the results of a batch are together
+in one chunk, whatever the outbox refuses meanwhile, and a crash never finds half of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain, cycle
+from typing import Any, Final
+
+from onyx.errors import UserError
+from onyx.flow.batch import Segments
+from onyx.flow.columns.record_batch import Columns
+from onyx.program.processing.calls import Calls
+from onyx.program.processing.compiled import Processing
+from onyx.program.processing.snapshot import Snapshot
+from onyx.seams import Clock
+from onyx.windows.firing import AnyFiring, Extent, Made, Number, Pages
+from onyx.windows.records import Record, Records
+from onyx.windows.running import Files
+from onyx.windows.selection import EVERYTHING, Selection
+
+TRIED_EVERY_MS = 100
+"""Time between two calls of `try_process` while nothing comes."""
+MADE_AT_ONCE = 1_024
+"""So many of what a processor makes go into one shard; then it is the turn of the next one."""
+ALL: Final = -1
+"""In place of an ordinal: all has ended, and `complete` is done."""
+
+
+class ProcessorStates:
+    """Not thread-safe. Implements `windows.stateful.Stateful`."""
+
+    at_once = True
+    """A processor ends once, for all its shards."""
+    stage = ""
+    """Nothing is computed elsewhere."""
+
+    def __init__(
+        self,
+        task: str,
+        its: Processing,
+        calls: Calls,
+        snapshot: Snapshot,
+        own: Sequence[int],
+        clock: Clock,
+        ended: Callable[[], Collection[str]],
+    ) -> None:
+        """
+        Args:
+            task: its name.
+            calls: of a processor that has begun.
+            own: the shards of the peer.
+            clock: of the process.
+            ended: the sources that have, as far as is known.
+        """
+        self._task = task
+        self._its = its
+        self._calls = calls
+        self._snapshot = snapshot
+        self._shards = cycle(own or [0])
+        self._clock = clock
+        self._ended = ended
+        self._whole = not calls.processor.saves_changes
+        self._in_pages = calls.processor.completes_in_pages
+        self._tries = calls.overrides("try_process")
+        self._next_try_ms = 0
+        self._called = False
+        """Whether something was called since the state was saved."""
+
+    # What is called.
+
+    def process(self, ordinal: int, items: Sequence[Any]) -> list[tuple[int, Segments]]:
+        """Have items processed; what was made of them, with its shards. Raises what the processor
+        has raised."""
+        made: list[Any] = []
+        if self._tries:
+            made += self._all("try_process")
+            self._next_try_ms = self._clock.wall_ms() + TRIED_EVERY_MS
+        self._called = True
+        made += chain.from_iterable(self._calls.process(ordinal, items))
+        return [(shard, segments) for shard, segments, _ in self._made(made)]
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        """When `tick` is due next."""
+        if self._snapshot.has_ended(ALL):
+            return None
+        if self._ended_edges():
+            return 0
+        return self._next_try_ms if self._tries else None
+
+    def tick(self, now_ms: int) -> Pages:
+        """Parents that have ended; and the call that needs no input. What that changes without
+        offering anything is saved with the next chunk that there is."""
+        for ordinal in self._ended_edges():
+            yield self._edge(ordinal)
+        if self._tries and now_ms >= self._next_try_ms:
+            self._next_try_ms = now_ms + TRIED_EVERY_MS
+            made = self._page(self._all("try_process"))
+            if made:
+                yield made
+
+    def advance(self, watermark: Number) -> Pages:
+        """Event time has come to here."""
+        if self._calls.overrides("try_process_watermark") and not self._snapshot.has_ended(ALL):
+            yield self._page(self._all("try_process_watermark", int(watermark)))
+
+    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
+        """Nothing more comes. Done before, it is done: what has ended is in the log with what was
+        made at the end."""
+        for ordinal in range(len(self._its.parents)):
+            if not self._snapshot.has_ended(ordinal):
+                yield self._edge(ordinal)
+        if self._snapshot.has_ended(ALL):
+            return
+        made: list[Any] = []
+        self._called = True
+        for each in self._calls.until_done("complete"):
+            made += each
+            if self._in_pages and made:
+                yield self._page(made)
+                made, self._called = [], True
+        self._snapshot.clear()
+        self._snapshot.end(ALL)
+        yield self._page(made)
+
+    def close(self) -> None:
+        """The processor ends."""
+        self._calls.close()
+
+    def _ended_edges(self) -> list[int]:
+        ended, known = self._ended(), self._snapshot
+        if not ended:
+            return []
+        return [
+            ordinal
+            for ordinal, parent in enumerate(self._its.parents)
+            if parent.sources.issubset(ended) and not known.has_ended(ordinal)
+        ]
+
+    def _edge(self, ordinal: int) -> list[AnyFiring]:
+        made = self._all("complete_edge", ordinal)
+        self._snapshot.end(ordinal)
+        return self._page(made) or [Made(next(self._shards), [])]  # so that the end is recorded
+
+    def _all(self, method: str, *arguments: Any) -> list[Any]:
+        self._called = True
+        return list(chain.from_iterable(self._calls.until_done(method, *arguments)))
+
+    def _page(self, items: list[Any]) -> list[AnyFiring]:
+        return list(self._made(items))
+
+    def _made(self, items: list[Any]) -> list[Made]:
+        return [Made(next(self._shards), part) for part in _parts(items)]
+
+    # What is recorded and restored.
+
+    def take_changes(self) -> Records:
+        """What has changed since the last call, by shard. The processor saves its state."""
+        if self._called and not self._snapshot.has_ended(ALL):
+            self._snapshot.begin()
+            self._calls.save(self._snapshot.take)
+            self._snapshot.finish(self._whole)
+            self._snapshot.trim()
+        self._called = False
+        return self._snapshot.take_changes()
+
+    def take_files(self) -> Sequence[Files]:
+        """None: all is in the records."""
+        return ()
+
+    def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
+        """What gives the whole state of each of these shards, as it was saved last."""
+        return self._snapshot.freeze(shards)
+
+    def restore(self, shard: int, records: Sequence[Record]) -> None:
+        """Apply records to a shard."""
+        self._snapshot.restore(shard, records)
+
+    def restored(self) -> None:
+        """All shards are restored: the processor gets what was saved."""
+        self._snapshot.restored()
+        self._calls.restore(self._snapshot.entries())
+
+    def query(
+        self, name: str, asked: Selection = EVERYTHING, extents_max: int | None = None
+    ) -> list[Extent]:
+        """Raises UserError: nobody but the processor knows what its state means."""
+        raise UserError(
+            f"the state of task {self._task} is the processor's own: emit what you want"
+        )
+
+
+def _parts(items: list[Any]) -> Iterator[Segments]:
+    """Dicts so many at a time, columns as they are."""
+    if items and isinstance(items[0], Columns):
+        yield from items
+        return
+    for first in range(0, len(items), MADE_AT_ONCE):
+        yield items[first : first + MADE_AT_ONCE]
