@@ -1,17 +1,20 @@
-"""For tests of jobs and plugins: a whole cluster, a queue in memory, and checks of a plugin."""
+"""For tests: a whole cluster, a queue in memory, and checks of plugins and processors."""
 
 from onyx.plugins.channel import open_channel
 from onyx.plugins.channel_queue import Channel
 from onyx.testing.columns_kit import check_columns_input
 from onyx.testing.env import TestEnv, with_test_env
 from onyx.testing.plugin_kit import check_input, check_output
+from onyx.testing.processors import Watermark, verify_processor
 
 __all__ = [
     "Channel",
     "TestEnv",
+    "Watermark",
     "check_columns_input",
     "check_input",
     "check_output",
     "open_channel",
+    "verify_processor",
     "with_test_env",
 ]
