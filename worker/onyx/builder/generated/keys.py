@@ -110,6 +110,7 @@ class FunctionKeys(TypedDict, total=False):
 
     batch_size: int
     fn: Fn
+    processor: Fn
     sql: str
     spark_sql: str
     params: Sequence[str]
@@ -228,6 +229,7 @@ class TaskKeys(TypedDict, total=False):
 
     batch_size: int
     fn: Fn
+    processor: Fn
     sql: str
     spark_sql: str
     params: Sequence[str]
