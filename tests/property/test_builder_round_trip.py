@@ -85,6 +85,8 @@ def added(made: Job, entry: dict[str, Any], above: tuple[str, ...]) -> Job:
         return made.sql(keys.pop("sql"), name=name).set(options=options, **keys)
     if "join" in entry:
         return made.join(name, **keys.pop("join")).set(options=options, **keys)
+    if "processor" in entry:
+        return made.process(keys.pop("processor"), name=name).set(options=options, **keys)
     return made.map(keys.pop("fn"), name=name).set(options=options, **keys)
 
 

@@ -29,7 +29,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestEnv]:
     settings = Settings(data_dir=str(folder), tags=("till",))
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(FOLDER))
-        with with_test_env(8, modules=["market"], settings=settings) as env:
+        with with_test_env(8, modules=["market", "boxes"], settings=settings) as env:
             yield env
 
 
@@ -72,6 +72,17 @@ def test_groups_are_by_keys_and_by_a_function_and_count_once(run: Run) -> None:
     }  # fmt: skip
     states = {each["group"]: each["state"] for each in found if "state" in each}
     assert states == {"large": 50, "small": 12, "cake": 3, "tea": 3, "soap": 1}
+
+
+def test_a_processor_packs_boxes(run: Run) -> None:
+    boxes = Counter((each["customer"], tuple(each["box"])) for each in run("processors.yaml"))
+    assert boxes == {
+        ("ann", (1, 3)): 1,
+        ("bob", (2, 5)): 1,
+        ("bob", (2,)): 1,
+        ("cid", (4,)): 1,
+        (None, (6,)): 1,
+    }
 
 
 def test_triggers_fire_on_a_sign_and_with_every_other_segment(run: Run) -> None:

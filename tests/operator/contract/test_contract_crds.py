@@ -88,10 +88,11 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "plugin is only for type input, output, table": edited(
         JOB, ("catalog.0.type", "function"), ("catalog.0.fn", "app:fn")
     ),
-    "fn or sql or sparkStage or sparkSql or join is needed for type function": edited(
+    "fn or sql or sparkStage or sparkSql or join or processor is needed for type function": edited(
         JOB, ("catalog.0.type", "function")
     ),
     "sql is only for type function": edited(JOB, ("catalog.1.sql", "from segments")),
+    "processor is only for type function": edited(JOB, ("catalog.1.processor", "app:Sums")),
     "sparkSql is only for type function": edited(JOB, ("catalog.1.sparkSql", "from segments")),
     "state is only for type function": edited(JOB, ("catalog.1.state", {"seen": "value"})),
     "onTimer is only for type function": edited(JOB, ("catalog.1.onTimer", "app:due")),

@@ -68,4 +68,4 @@ def test_what_is_listed_stands_in_the_examples_of_its_row(row: list[str]) -> Non
 def test_every_job_of_the_features_is_in_the_list() -> None:
     linked = {path for _, _, links in ROWS for path in re.findall(r"\]\(features/([^)]+)\)", links)}
     files = {each.name for each in (FOLDER / "features").iterdir() if each.is_file()}
-    assert files - linked == {"market.py", "orders.jsonl"}
+    assert files - linked == {"boxes.py", "market.py", "orders.jsonl"}

@@ -90,6 +90,10 @@ def with_state() -> Spec:
     return with_function(work={**grouped, "state": {"seen": "value[int]"}})
 
 
+def with_processor() -> Spec:
+    return with_function(work={"processor": "m:Sums", "fn": None, "params": None})
+
+
 def when_idle() -> Spec:
     spec = copy.deepcopy(JOB)
     spec["catalog"][0] |= {"idleTimeout": 1_000, "whenIdle": "clock"}
@@ -144,6 +148,7 @@ ROWS: dict[str, list[Spec]] = {
     ],
     "`refresh` of a table": [with_table(refresh=[5, "minutes"])],
     "[state by key](keyed-state.md) of functions": [with_state()],
+    "[processors](processors.md)": [with_processor()],
     "[SQL](sql-columns.md) instead of a function": [
         with_function(work={"sql": "from segments", "fn": None, "params": None}),
     ],

@@ -107,9 +107,22 @@ class Job(Runnable):
             name: of the task; by default as the function.
             params: leading arguments, in this order. They stand in the options of the task.
         """
+        return self._calling("fn", fn, name, params)
+
+    def process(self, processor: Fn, /, *, name: str | None = None, **params: Any) -> Job:
+        """Add a processor: a class of your own (`onyx.processors.Processor`).
+
+        Args:
+            processor: what is made, with the values of `params`.
+            name: of the task; by default as the class.
+            params: arguments of the class, in this order. They stand in the options of the task.
+        """
+        return self._calling("processor", processor, name, params)
+
+    def _calling(self, key: str, fn: Fn, name: str | None, params: Mapping[str, Any]) -> Job:
         called = plain(fn)
         task = name or str(called).rpartition(":")[2]
-        entry: Plain = {"name": task, "type": "function", "fn": called}
+        entry: Plain = {"name": task, "type": "function", key: called}
         if params:
             entry |= {"params": list(params), "options": plain(params)}
         return self._added(entry, {})

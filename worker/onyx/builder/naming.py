@@ -1,4 +1,4 @@
-"""Functions as objects to the names that a job holds: `package.module:name`.
+"""Functions and processors as objects to the names that a job holds: `package.module:name`.
 
 A worker is another process, often on another machine, and imports what a job names. So a function
 has to be found again by its module and its name. A function of the program that is being run is
@@ -17,6 +17,7 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.model.names import is_function
+from onyx.processors import Processor
 
 _MOVE = "define it with def in a module that workers can import"
 
@@ -27,11 +28,12 @@ def name_of(function: Callable[..., Any]) -> str:
     Raises:
         UserError: a worker could not find it by a name; with the reason and what to do.
     """
-    if not inspect.isfunction(function):
+    is_processor = inspect.isclass(function) and issubclass(function, Processor)
+    if not (inspect.isfunction(function) or is_processor):
         shown = getattr(function, "__name__", None) or type(function).__name__
         raise UserError(f"{shown} is no plain function, and a job names functions: {_MOVE}")
     module, name = function.__module__, function.__qualname__
-    shown = f"{name} ({function.__code__.co_filename}, line {function.__code__.co_firstlineno})"
+    shown = f"{name}{_place(function)}"
     if function.__name__ == "<lambda>":
         raise UserError(f"{shown} is a lambda, which has no name: {_MOVE}")
     if "<locals>" in name:
@@ -45,6 +47,14 @@ def name_of(function: Callable[..., Any]) -> str:
     if not is_function(found):
         raise UserError(f"{shown} is private or has a name that jobs cannot hold: {_MOVE}")
     return found
+
+
+def _place(function: Callable[..., Any]) -> str:
+    """Where a function is, for people; a class knows its module only."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return f" (module {function.__module__})"
+    return f" ({code.co_filename}, line {code.co_firstlineno})"
 
 
 def _module_of_program(shown: str) -> str:
