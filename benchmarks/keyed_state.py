@@ -3,7 +3,7 @@
 CPU of a worker that keeps a sum for each of 1,000 keys in a function, to that of one that keeps it
 in a window with `sum`: over segments and over columns, exactly-once, with the state log on the
 local disk. The same of a running sum, which gives each segment its total; beside it, what a timer
-costs that each segment moves.
+costs that each segment moves, and a processor that adds, and saves its state for each chunk.
 The kinds alternate, so that a busy machine disturbs all of them.
 """
 
@@ -28,6 +28,7 @@ KINDS = {
     "sum": "add",
     "running sum": "running",
     "timers": "later",
+    "processor": "Sums",
 }
 """What is measured, with the function that does it."""
 
@@ -54,6 +55,9 @@ def cpu_s(kind: str, columns: bool, segments: int) -> float:
 
 def _function(fn: str, columns: bool) -> dict[str, Any]:
     """The keys of the task that keeps the sums itself."""
+    if fn == "Sums":
+        name = f"bench_keyed_state:{fn}{'OfColumns' if columns else ''}"
+        return {"type": "function", "processor": name}
     its = {
         "type": "function",
         "fn": f"bench_keyed_state:{fn}{'_columns' if columns else ''}",

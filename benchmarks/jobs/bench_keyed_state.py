@@ -1,4 +1,4 @@
-"""The user's functions of `keyed_state.py`: a sum by key, over segments and over columns."""
+"""The user's functions and processors of `keyed_state.py`: a sum by key, over segments and over columns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,43 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from onyx.processors import Inbox, Processor, Traverser, traverse
+
 KEYS = 1_000
+
+
+class Sums(Processor):
+    """The sums in a dict, saved as a whole."""
+
+    def init(self) -> None:
+        self.sums: dict[int, int] = {}
+        self.saving: Traverser[tuple[int, int]] | None = None
+
+    def process(self, ordinal: int, inbox: Inbox[Any]) -> None:
+        sums = self.sums
+        for segment in inbox.drain():
+            sums[segment["key"]] = sums.get(segment["key"], 0) + segment["v"]
+
+    def save_to_snapshot(self) -> bool:
+        self.saving = self.saving or traverse(list(self.sums.items()))
+        if not self.save_from(self.saving):
+            return False
+        self.saving = None
+        return True
+
+    def restore_from_snapshot(self, inbox: Inbox[tuple[int, int]]) -> None:
+        self.sums.update(inbox.drain())
+
+
+class SumsOfColumns(Sums):
+    """The same over columns."""
+
+    def process(self, ordinal: int, inbox: Inbox[Any]) -> None:
+        for batch in inbox.drain():
+            keys, codes = np.unique(batch["key"].to_numpy(), return_inverse=True)
+            added = np.bincount(codes, weights=batch["v"].to_numpy()).astype(np.int64)
+            for key, each in zip(keys.tolist(), added.tolist(), strict=True):
+                self.sums[key] = self.sums.get(key, 0) + each
 
 
 def reading(number: int) -> dict[str, Any]:

@@ -35,6 +35,16 @@ def encode_values(values: Sequence[Any]) -> bytes:
         raise unencodable(values, "") or default from error
 
 
+def encode_each(values: Sequence[Any]) -> list[bytes]:
+    """Of each value what `encode_values` gives for it alone. Raises as that."""
+    try:
+        native = all_native(values)
+        return [_encoder.encode([each if native else packed(each)]) for each in values]
+    except WRONG as error:
+        default = SegmentError(f"state cannot be written: {error}")
+        raise unencodable(values, "") or default from error
+
+
 def decode_values(data: bytes | memoryview) -> list[Any]:
     """The values of `encode_values`.
 

@@ -50,6 +50,11 @@ class Stateful(Protocol):
         """What has changed since the last call, by shard."""
         ...
 
+    @property
+    def rest_s(self) -> float:
+        """How long the next chunk should wait, because changes take their time to be found."""
+        ...
+
     def take_files(self) -> Sequence[Files]:
         """Files that belong to the changes taken last."""
         ...

@@ -210,6 +210,9 @@ class TaskWindows:
             window.drop(chosen)
         self._shards.forget(chosen)
 
+    rest_s = 0.0
+    """Changes are noted when they are made."""
+
     def close(self) -> None:
         """Nothing is to be left."""
 

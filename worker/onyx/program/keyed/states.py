@@ -48,6 +48,8 @@ class KeyedStates:
     """At the end all timers are looked through, so all shards end together."""
     stage = ""
     """Nothing is computed elsewhere."""
+    rest_s = 0.0
+    """Changes are noted when they are made."""
 
     def __init__(
         self,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from onyx.codec.values import decode_values, encode_values
+from onyx.codec.values import decode_values, encode_each
 from onyx.errors import UserFunctionError
 from onyx.flow.groups.keys import shard_of
 from onyx.keyed.store import KeyedStore
@@ -65,8 +65,9 @@ class Snapshot:
             key = hashable_key(raw)
             self._entries.remove(key)
             self._settle(key)
-        for raw, value in entries:
-            key, data = hashable_key(raw), encode_values([value])
+        encoded = encode_each([value for _, value in entries])
+        for (raw, _), data in zip(entries, encoded, strict=True):
+            key = hashable_key(raw)
             if key in self._offered:
                 raise UserFunctionError(f"the snapshot is offered the key {raw!r} twice")
             self._offered.add(key)

@@ -25,6 +25,8 @@ from onyx.windows.selection import EVERYTHING, Selection
 
 TRIED_EVERY_MS = 100
 """Time between two calls of `try_process` while nothing comes."""
+RESTS = 9
+"""A chunk waits for so many times as long as it takes a processor to save its state."""
 MADE_AT_ONCE = 1_024
 """So many of what a processor makes go into one shard; then it is the turn of the next one."""
 ALL: Final = -1
@@ -68,6 +70,8 @@ class ProcessorStates:
         self._in_pages = calls.processor.completes_in_pages
         self._tries = calls.overrides("try_process")
         self._next_try_ms = 0
+        self.rest_s = 0.0
+        """How long the next chunk should wait: a tenth of the time is for saving, at most."""
         self._called = False
         """Whether something was called since the state was saved."""
 
@@ -162,12 +166,17 @@ class ProcessorStates:
     def take_changes(self) -> Records:
         """What has changed since the last call, by shard. The processor saves its state."""
         if self._called and not self._snapshot.has_ended(ALL):
-            self._snapshot.begin()
-            self._calls.save(self._snapshot.take)
-            self._snapshot.finish(self._whole)
-            self._snapshot.trim()
+            self._save()
         self._called = False
         return self._snapshot.take_changes()
+
+    def _save(self) -> None:
+        begun_s = self._clock.monotonic_s()
+        self._snapshot.begin()
+        self._calls.save(self._snapshot.take)
+        self._snapshot.finish(self._whole)
+        self._snapshot.trim()
+        self.rest_s = RESTS * (self._clock.monotonic_s() - begun_s)
 
     def take_files(self) -> Sequence[Files]:
         """None: all is in the records."""

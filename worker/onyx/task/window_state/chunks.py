@@ -41,6 +41,7 @@ class ChunkPace:
         self._quiet_s = 0.0
         """When such a moment was seen first with as much."""
         self._rested_s = 0.0
+        self._not_before_s = 0.0
 
     @property
     def nothing_waits(self) -> bool:
@@ -65,11 +66,15 @@ class ChunkPace:
         if at_once or self._gathered >= self._settings.chunk_segments_max:
             return True
         now_s = self._clock.monotonic_s()
+        if now_s < self._not_before_s:
+            return False
         return now_s >= self._due_s or (idle and self._rests(now_s))
 
-    def begun(self) -> None:
-        """A chunk with all changes was begun."""
-        self._rested_s = self._clock.monotonic_s() + self._settings.chunk_interval_s
+    def begun(self, rest_s: float) -> None:
+        """A chunk with all changes was begun, and the next one has time for as long."""
+        now_s = self._clock.monotonic_s()
+        self._not_before_s = now_s + rest_s
+        self._rested_s = now_s + self._settings.chunk_interval_s
         self._gathered = self._seen = 0
         self._due_s = None
 

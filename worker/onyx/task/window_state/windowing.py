@@ -208,12 +208,12 @@ class Windowing:
         page of what fires at one moment is due at once."""
         if self.appends.current is not None or not self._pace.due(idle, self.firing is not None):
             return False
-        self._pace.begun()
         emitted, settled = self.emissions.take_fresh(), self.emissions.take_settled()
         if self.appends.wants_snapshot:
             chunk = self.state.snapshot(emitted, self.emissions)
         else:
             chunk = self.state.changes(emitted, settled)
+        self._pace.begun(self.held.rest_s)
         # All of it at the same moment as the chunk: values of a batch that it does not hold would
         # be acked although the batch is not durable.
         values, self._values = self._values, []
