@@ -132,9 +132,9 @@ def begins_trees(job: Job, task: str) -> bool:
 
 
 def stateful_tasks(job: Job) -> frozenset[str]:
-    """Tasks that have a state log: with windows, or with state by key."""
-    by_key = {entry.name for entry in job.catalog if entry.state is not None}
-    return frozenset(by_key | {window.task for window in job.windows})
+    """Tasks that have a state log: with windows, with state by key, or joins."""
+    of_themselves = {entry.name for entry in job.catalog if entry.is_stateful}
+    return frozenset(of_themselves | {window.task for window in job.windows})
 
 
 def sources_above(job: Job, task: str) -> tuple[str, ...]:

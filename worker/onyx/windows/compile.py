@@ -46,8 +46,7 @@ def compile_windows(job: Job, task: str, resolve: Resolve) -> CompiledWindows | 
         )
         for window in windows
     )
-    grouped = entry.group_by_key is not None or entry.group_by_fn is not None
-    return CompiledWindows(task, compiled, grouped)
+    return CompiledWindows(task, compiled, entry.is_grouped)
 
 
 def compile_window(

@@ -47,9 +47,19 @@ def whole(spec: Draft, field: str) -> bool:
     return value is not None and None not in value
 
 
+def is_grouped(draft: Draft) -> bool:
+    """Whether one peer gets all segments of a group."""
+    by_key = "group_by_key" in draft or "group_by_fn" in draft
+    return by_key or good(draft, "type") == "join"
+
+
 def tasks_with_state(spec: Draft, path: str) -> set[str | None]:
-    """Tasks that have windows, or state by key."""
+    """Tasks that have windows, state by key, or are joins."""
     windows = entries(spec, "windows", path, "windows")
     tasks = entries(spec, "catalog", path, "catalog")
     found = {good(draft, "task") for draft, _ in windows}
-    return found | {good(draft, "name") for draft, _ in tasks if good(draft, "state") is not None}
+    return found | {good(draft, "name") for draft, _ in tasks if _keeps_state(draft)}
+
+
+def _keeps_state(draft: Draft) -> bool:
+    return good(draft, "state") is not None or good(draft, "type") == "join"

@@ -122,12 +122,7 @@ def commits(job: Job, task: str) -> bool:
 
 def has_one_owner(job: Job, task: str) -> bool:
     """Whether the task has a state that is not split: windows without groups."""
-    return not _grouped(job, task) and any(window.task == task for window in job.windows)
-
-
-def _grouped(job: Job, task: str) -> bool:
-    entry = job.entry(task)
-    return entry.group_by_key is not None or entry.group_by_fn is not None
+    return not job.entry(task).is_grouped and any(window.task == task for window in job.windows)
 
 
 def _idle(replica: Replica, job_id: JobId, job: Job) -> frozenset[PeerId]:
@@ -143,6 +138,6 @@ def _idle(replica: Replica, job_id: JobId, job: Job) -> frozenset[PeerId]:
 def _linked(replica: Replica, job: Job, task: str, source: PeerId, target: PeerId) -> bool:
     """Whether `source` sends to `target`, who is on `task`: in a colocated job only on the same
     machine, except where groups or the owner of a state decide."""
-    if job.task_scheduler != SCHEDULER or _grouped(job, task) or has_one_owner(job, task):
+    if job.task_scheduler != SCHEDULER or job.entry(task).is_grouped or has_one_owner(job, task):
         return True
     return machine_of(replica, source) == machine_of(replica, target)
