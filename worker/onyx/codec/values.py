@@ -47,6 +47,15 @@ def decode_values(data: bytes | memoryview) -> list[Any]:
         raise SegmentError(f"{len(data)} bytes are not a list of values ({error})") from error
 
 
+def encode_each(values: Sequence[Any]) -> list[bytes]:
+    """For each value what `encode_values` gives of it alone. Raises SegmentError, as that does."""
+    try:
+        plain = values if all_native(values) else list(map(packed, values))
+        return [_encoder.encode((each,)) for each in plain]
+    except WRONG:
+        return [encode_values([each]) for each in values]
+
+
 def all_native(values: Sequence[Any]) -> bool:
     """Whether msgpack has all types that the values are of and hold; if not, they are `packed`.
 

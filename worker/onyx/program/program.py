@@ -20,6 +20,7 @@ from onyx.joins.enrichment import Enrichment
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.lifecycles import Event, Lifecycles
+from onyx.program.streams.stream_join import StreamJoin
 from onyx.program.windows import Windowed
 from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
@@ -59,6 +60,8 @@ class Program:
     windowed: Windowed | None = None
     keyed: KeyedFunction | None = None
     """The state of the function, if it has one."""
+    streams: StreamJoin | None = None
+    """The two streams that the task joins, if it is a join."""
 
     @property
     def task(self) -> TaskName:
@@ -66,9 +69,9 @@ class Program:
         return TaskName(self.entry.name)
 
     @property
-    def stateful(self) -> Windowed | KeyedFunction | None:
+    def stateful(self) -> Windowed | KeyedFunction | StreamJoin | None:
         """What makes that the task has a state log."""
-        return self.windowed or self.keyed
+        return self.windowed or self.keyed or self.streams
 
     @property
     def retries(self) -> bool:

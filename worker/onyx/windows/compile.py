@@ -118,9 +118,8 @@ def _coordinates(window: Window) -> Coordinates | None:
         return None
     bounded = TYPES[window.type].bounded
     amount = (window.range or window.timeout_gap) if bounded else None
-    return Coordinates(
-        window.id, window.task, window.window_key, time=amount is None or is_time(amount)
-    )
+    where = f"window {window.id} of task {window.task}"
+    return Coordinates(where, window.window_key, time=amount is None or is_time(amount))
 
 
 def _ordered(

@@ -78,8 +78,8 @@ class CatalogEntry(Work):
     ] = None
     """What happens when a peer of a grouped task leaves. `kill`: the job is killed. `continue`: the
     other peers take over its key groups, and new peers may join at any time. `recover`: as
-    `continue`, but peers join only up to minPeers or nPeers, or to replace one that left. A join has
-    `continue` by default."""
+    `continue`, but peers join only up to minPeers or nPeers, or to replace one that left. A join
+    has `continue` by default."""
     left: Annotated[JoinSide | None, Key(required_for=("join",), allowed_for=("join",))] = None
     """Stream of a join. Where both sides have a value of one name, a result has that of this side.
     """
@@ -88,10 +88,10 @@ class CatalogEntry(Work):
     how: Annotated[
         Literal["inner", "left", "right", "outer", "asof"], Key(allowed_for=("join",))
     ] = "inner"
-    """What a join gives. `inner`: a segment for each two that meet. `left`, `right`, `outer`: besides,
-    each segment of the left side, of the right one or of both that has met none, when none can come
-    any more. `asof`: for each segment of the left side the latest of the right side that is not
-    later, or itself alone."""
+    """What a join gives. `inner`: a segment for each two that meet. `left`, `right`, `outer`:
+    besides, each segment of the left side, of the right one or of both that has met none, when none
+    can come any more. `asof`: for each segment of the left side the latest of the right side that
+    is not later, or itself alone."""
     within: Annotated[
         Within | None,
         Key(allowed_for=("join",), restriction="Needed, or range, but for how: asof."),
@@ -113,8 +113,8 @@ class CatalogEntry(Work):
             "conditions that name it send there.",
         ),
     ] = None
-    """Child of a join that gets segments that come behind the watermark, whose partners may be gone.
-    By default they are dropped and counted."""
+    """Child of a join that gets segments that come behind the watermark, whose partners may be
+    gone. By default they are dropped and counted."""
     state: Annotated[
         Mapping[str, str] | None,
         MapOf(StateName(), StateTypeName(), STATES_MAX),
@@ -237,8 +237,8 @@ class CatalogEntry(Work):
         str | None,
         Key(
             origin="onyx/uniqueness-key",
-            restriction="Only on a task with windows or state, which needs it, unless deduplicate is "
-            "false or the job's guarantee is exactly-once.",
+            restriction="Only on a task with windows or state, which needs it, unless deduplicate "
+            "is false or the job's guarantee is exactly-once.",
         ),
     ] = None
     """Key that identifies a segment, by which windows drop repeated segments."""

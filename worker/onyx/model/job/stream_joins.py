@@ -35,6 +35,11 @@ class JoinSide:
     prefix: Annotated[str, Text(empty=True)] = ""
     """What a result has before the names of the values of this side."""
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys, of which there may be one."""
+        return (self.key,) if isinstance(self.key, str) else self.key
+
 
 @dataclass(frozen=True, slots=True)
 class Within:

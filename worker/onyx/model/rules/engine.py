@@ -15,8 +15,8 @@ from onyx.model.rules.looking import entries, good
 
 _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
-    "left": "the two streams of a join meet in state that peers keep: run the job on peers, or join "
-    "them in a Spark stage",
+    "left": "two streams meet in state that peers keep: run the job on peers, or join them in a "
+    "Spark stage",
     "refresh": "a process of Spark keeps the rows that it has read: remove it, or run the job on "
     "peers",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "

@@ -9,9 +9,7 @@ from onyx.model.rules.looking import entries, good
 from onyx.model.workflow import children, parents
 
 JOIN = "join"
-_REFUSED = (
-    "fn", "params", "tables", "batch_fn", "schema", "options",
-)  # fmt: skip
+_REFUSED = ("fn", "params", "tables", "batch_fn", "schema", "options")
 """Keys of any task that do nothing in a join. Others say themselves for which types they are."""
 
 
@@ -87,7 +85,7 @@ def _check_parents(draft: Draft, above: tuple[str, ...], path: str, report: Repo
     others = [each for each in above if each not in named]
     if others and None not in named:
         what = f"has parents that are of neither side: {listed(others)}"
-        report.add(at(path, "name"), what, "a join has two parents: join the others before or after")
+        report.add(at(path, "name"), what, "join them in another join, before or after this one")
 
 
 def _many(key: str | tuple[str, ...] | None) -> int:

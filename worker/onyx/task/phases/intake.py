@@ -9,7 +9,7 @@ from onyx.task.options import follow_limit
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
-from onyx.task.phases.deliveries import read_either, take_deliveries
+from onyx.task.phases.deliveries import read_either, take_apart, take_deliveries
 from onyx.task.source import segment_hooks
 from onyx.task.source.source import Source
 from onyx.telemetry.catalog import GIVEN_UP, RETRIES, SOURCE_OFFSET, SOURCE_PENDING
@@ -19,6 +19,8 @@ from onyx.transport.interface import Delivery
 def read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     """Take the next batch, or control items; False if there are none."""
     source = runtime.source
+    if runtime.program.streams is not None:
+        return take_apart(work, allocation.wiring.upstream, lambda: _take(runtime, allocation))
     if source is None:
         return take_deliveries(work, _take(runtime, allocation))
     if runtime.sink is None:

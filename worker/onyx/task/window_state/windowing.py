@@ -17,6 +17,7 @@ from onyx.flow.batch import Batch, Segments
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
 from onyx.program.keyed.states import KeyedStates
+from onyx.program.streams.state import JoinedStreams
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.runs import Numbers
 from onyx.seams import Clock
@@ -44,7 +45,8 @@ class Moment:
 
 
 class Windowing:
-    """Not thread-safe. Implements `program.folding.Folding` and `program.keyed.keeping.Keeping`."""
+    """Not thread-safe. Implements `program.folding.Folding`, `program.keyed.keeping.Keeping` and
+    `program.streams.apply.Joining`."""
 
     def __init__(
         self,
@@ -92,6 +94,12 @@ class Windowing:
     def keyed(self) -> KeyedStates:
         """What a task whose function has state holds."""
         assert isinstance(self.held, KeyedStates), "asked of a task with state by key"
+        return self.held
+
+    @property
+    def joined(self) -> JoinedStreams:
+        """What a join of two streams holds."""
+        assert isinstance(self.held, JoinedStreams), "asked of a join"
         return self.held
 
     # --- while a batch is worked on -------------------------------------------------------------
