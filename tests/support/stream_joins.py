@@ -57,11 +57,15 @@ class Plain:
 
 
 def counted(rows: Iterable[Row]) -> Counter[tuple[tuple[str, str], ...]]:
-    """Rows in no order, where a null is as good as nothing."""
+    """Rows in no order, where a null is as good as nothing, and a float as the int that it is."""
     return Counter(
-        tuple(sorted((key, repr(value)) for key, value in row.items() if value is not None))
+        tuple(sorted((key, _shown(value)) for key, value in row.items() if value is not None))
         for row in rows
     )
+
+
+def _shown(value: Any) -> str:
+    return repr(int(value) if isinstance(value, float) and value == int(value) else value)
 
 
 def _comparable(value: Any) -> Any:
