@@ -21,8 +21,8 @@ from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.program.streams.looked import look_at
 from onyx.program.streams.state import JoinedStreams
 from onyx.program.streams.stream_join import StreamJoin, stream_join
-from onyx.state.local.mapped import mapped
 from onyx.settings import StateSettings
+from onyx.state.local.mapped import mapped
 from onyx.windows.firing import Made, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.records import Record
@@ -111,6 +111,7 @@ class Peer:
     log: list[dict[int, list[Record]]] = field(default_factory=list)
     made: list[dict[str, Any]] = field(default_factory=list)
     late: list[tuple[str, int]] = field(default_factory=list)
+    passed_on: int = -(2**63)
 
     def __post_init__(self) -> None:
         self.start()
@@ -135,13 +136,21 @@ class Peer:
         self.late += [(kind, rows[index]["n"]) for index in added.late]
         for firing in added.firings:
             assert isinstance(firing, Made)
-            self.made += as_dicts(firing.segments)
+            self.sees(as_dicts(firing.segments))
+
+    def sees(self, made: list[dict[str, Any]]) -> None:
+        """Nothing is made behind the watermark that was passed on."""
+        prefixes = self.case.plain.prefixes[: 1 if self.case.plain.how == "asof" else 2]
+        for row in made:
+            times = [row.get(f"{prefix}at") for prefix in prefixes]
+            assert min(time for time in times if time is not None) >= self.passed_on
+        self.made += made
 
     def fire(self, pages: Pages) -> None:
         for page in pages:
             for firing in page:
                 assert isinstance(firing, Made)
-                self.made += as_dicts(firing.segments)
+                self.sees(as_dicts(firing.segments))
             self.write()
 
     def write(self) -> None:
@@ -171,6 +180,7 @@ def test_a_join_of_streams_gives_what_a_nested_loop_gives(case: Case, snapshot: 
         if kind == "watermark":
             watermark = max(watermark, what)
             peer.fire(peer.state.advance(what))
+            peer.passed_on = max(peer.passed_on, peer.state.passed_on(what))
         elif kind == "restart":
             peer.restart(snapshot)
         elif what:

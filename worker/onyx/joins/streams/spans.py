@@ -53,6 +53,11 @@ class Spans(Protocol):
         to those of the other side of which it is to be said that they have met none."""
         ...
 
+    def made_from(self, watermark: int) -> int:
+        """No row of a lower time is in what is still to be made, when all has been made that the
+        watermark brings. For `Latest` that is said of left rows."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -79,6 +84,10 @@ class Interval:
         """A row of the other side is looked at once more when it is alone."""
         alone = self.alone_before(side, watermarks)
         return alone - self._back(side) if self.told[1 - side] else alone
+
+    def made_from(self, watermark: int) -> int:
+        """A row that comes may meet one that has waited for it, or one may be alone."""
+        return watermark - max(self.before, self.after)
 
     def _back(self, side: Side) -> int:
         return self.after if side else self.before
@@ -109,6 +118,10 @@ class Extents:
     def gone_before(self, side: Side, watermarks: Times) -> Times:
         """With its extent."""
         return self._first(watermarks)
+
+    def made_from(self, watermark: int) -> int:
+        """The beginning of the extent."""
+        return watermark // self.width * self.width
 
     def _first(self, times: Times) -> Times:
         found: Times = times // self.width * self.width
@@ -142,3 +155,7 @@ class Latest:
         if self.age_max is None:
             return np.full_like(watermarks, NO_WATERMARK)
         return watermarks - self.age_max
+
+    def made_from(self, watermark: int) -> int:
+        """A left row is emitted when the watermark passes it."""
+        return watermark

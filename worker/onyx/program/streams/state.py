@@ -137,6 +137,10 @@ class JoinedStreams:
         """Rows that it has passed are emitted or go."""
         return self._rise(int(min(max(watermark, NO_WATERMARK), END - 1)), self._shards.known)
 
+    def passed_on(self, watermark: int) -> int:
+        """Behind the oldest time of what is still to be made."""
+        return self._spans.made_from(watermark)
+
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """Nothing comes any more for these shards."""
         return self._rise(END, shards)

@@ -31,7 +31,7 @@ from onyx.task.window_state.state import TaskState
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
 from onyx.windows.task_windows import TaskWindows
-from onyx.windows.watermarks import Mark
+from onyx.windows.watermarks import Mark, moved
 
 
 @dataclass(slots=True)
@@ -158,6 +158,7 @@ class Windowing:
         Args:
             mark: where the task is, all that fires because of it included.
         """
+        mark = moved(mark, self.held.passed_on)
         if not self._marks or self._marks[-1][1] != mark:
             self._marks.append((self.emissions.added, mark))
         released = None
