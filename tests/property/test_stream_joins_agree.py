@@ -206,3 +206,27 @@ def test_a_watermark_lets_go_what_nobody_needs(case: Case) -> None:
     left, right = map(len, peer.state._stored)
     assert left == 0
     assert right == 0 or (case.plain.how == "asof" and case.plain.before is None)
+
+
+@given(cases())
+def test_behind_the_end_of_a_job_nothing_is_emitted_again(case: Case) -> None:
+    peer = Peer(join_of(case.plain), case)
+    for kind, what in case.steps:
+        if kind in ("left", "right") and what:
+            peer.take(kind, what)
+    peer.write()
+    for page in itertools.islice(peer.state.complete(range(SHARDS), 0), 1):
+        for firing in page:
+            assert isinstance(firing, Made)
+            peer.sees(as_dicts(firing.segments))
+    peer.restart(snapshot=False)
+    peer.fire(peer.state.complete(range(SHARDS), 0))
+    peer.restart(snapshot=True)
+    once = list(peer.made)
+    peer.fire(peer.state.complete(range(SHARDS), 0))
+    assert peer.made == once
+    rows = {
+        side: [row for kind, what in case.steps if kind == side for row in what]
+        for side in ("left", "right")
+    }
+    assert counted(peer.made) == counted(case.plain.join(rows["left"], rows["right"]))

@@ -15,6 +15,8 @@ from onyx.flow.arrays import Mask
 from onyx.joins.streams.keyed_rows import KeyedRows, together
 from onyx.joins.streams.part import Keep, Part, in_order
 
+JOINED = ".join"
+"""The name in records, which windows and states have for theirs."""
 GROWS = 2
 Gone = Callable[[KeyedRows], Mask]
 """Which rows are of no use any more, of rows in order (`part.in_order`)."""
@@ -76,6 +78,17 @@ class StoredSide:
                 continue
             kept.append(part if 2 * many < len(part) else self._without_gone(part.rows))
         self._parts = [each for each in kept if each is not None]
+
+    def forget(self, shard: int) -> None:
+        """All rows of a shard go."""
+        kept: list[Part] = []
+        for part in self._parts:
+            others = part.rows.shards != shard
+            if others.all():
+                kept.append(part)
+            elif others.any():
+                kept.append(self._part(part.rows.take(np.flatnonzero(others))))
+        self._parts = kept
 
     def _without_gone(self, rows: KeyedRows) -> Part | None:
         gone = self._gone(rows)

@@ -12,10 +12,9 @@ from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.record_batch import Columns
 from onyx.joins.streams.keyed_rows import KeyedRows
 from onyx.joins.streams.spans import NO_WATERMARK, Side, Times
+from onyx.joins.streams.stored import JOINED
 from onyx.windows.records import JoinRows, Record, Records, WatermarkReached, append
 
-JOINED = ".join"
-"""The name in records, which windows and states have for theirs."""
 ROWS_AT_ONCE = 100_000
 """Rows of one record."""
 

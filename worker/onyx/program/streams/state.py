@@ -256,16 +256,28 @@ class JoinedStreams:
         """Apply records to a shard."""
         self._shards.known[shard] = None
         for record in records:
-            if isinstance(record, WatermarkReached):
-                self._watermarks[shard] = max(self._watermarks[shard], int(record.watermark))
-            elif isinstance(record, JoinRows):
+            if isinstance(record, JoinRows):
                 self._restore_rows(LEFT if record.side == LEFT else RIGHT, shard, record)
+            elif isinstance(record, WatermarkReached) and record.watermark == END:
+                self._forget(shard)
+            elif isinstance(record, WatermarkReached):
+                self._watermarks[shard] = max(self._watermarks[shard], int(record.watermark))
+
+    def _forget(self, shard: int) -> None:
+        """All rows of a shard were emitted at the end of the job, or of an older version of it,
+        behind which event time begins anew."""
+        self._watermarks[shard] = NO_WATERMARK
+        for side in SIDES:
+            self._restoring[side] = [
+                each for each in self._restoring[side] if each.shards[0] != shard
+            ]
+            self._stored[side].forget(shard)
 
     def _restore_rows(self, side: Side, shard: int, record: JoinRows) -> None:
         segments = segments_of(rows_in(record))
         looked = look_at(self._join, self._join.sides[side], segments)
         form, waiting = stored(segments), self._restoring[side]
-        for each in looked.rows:
+        for each in looked.rows if len(segments) else ():
             shards = np.full(len(each.where), shard)
             taken = form.take(each.where)
             waiting.append(KeyedRows.of(each.keys, looked.times[each.where], shards, taken))
