@@ -75,6 +75,8 @@ def added(made: Job, entry: dict[str, Any], above: tuple[str, ...]) -> Job:
     made = made.at(*above)
     if entry["type"] == "output":
         return made.write(Sink(entry["plugin"], options), name=name, **keys)
+    if entry["type"] == "join":
+        return made.join_streams(name, **keys)
     if entry["type"] == "reduce":
         return made.reduce(name, options=options, **keys)
     if "sparkStage" in entry:

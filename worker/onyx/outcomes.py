@@ -82,9 +82,9 @@ def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
         count = _of(its.unmatched, its.segments_in)
         yield f"{count} of {task} matched no flow condition and went nowhere{first}"
     if its.late:
-        children = {window.late_to for window in job.windows if window.task == task}
-        to = ", ".join(sorted(child for child in children if child is not None))
-        where = f"went to {to}" if to else "counted in no window"
+        to = ", ".join(sorted(job.late_children(task)))
+        nowhere = "met nothing" if job.entry(task).type == "join" else "counted in no window"
+        where = f"went to {to}" if to else nowhere
         yield f"{_count(its.late)} of {task} came late and {where}"
 
 

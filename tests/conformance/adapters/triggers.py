@@ -85,7 +85,8 @@ def _decision(case: dict[str, Any]) -> bool:
         return event == "watermark" and case["input_watermark"] >= compiled.due(lower, upper, 0)
     if not case["segment"]:
         return False
-    coordinate = Coordinates("w", "t", "event-time", time=True).of([case["segment"]])[0][0]
+    coordinates = Coordinates("window w of task t", "event-time", time=True)
+    coordinate = coordinates.of([case["segment"]])[0][0]
     assert isinstance(compiled, WatermarkTrigger)
     return compiled.reached(coordinate, lower, upper)
 

@@ -27,6 +27,6 @@ def _answer(case: dict[str, Any]) -> Any:
         case "to-standard-units":
             return standard((case["value"], unit))
         case "coerce-key":
-            coordinates = Coordinates("w", "task", "at", is_time((1, unit)))
+            coordinates = Coordinates("window w of task task", "at", is_time((1, unit)))
             return coordinates.number(case["value"])
     raise KeyError(case["op"])

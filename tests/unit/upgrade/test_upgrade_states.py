@@ -11,7 +11,7 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.upgrade.plan import plan
 from onyx.upgrade.translation import Translation
-from onyx.windows.records import SetStates
+from onyx.windows.records import JoinRows, SetStates, WatermarkReached
 
 OLD: dict[str, Any] = {
     "guarantee": "exactly-once",
@@ -129,3 +129,69 @@ def test_records_of_what_is_not_carried_over_are_left_out(
     translation = Translation(job({}), new, "track", plan(job({}), new, new.upgrade))
     records = [SetStates(name, 0, ["a"], [1]) for name in ("seen", ".timers", ".touched")]
     assert [each.window for each in translation.records(records)] == kept
+
+
+STREAMS: dict[str, Any] = {
+    "guarantee": "exactly-once",
+    "workflow": [["a", "both"], ["b", "both"], ["both", "write"]],
+    "catalog": [
+        {"name": "a", "type": "input", "plugin": "sequence", "options": {"segments": []}},
+        {"name": "b", "type": "input", "plugin": "sequence", "options": {"segments": []}},
+        {"name": "both", "type": "join", "left": {"task": "a", "key": "id", "at": "time"},
+         "right": {"task": "b", "key": "of", "at": "time"}, "how": "left",
+         "within": {"before": [1, "minute"], "after": [1, "hour"]}},
+        {"name": "write", "type": "output", "plugin": "blackhole"},
+    ],
+}  # fmt: skip
+
+
+def joining(join: dict[str, Any], upgrade: dict[str, Any] | None = None) -> Job:
+    """The job with other keys of its join."""
+    spec = copy.deepcopy(STREAMS)
+    spec["catalog"][2].update(join)
+    if upgrade is not None:
+        spec["upgrade"] = {"from": "old", **upgrade}
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    return parse_mapping({**head, "spec": spec})
+
+
+@pytest.mark.parametrize(
+    "join",
+    [
+        {},
+        {"left": {"task": "a", "key": ["id"], "at": "time", "prefix": "a_"}},
+        {"within": {"before": "60s", "after": "60 minutes"}, "fluxPolicy": "continue"},
+    ],
+)
+def test_rows_of_a_join_that_joins_the_same_are_carried_over(join: dict[str, Any]) -> None:
+    new = joining(join, {})
+    assert new.upgrade is not None
+    found = plan(joining({}), new, new.upgrade)
+    assert not found.problems
+    assert {step.fate for step in found.steps if step.name == "both"} == {"carried over"}
+    records = [JoinRows(".join", 0, b"", b""), WatermarkReached(".join", 7)]
+    assert Translation(joining({}), new, "both", found).records(records) == records
+
+
+@pytest.mark.parametrize(
+    ("join", "why"),
+    [
+        ({"how": "inner"}, "how was left and is inner"),
+        ({"left": {"task": "a", "key": "n", "at": "time"}}, "left.key was [id] and is [n]"),
+        ({"right": {"task": "b", "key": "of", "at": "t"}}, "right.at was time and is t"),
+        (
+            {"within": {"after": [2, "hours"]}},
+            "within was 60000 ms before to 3600000 ms after and is 0 ms before to 7200000 ms after",
+        ),
+    ],
+)
+def test_a_join_that_joins_otherwise_needs_an_answer(join: dict[str, Any], why: str) -> None:
+    new = joining(join, {})
+    assert new.upgrade is not None
+    found = plan(joining({}), new, new.upgrade)
+    (problem,) = found.problems
+    assert problem.path == "spec.upgrade.tasks.both"
+    assert why in problem.message
+    assert (
+        Translation(joining({}), new, "both", found).records([JoinRows(".join", 0, b"", b"")]) == []
+    )

@@ -9,8 +9,8 @@ from onyx.flow.columns.record_batch import from_dicts
 from onyx.windows.assigning.coordinates import Coordinates
 
 NOON_MS = 1_442_145_600_000
-OF_TIME = Coordinates("hourly", "count", "at", time=True)
-OF_ELEMENTS = Coordinates("hourly", "count", "at", time=False)
+OF_TIME = Coordinates("window hourly of task count", "at", time=True)
+OF_ELEMENTS = Coordinates("window hourly of task count", "at", time=False)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_a_segment_without_the_key_is_an_error():
     ids=["ints", "floats", "datetimes", "dates", "text"],
 )
 def test_columns_have_the_places_of_dicts(values, time):
-    coordinates = Coordinates("w", "gather", "at", time)
+    coordinates = Coordinates("window w of task gather", "at", time)
     found, _ = coordinates.of(from_dicts([{"at": value} for value in values])[0])
     assert found.tolist() == coordinates.of([{"at": value} for value in values])[0]
 
 
 @pytest.mark.parametrize("value", [None, True, float("nan"), 2.0**63, "x", date(2020, 1, 1), [1]])
 def test_columns_are_refused_like_dicts(value):
-    coordinates = Coordinates("w", "gather", "at", time=False)
+    coordinates = Coordinates("window w of task gather", "at", time=False)
     columns, _, _ = from_dicts([{"at": value}])
     with pytest.raises(UserError) as of_dicts:
         coordinates.of([{"at": value}])

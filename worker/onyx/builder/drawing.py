@@ -19,6 +19,7 @@ _COLORS = {
     "reduce": "#fef3c7",
     "output": "#dcfce7",
     "table": "#ede9fe",
+    "join": "#fce7f3",
 }
 
 Place = tuple[int, int]

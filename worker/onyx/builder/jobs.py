@@ -173,6 +173,18 @@ class Job(Runnable):
         """
         return self._added({"name": name, "type": "function"}, {"join": keys})
 
+    def join_streams(self, name: str, /, **keys: Unpack[k.JoinKeys]) -> Job:
+        """Add a task that joins what two tasks give, by key and time.
+
+        Args:
+            name: of the task.
+            keys: of the task: `left` and `right`, each with the `task` that is this side, `how`,
+                `within`, ...
+        """
+        sides = (keys.get("left", {}), keys.get("right", {}))
+        tasks = [side["task"] for side in sides if "task" in side]
+        return self.at(*tasks)._added({"name": name, "type": "join"}, keys)
+
     def reduce(self, name: str = "reduce", **keys: Unpack[k.ReduceKeys]) -> Job:
         """Add a task that only gathers segments, in the windows that are put on it."""
         return self._added({"name": name, "type": "reduce"}, keys)

@@ -52,6 +52,8 @@ class Batch:
     the same process; None: they are to be found."""
     bad: list[tuple[int, Exception]] = field(default_factory=list)
     """What an input has read and is no segment of the job: index, increasing, and why."""
+    upstream: str | None = None
+    """The parent task that has sent the segments, where the receiver keeps those of each apart."""
 
     def __len__(self) -> int:
         return len(self.segments)
@@ -64,6 +66,7 @@ class Batch:
             None if self.ids is None else taken(self.ids, chosen),
             None if self.keys is None else self.keys.take(chosen),
             self._bad_of(chosen) if self.bad else [],
+            self.upstream,
         )
 
     def slice(self, first: int, last: int) -> Batch:
@@ -74,6 +77,7 @@ class Batch:
             None if self.ids is None else self.ids[first:last],
             None if self.keys is None else self.keys.take(np.arange(first, last)),
             [(index - first, error) for index, error in self.bad if first <= index < last],
+            self.upstream,
         )
 
     def _bad_of(self, chosen: Indices) -> list[tuple[int, Exception]]:

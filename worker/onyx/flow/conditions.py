@@ -11,7 +11,7 @@ answer for a batch, column by column. Two points where the original's versions d
 A condition leaves keys out for the children that it sends to itself; the original leaves them out
 for all who get the segment, which takes fields from children that nobody meant.
 
-A child that a window of the task names in `lateTo`, or the task in `deadLetter`, gets late segments
+A child that the task or a window of it names in `lateTo`, or in `deadLetter`, gets late segments
 or dead letters, and of the others only those that a condition naming it sends there: neither no
 conditions nor `to: all` mean it.
 """
@@ -289,9 +289,8 @@ def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | No
 
 def set_apart(job: Job, task: str) -> frozenset[str]:
     """Children that get only what is late, and only dead letters."""
-    late = {window.late_to for window in job.windows if window.task == task}
-    letters = {entry.dead_letter for entry in job.catalog if entry.name == task}
-    return frozenset(child for child in late | letters if child is not None)
+    letters = job.entry(task).dead_letter
+    return job.late_children(task) | ({letters} if letters is not None else set())
 
 
 def _concerns(condition: FlowCondition, task: str, children: tuple[str, ...]) -> bool:

@@ -103,8 +103,7 @@ def _of_left_out(job: Job) -> Iterator[Problem]:
     """Edges along which no flow condition sends anything, though the task has some."""
     for index, (parent, child) in enumerate(job.workflow):
         mine = [each for each in job.flow_conditions if {parent, "all"} & {*each.from_tasks}]
-        late = {window.late_to for window in job.windows if window.task == parent}
-        apart = child in late or child == job.entry(parent).dead_letter
+        apart = child in job.late_children(parent) or child == job.entry(parent).dead_letter
         ordinary = any(each.from_task != "all" and not each.thrown_exception for each in mine)
         if ordinary and not apart and not any(_may_send(each, child) for each in mine):
             what = f"leads to {child}, which no flow condition of {parent} sends anything to"

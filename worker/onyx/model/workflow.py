@@ -132,9 +132,9 @@ def begins_trees(job: Job, task: str) -> bool:
 
 
 def stateful_tasks(job: Job) -> frozenset[str]:
-    """Tasks that have a state log: with windows, with state by key, or with a processor."""
-    keeping = {each.name for each in job.catalog if each.state is not None or each.processor}
-    return frozenset(keeping | {window.task for window in job.windows})
+    """Tasks that have a state log: with windows, with state by key or a processor, or joins."""
+    of_themselves = {entry.name for entry in job.catalog if entry.is_stateful}
+    return frozenset(of_themselves | {window.task for window in job.windows})
 
 
 def ordered_parents(edges: Iterable[Edge], task: str) -> tuple[str, ...]:

@@ -9,13 +9,13 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
-from onyx.program.folding import Folding
+from onyx.program.folding import Folding, emit_late
 from onyx.program.prepare import own_segments, prepared_for
 from onyx.program.program import Program
 from onyx.program.windows import Windowed
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.telemetry.interface import TaskMetrics
-from onyx.windows.coded import Groups, Keyed, chosen, keyed
+from onyx.windows.coded import Keyed, chosen, keyed, shards_in
 from onyx.windows.prepared import Prepared
 
 
@@ -75,19 +75,9 @@ def _add(
     metrics.add(LATE_SEGMENTS, len(added.late))
     where = np.array(added.late, np.intp)
     shards = _shards(its, windowing, chosen(groups, where))
-    late = as_dicts(chosen(segments, where))
-    for child in its.late_to:
-        for segment, shard in zip(late, shards, strict=True):
-            windowing.emit(shard, [segment], child)
+    emit_late(windowing, its.late_to, as_dicts(chosen(segments, where)), shards)
 
 
 def _shards(its: Windowed, windowing: Folding, groups: Keyed) -> list[int]:
     """The shard of each segment."""
-    if its.group_key is None:
-        return [0] * len(groups)
-    shard_of = windowing.shard_of.__getitem__
-    if not isinstance(groups, Groups):
-        return list(map(shard_of, groups))
-    shards = np.fromiter(map(shard_of, groups.keys), np.intp, len(groups.keys))
-    found: list[int] = shards[groups.codes].tolist()
-    return found
+    return [0] * len(groups) if its.group_key is None else shards_in(windowing.shard_of, groups)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from onyx.flow.batch import Batch, Segments
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
+from onyx.program.streams.looked import Looked
 from onyx.returning import Returned
 from onyx.windows.coded import Keyed
 from onyx.windows.prepared import Prepared
@@ -23,6 +24,8 @@ class BatchWork:
     """Group keys of the batch's segments, for windows."""
     prepared: Prepared | None = None
     """What windows need of the leaves."""
+    looked: Looked | None = None
+    """What a join needs of the leaves."""
     routed: Routed | None = None
     """Where everything goes, and what has failed."""
     made: list[tuple[int, Segments]] = field(default_factory=list)

@@ -20,6 +20,7 @@ from onyx.model.workflow import children
 from onyx.program.keyed_function import keyed_function
 from onyx.program.processing.compiled import processing
 from onyx.program.program import Program
+from onyx.program.streams.stream_join import stream_join
 from onyx.program.windows import compiled, sends_to
 from onyx.sql.batches import Query
 
@@ -59,6 +60,7 @@ def with_functions(
         windowed=compiled(job, name, resolve),
         keyed=keyed_function(job, name, resolve),
         processing=processing(job, name, resolve),
+        streams=stream_join(job, name, resolve),
     )
 
 
@@ -111,5 +113,5 @@ def _own_conditions(
 
 def _groupings(job: Job, task: str, resolve: Resolve) -> dict[str, Grouping]:
     entries = [job.entry(child) for child in children(job.workflow)[task]]
-    getters = [(entry, key_getter(entry, resolve)) for entry in entries]
+    getters = [(entry, key_getter(entry, resolve, task)) for entry in entries]
     return {entry.name: Grouping(get, entry) for entry, get in getters if get is not None}

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from onyx.flow.batch import Segments
-from onyx.program.folding import Folding
+from onyx.program.folding import Emitting
 from onyx.program.trigger_calls import Emitted, TriggerCalls, checked
 from onyx.windows.firing import AnyFiring, Firing, FiringRows, Made
 from onyx.windows.firing_rows import rows_of
 
 
-def carry_out(windowing: Folding, fired: Iterable[AnyFiring]) -> None:
+def carry_out(windowing: Emitting, fired: Iterable[AnyFiring]) -> None:
     """Call the users' functions: `sync` at once; and what `emit` gives is sent when durable. What
     was emitted of single groups is looked at as a whole: thousands fire at the end of a job."""
     calls = windowing.calls
@@ -36,7 +36,7 @@ def carry_out(windowing: Folding, fired: Iterable[AnyFiring]) -> None:
             windowing.emit(shard, checked(made))
 
 
-def _of_rows(windowing: Folding, firing: FiringRows) -> Iterator[tuple[int, Segments]]:
+def _of_rows(windowing: Emitting, firing: FiringRows) -> Iterator[tuple[int, Segments]]:
     """What groups that fire together emit, by shard."""
     for shard in firing.shards:
         if shard in windowing.closed:

@@ -9,14 +9,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from onyx.flow.batch import Batch, Segments
+from onyx.flow.batch import Batch, Segment, Segments
 from onyx.ledger.applied import Mask
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
 from onyx.windows.task_windows import TaskWindows
 
 
-class Folding(Protocol):
+class Emitting(Protocol):
+    """A state of which something fires."""
+
+    calls: TriggerCalls
+    closed: set[int]
+    """Shards that have fired for the last time."""
+
+    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
+        """Send these when that is safe; late segments to a child of their own."""
+        ...
+
+    def changed(self, segments: int) -> None:
+        """So many segments, or firings, have changed the state."""
+        ...
+
+
+class Folding(Emitting, Protocol):
     """The windows of a task while a batch is worked on."""
 
     @property
@@ -24,10 +40,7 @@ class Folding(Protocol):
         """Their states."""
         ...
 
-    calls: TriggerCalls
     clock: Clock
-    closed: set[int]
-    """Shards that have fired for the last time."""
 
     @property
     def shard_of(self) -> Mapping[Any, int]:
@@ -42,10 +55,11 @@ class Folding(Protocol):
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
         ...
 
-    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
-        """Send these when that is safe; late segments to a child of their own."""
-        ...
 
-    def changed(self, segments: int) -> None:
-        """So many segments, or firings, have changed the state."""
-        ...
+def emit_late(
+    emitting: Emitting, children: Sequence[str], late: Sequence[Segment], shards: Sequence[int]
+) -> None:
+    """Send segments that came late to the children that are there for them."""
+    for child in children:
+        for segment, shard in zip(late, shards, strict=True):
+            emitting.emit(shard, [segment], child)

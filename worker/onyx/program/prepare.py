@@ -10,7 +10,10 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.leaves import Leaves
+from onyx.program.keyed_function import KeyedFunction
+from onyx.program.processing.compiled import Processing
 from onyx.program.program import Program
+from onyx.program.streams.stream_join import StreamJoin
 from onyx.program.windows import Windowed
 from onyx.windows.coded import GroupKeys, Keyed
 from onyx.windows.groups import hashable_keys
@@ -27,7 +30,14 @@ def read_groups(program: Program, batch: Batch) -> Keyed | None:
     known = None if program.lifecycles.hooks else batch.keys  # hooks may have changed segments
     with naming(program.entry):
         read = format_of(segments).choose(_groups_of_dicts, _groups_of_columns)
-        return read(segments, its.group_key, its.group_keys, known)
+        return read(segments, _getter(its, batch), its.group_keys, known)
+
+
+def _getter(its: Windowed | KeyedFunction | Processing | StreamJoin, batch: Batch) -> KeyGetter:
+    if isinstance(its, StreamJoin):
+        return next(side.getter for side in its.sides if side.task == batch.upstream)
+    assert its.group_key is not None, "asked before"
+    return its.group_key
 
 
 def _groups_of_dicts(

@@ -21,6 +21,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.lifecycles import Event, Lifecycles
 from onyx.program.processing.compiled import Processing
+from onyx.program.streams.stream_join import StreamJoin
 from onyx.program.windows import Windowed
 from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
@@ -62,6 +63,8 @@ class Program:
     """The state of the function, if it has one."""
     processing: Processing | None = None
     """The processor that the task has in place of a function."""
+    streams: StreamJoin | None = None
+    """The two streams that the task joins, if it is a join."""
 
     @property
     def task(self) -> TaskName:
@@ -69,9 +72,15 @@ class Program:
         return TaskName(self.entry.name)
 
     @property
-    def stateful(self) -> Windowed | KeyedFunction | Processing | None:
+    def stateful(self) -> Windowed | KeyedFunction | Processing | StreamJoin | None:
         """What makes that the task has a state log."""
-        return self.windowed or self.keyed or self.processing
+        return self.windowed or self.keyed or self.processing or self.streams
+
+    @property
+    def keeps_parents_apart(self) -> bool:
+        """Whether the task has to know from which task upstream a batch comes."""
+        its = self.processing
+        return self.streams is not None or (its is not None and len(its.parents) > 1)
 
     @property
     def retries(self) -> bool:

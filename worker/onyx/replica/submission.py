@@ -103,7 +103,7 @@ def _task(job: Job, name: TaskName, windowed: bool, tracked: bool) -> TaskSpec:
         min_peers=_least(entry),
         max_peers=_most(entry, windowed),
         percentage=entry.percentage if job.task_scheduler == "percentage" else None,
-        flux_policy=entry.flux_policy,
+        flux_policy=entry.flux_policy or ("continue" if entry.type == "join" else None),
         required_tags=_tags(entry),
         acker_exempt=name in job.acker_exempt_tasks,
     )
@@ -121,6 +121,6 @@ def _least(entry: CatalogEntry) -> int:
 
 def _most(entry: CatalogEntry, windowed: bool) -> int | None:
     """Without grouping, one peer holds all state and gets all segments: others would be idle."""
-    if windowed and entry.group_by_key is None and entry.group_by_fn is None:
+    if windowed and not entry.is_grouped:
         return _least(entry)
     return entry.n_peers or entry.max_peers

@@ -39,7 +39,13 @@ def _receive(task: BatchTask, message: Message) -> None:
             work, old = task.work, task.allocation
             _leave_state(old)
             task.runtime.delivery.keep(
-                task.phase, work.batch, work.leaves, work.pieces.waiting, old.outbox, old.inbox
+                task.phase,
+                work.batch,
+                work.leaves,
+                (*work.pieces.waiting, *work.others),
+                old.outbox,
+                old.inbox,
+                old.wiring.upstream,
             )
             work.forget_all()
             task.status.superseded_s = None

@@ -37,7 +37,7 @@ def held_roots(task: Task) -> list[Numbers]:
 
 
 def _in_work(work: Work) -> list[Numbers]:
-    batches: list[Batch | None] = [batch for _, batch in tuple(work.others)]
+    batches: list[Batch | None] = list(work.others)
     batches += tuple(work.pieces.waiting)
     batches.append(work.batch)
     return [each.roots for each in batches if each is not None and each.roots is not None]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.model.job import CatalogEntry, Job, Trigger, Window, Within
 from onyx.model.plugins import (
     deals_parts,
     keeps_journal,
@@ -114,10 +114,13 @@ def task_doubt(old: Job, new: Job, task: str) -> Doubt | None:
         or _differs("processor", before.processor, after.processor)
         or _ordinals_differ(old, new, task)
         or _state_doubt(before.state or {}, after.state or {})
+        or _join_doubt(before, after)
     )
 
 
 def _kept_in(entry: CatalogEntry) -> str:
+    if entry.type == "join":
+        return "two streams"
     if entry.processor is not None:
         return "what a processor has saved"
     return "windows" if entry.state is None else "state"
@@ -129,6 +132,21 @@ def _ordinals_differ(old: Job, new: Job, task: str) -> Doubt | None:
         return None
     before, after = (ordered_parents(each.workflow, task) for each in (old, new))
     return _differs("order of the tasks upstream", before, after)
+
+
+def _join_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
+    """Rows of both sides wait for what would have met them. They have no names of their own, so
+    the tasks may be called otherwise, and so may what is made."""
+    if old.type != "join":
+        return None
+    for name, before, after in zip(("left", "right"), old.sides, new.sides, strict=True):
+        changed = _differs(f"{name}.key", before.keys, after.keys)
+        if doubt := changed or _differs(f"{name}.at", before.at, after.at):
+            return doubt
+    for name in ("how", "within", "range"):
+        if doubt := _differs(name, getattr(old, name), getattr(new, name)):
+            return doubt
+    return None
 
 
 def _state_doubt(old: Mapping[str, str], new: Mapping[str, str]) -> Doubt | None:
@@ -214,6 +232,8 @@ def _differs(what: str, old: Any, new: Any) -> Doubt | None:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Within):
+        return f"{value.before} ms before to {value.after} ms after"
     if isinstance(value, tuple):
         return f"[{', '.join(map(str, value))}]"
     return "not given" if value is None else str(value)

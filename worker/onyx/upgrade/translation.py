@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from onyx.joins.streams.stored import JOINED
 from onyx.keyed.expiry import TOUCHED
 from onyx.keyed.timers import TIMERS
 from onyx.model.job import Job, Trigger
@@ -51,6 +52,8 @@ def _kept_states(old: Job, new: Job, task: str, plan: Plan) -> frozenset[str]:
             found.add(TOUCHED)
     if plan.carries("task", task) and after.processor is not None:
         found.add(SNAPSHOT)
+    if plan.carries("task", task) and after.type == "join":
+        found.add(JOINED)
     return frozenset(found)
 
 

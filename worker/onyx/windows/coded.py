@@ -7,7 +7,7 @@ has to look at single segments makes lists of both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -180,6 +180,15 @@ def shards_of(groups: Keyed, shards: Shards) -> dict[int, None]:
     if isinstance(groups, Groups) and groups.column is not None:
         return dict.fromkeys(np.unique(shards.of_column(groups.column)).tolist())
     return dict.fromkeys(map(shards.__getitem__, different(groups)))
+
+
+def shards_in(shard_of: Mapping[Any, int], groups: Keyed) -> list[int]:
+    """The shard of each segment."""
+    if not isinstance(groups, Groups):
+        return [shard_of[group] for group in groups]
+    shards = np.fromiter((shard_of[key] for key in groups.keys), np.intp, len(groups.keys))
+    found: list[int] = shards[groups.codes].tolist()
+    return found
 
 
 def numbers_of(column: pa.Array) -> Array | None:

@@ -46,8 +46,7 @@ def compile_windows(job: Job, task: str, resolve: Resolve) -> CompiledWindows | 
         )
         for window in windows
     )
-    grouped = entry.group_by_key is not None or entry.group_by_fn is not None
-    return CompiledWindows(task, compiled, grouped)
+    return CompiledWindows(task, compiled, entry.is_grouped)
 
 
 def compile_window(
@@ -119,9 +118,8 @@ def _coordinates(window: Window) -> Coordinates | None:
         return None
     bounded = TYPES[window.type].bounded
     amount = (window.range or window.timeout_gap) if bounded else None
-    return Coordinates(
-        window.id, window.task, window.window_key, time=amount is None or is_time(amount)
-    )
+    where = f"window {window.id} of task {window.task}"
+    return Coordinates(where, window.window_key, time=amount is None or is_time(amount))
 
 
 def _ordered(

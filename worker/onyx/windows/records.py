@@ -197,6 +197,15 @@ class SpooledEmitted(TriggerRecord, frozen=True, tag="spooled-emitted"):
     """The next one of this file."""
 
 
+class JoinRows(WindowRecord, frozen=True, tag="join-rows"):
+    """A side of a join of two streams gets rows: a record batch and its schema, as Arrow writes
+    them. When the watermark takes them away follows from their times."""
+
+    side: int
+    rows: bytes
+    schema: bytes
+
+
 class StagedOutput(Record, frozen=True, tag="staged"):
     """The token with which an output under exactly-once publishes the part that it staged last; the
     ids of the segments in that part are in the same chunk."""
@@ -212,6 +221,7 @@ AnyRecord = (
     | Fired | FiredGroups | FiringProgress | SetTriggerStates | DeleteTriggerStates | TimerDue
     | WatermarkReached
     | SpooledPart | SpooledFired | SpooledEmitted
+    | JoinRows
     | StagedOutput
 )  # fmt: skip
 """What a state log may hold; decoders tell the types apart by their tags."""

@@ -42,6 +42,10 @@ class Stateful(Protocol):
         """The watermark of the task has risen."""
         ...
 
+    def passed_on(self, watermark: int) -> int:
+        """The watermark of what is made, when all has been made that this one brings."""
+        ...
+
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """The job ends for these shards."""
         ...

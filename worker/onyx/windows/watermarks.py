@@ -20,7 +20,7 @@ without harm, which is what bounds the memory when one channel is far behind.
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -61,6 +61,13 @@ def time_of(mark: Mark) -> int | None:
     if isinstance(mark, Lull):
         return mark.time_ms
     return mark if isinstance(mark, int) else None
+
+
+def moved(mark: Mark, move: Callable[[int], int]) -> Mark:
+    """A mark with another time, if it has one."""
+    if isinstance(mark, Lull):
+        return Lull(max(TIME_MS_MIN, move(mark.time_ms)))
+    return max(TIME_MS_MIN, move(mark)) if isinstance(mark, int) else mark
 
 
 def least(marks: Iterable[Mark]) -> Mark:

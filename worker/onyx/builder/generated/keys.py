@@ -69,6 +69,22 @@ class TableJoinKeys(TypedDict, total=False):
     at: str
 
 
+class JoinSideKeys(TypedDict, total=False):
+    """Keys of `left` and `right`."""
+
+    task: str
+    key: str | Sequence[str]
+    at: str
+    prefix: str
+
+
+class WithinKeys(TypedDict, total=False):
+    """Keys of `within`."""
+
+    before: Time
+    after: Time
+
+
 class InputKeys(TypedDict, total=False):
     """Keys of a task of type input."""
 
@@ -224,6 +240,37 @@ class TableKeys(TypedDict, total=False):
     doc: str
 
 
+class JoinKeys(TypedDict, total=False):
+    """Keys of a task of type join."""
+
+    batch_size: int
+    fn: Fn
+    params: Sequence[str]
+    options: Mapping[str, Any]
+    medium: str
+    batch_timeout: Time
+    batch_fn: bool
+    batch_format: Literal["dicts", "arrow"]
+    schema: Mapping[str, str]
+    cooperative: bool
+    min_peers: int
+    max_peers: int
+    n_peers: int
+    flux_policy: Literal["kill", "continue", "recover"]
+    left: JoinSideKeys
+    right: JoinSideKeys
+    how: Literal["inner", "left", "right", "outer", "asof"]
+    within: WithinKeys
+    range: Time
+    late_to: str
+    dead_letter: str
+    required_tags: Sequence[str]
+    percentage: int
+    uniqueness_key: str
+    deduplicate: bool
+    doc: str
+
+
 class TaskKeys(TypedDict, total=False):
     """Keys of a task of any type."""
 
@@ -253,6 +300,12 @@ class TaskKeys(TypedDict, total=False):
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
     flux_policy: Literal["kill", "continue", "recover"]
+    left: JoinSideKeys
+    right: JoinSideKeys
+    how: Literal["inner", "left", "right", "outer", "asof"]
+    within: WithinKeys
+    range: Time
+    late_to: str
     state: Mapping[str, str]
     state_ttl: Time
     on_timer: Fn

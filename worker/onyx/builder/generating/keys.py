@@ -26,7 +26,7 @@ from onyx.builder.types import Amount, Fn, Time
 '''
 _PLACED = ("name", "type", "plugin", "spark_stage")
 """Keys of a task that its method of the builder gives."""
-_TYPES = ("input", "function", "reduce", "output", "table")
+_TYPES = ("input", "function", "reduce", "output", "table", "join")
 
 
 def module() -> str:
@@ -62,11 +62,17 @@ def _of_a_job() -> list[Key]:
 
 
 def _nested(keys: Iterable[Key]) -> Iterator[str]:
+    """A class for each kind of mapping that keys hold, each once."""
+    named: dict[str, list[Key]] = {}
     for key in keys:
         if isinstance(key.kind, Entry):
-            within = key.kind.section
-            yield from _nested(within.keys)
-            yield _class(_name(within), within.keys, f"Keys of `{key.yaml}`")
+            named.setdefault(_name(key.kind.section), []).append(key)
+    for name, holders in named.items():
+        kind = holders[0].kind
+        assert isinstance(kind, Entry), "asked above"
+        yield from _nested(kind.section.keys)
+        held = " and ".join(f"`{key.yaml}`" for key in holders)
+        yield _class(name, kind.section.keys, f"Keys of {held}")
 
 
 def _name(section: Section) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from onyx.errors import UserError, describe
@@ -18,6 +19,8 @@ from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.predicates import Resolve
 from onyx.flow.segment_failure import Refusal
 from onyx.model.job import CatalogEntry
+
+GROUP_BY_KEY = "groupByKey"
 
 
 class KeyGetter(Protocol):
@@ -36,8 +39,11 @@ class KeyGetter(Protocol):
         ...
 
 
-def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
+def key_getter(entry: CatalogEntry, resolve: Resolve, parent: str = "") -> KeyGetter | None:
     """How a task's group key is read from segments; None when the task is not grouped.
+
+    Args:
+        parent: whose segments these are. Those of each side of a join have keys of their own.
 
     One key gives its value, a list of keys the part of the segment that has them, a function
     whatever it returns. A segment that lacks a key is refused, because one group of all that lack
@@ -45,6 +51,8 @@ def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
     that key. An exception of a function is raised with its name, and that of the task: it is called
     where segments come from.
     """
+    if entry.type == "join":
+        return _side_getter(entry, parent)
     if entry.group_by_fn is not None:
         where = f"groupByFn {entry.group_by_fn} of task {entry.name}"
         return ByFunction(resolve(entry.group_by_fn), where)
@@ -55,6 +63,14 @@ def key_getter(entry: CatalogEntry, resolve: Resolve) -> KeyGetter | None:
     if isinstance(by, tuple):
         return ByKeys(by, entry.name, optional)
     return ByKey(by, entry.name, optional)
+
+
+def _side_getter(entry: CatalogEntry, parent: str) -> KeyGetter:
+    """Keys of both sides that are equal are the same group, whatever their names are."""
+    keys = next(side.keys for side in entry.sides if side.task == parent)
+    if len(keys) == 1:
+        return ByKey(keys[0], entry.name, optional=False, word="key")
+    return ByKeys(keys, entry.name, False, "key", tuple(map(str, range(len(keys)))))
 
 
 @contextmanager
@@ -68,6 +84,7 @@ def naming(entry: CatalogEntry) -> Iterator[None]:
     except UserError as error:
         by = entry.group_by_fn
         what = f"groupByFn {by}" if by is not None else f"groupByKey {entry.group_by_key}"
+        what = "key" if entry.type == "join" else what
         raise Refusal(f"{what} of task {entry.name}: {error}") from error
 
 
@@ -94,11 +111,16 @@ class ByFunction:
 class ByKey:
     """The value of one key of a segment."""
 
-    def __init__(self, key: str, task: str, optional: bool) -> None:
-        """`optional`: segments without the key are the group None."""
+    def __init__(self, key: str, task: str, optional: bool, word: str = GROUP_BY_KEY) -> None:
+        """
+        Args:
+            optional: segments without the key are the group None.
+            word: what the key is in the manifest.
+        """
         self._key = key
         self._task = task
         self._optional = optional
+        self._word = word
 
     def of_all(self, segments: Sequence[Segment]) -> list[Any]:
         """The key of each segment."""
@@ -108,7 +130,7 @@ class ByKey:
         try:
             return [segment[key] for segment in segments]
         except KeyError:
-            raise missing(self._task, key) from None
+            raise missing(self._task, key, self._word) from None
 
     def of_columns(self, columns: Columns) -> KeyCodes:
         """The groups of the rows of columns."""
@@ -116,40 +138,57 @@ class ByKey:
             return KeyCodes.of_column(columns, self._key)
         if self._optional:
             return KeyCodes.of_values([None] * len(columns))
-        raise missing(self._task, self._key)
+        raise missing(self._task, self._key, self._word)
 
 
 class ByKeys:
     """The part of a segment that has several keys."""
 
-    def __init__(self, keys: tuple[str, ...], task: str, optional: bool) -> None:
-        """`optional`: segments may lack some."""
+    def __init__(
+        self,
+        keys: tuple[str, ...],
+        task: str,
+        optional: bool,
+        word: str = GROUP_BY_KEY,
+        names: tuple[str, ...] | None = None,
+    ) -> None:
+        """
+        Args:
+            optional: segments may lack some.
+            word: what the keys are in the manifest.
+            names: what they are called in the group; None: as in the segment.
+        """
         self._keys = keys
         self._task = task
         self._optional = optional
+        self._word = word
+        self._names = names
 
     def of_all(self, segments: Sequence[Segment]) -> list[Any]:
         """The key of each segment."""
         keys = self._keys
         if self._optional:
             return [{key: each[key] for key in keys if key in each} for each in segments]
+        named = list(zip(self._names or keys, keys, strict=True))
         try:
-            return [{key: segment[key] for key in keys} for segment in segments]
+            return [{name: segment[key] for name, key in named} for segment in segments]
         except KeyError as error:
-            raise missing(self._task, error.args[0]) from None
+            raise missing(self._task, error.args[0], self._word) from None
 
     def of_columns(self, columns: Columns) -> KeyCodes:
         """The groups of the rows of columns."""
         present = [key for key in self._keys if columns.has(key)]
         if not self._optional and len(present) < len(self._keys):
-            raise missing(self._task, next(key for key in self._keys if key not in present))
-        return KeyCodes.of_parts(columns, present)
+            lacking = next(key for key in self._keys if key not in present)
+            raise missing(self._task, lacking, self._word)
+        found = KeyCodes.of_parts(columns, present)
+        return found if self._names is None else replace(found, names=self._names)
 
 
-def missing(task: str, key: str) -> Refusal:
+def missing(task: str, key: str, word: str = GROUP_BY_KEY) -> Refusal:
     """Why a segment without the key is refused."""
+    otherwise = ", or give the task onMissingKey: group" if word == GROUP_BY_KEY else ""
     return Refusal(
-        f"groupByKey of task {task}: a segment has no key {key!r}, which is the groupByKey; drop "
-        "such segments in the function before or with a flow condition, or give the task "
-        "onMissingKey: group"
+        f"{word} of task {task}: a segment has no key {key!r}, which is the {word}; drop such "
+        f"segments in the function before or with a flow condition{otherwise}"
     )

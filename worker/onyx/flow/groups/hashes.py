@@ -8,6 +8,7 @@ eight bytes. All other keys are hashed over their canonical bytes (`keys`).
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -57,6 +58,18 @@ def column_hashes(column: pa.Array) -> U64 | None:
     if kinds.is_string(column.type) or kinds.is_large_string(column.type):
         return _texts(column)
     return None
+
+
+def combined_hashes(columns: Sequence[pa.Array]) -> U64:
+    """One hash a row of columns of ints or text without nulls. Of a single column of ints no two
+    different ones have the same."""
+    found = column_hashes(columns[0])
+    assert found is not None, "ints or text, none null"
+    for column in columns[1:]:
+        more = column_hashes(column)
+        assert more is not None, "ints or text, none null"
+        found = _mixed(found * np.uint64(_INT) ^ more)
+    return found
 
 
 def _ints(column: pa.Array) -> U64:

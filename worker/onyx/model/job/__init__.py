@@ -6,6 +6,7 @@ from onyx.model.job.job import DEPTH_MAX, Job
 from onyx.model.job.joins import TableJoin
 from onyx.model.job.lifecycles import Lifecycle
 from onyx.model.job.spark import Spark
+from onyx.model.job.stream_joins import JoinSide, Within
 from onyx.model.job.triggers import Trigger
 from onyx.model.job.types import Targets
 from onyx.model.job.upgrade import Upgrade
@@ -18,6 +19,7 @@ __all__ = [
     "CatalogEntry",
     "FlowCondition",
     "Job",
+    "JoinSide",
     "Lifecycle",
     "Predicate",
     "Spark",
@@ -26,4 +28,5 @@ __all__ = [
     "Trigger",
     "Upgrade",
     "Window",
+    "Within",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from onyx.model import names
+from onyx.model.job.stream_joins import JoinSide, Within
 from onyx.model.job.types import TRACKED_ONLY, Milliseconds, Peers, TaskName
 from onyx.model.job.work import Work
 from onyx.model.keys.compound import ListOf, MapOf, OneOrMore
@@ -69,15 +70,51 @@ class CatalogEntry(Work):
     flux_policy: Annotated[
         Literal["kill", "continue", "recover"] | None,
         Key(
-            allowed_for=GROUPED,
+            allowed_for=(*GROUPED, "join"),
             origin="onyx/flux-policy",
-            restriction="Only with groupByKey or groupByFn. kill and recover need minPeers or "
-            "nPeers.",
+            restriction="Only with groupByKey or groupByFn, or on a join. kill and recover need "
+            "minPeers or nPeers.",
         ),
     ] = None
     """What happens when a peer of a grouped task leaves. `kill`: the job is killed. `continue`: the
     other peers take over its key groups, and new peers may join at any time. `recover`: as
-    `continue`, but peers join only up to minPeers or nPeers, or to replace one that left."""
+    `continue`, but peers join only up to minPeers or nPeers, or to replace one that left. A join
+    has `continue` by default."""
+    left: Annotated[JoinSide | None, Key(required_for=("join",), allowed_for=("join",))] = None
+    """Stream of a join. Where both sides have a value of one name, a result has that of this side.
+    """
+    right: Annotated[JoinSide | None, Key(required_for=("join",), allowed_for=("join",))] = None
+    """The other stream of a join."""
+    how: Annotated[
+        Literal["inner", "left", "right", "outer", "asof"], Key(allowed_for=("join",))
+    ] = "inner"
+    """What a join gives. `inner`: a segment for each two that meet. `left`, `right`, `outer`:
+    besides, each segment of the left side, of the right one or of both that has met none, when none
+    can come any more. `asof`: for each segment of the left side the latest of the right side that
+    is not later, or itself alone."""
+    within: Annotated[
+        Within | None,
+        Key(allowed_for=("join",), restriction="Needed, or range, but for how: asof."),
+    ] = None
+    """How near in time two segments are that meet. With how: asof, how old the right one may be; by
+    default it may have any age, and one a key is kept as long as the job."""
+    range: Annotated[
+        int | None,
+        Duration(1, STATE_TTL_MS_MAX),
+        Key(allowed_for=("join",), restriction="Not together with within, nor with how: asof."),
+    ] = None
+    """Length of the extents in each of which two segments meet, aligned as those of a fixed window.
+    """
+    late_to: Annotated[
+        TaskName | None,
+        Key(
+            allowed_for=("join",),
+            restriction="A child of the join. Besides late segments it gets only what flow "
+            "conditions that name it send there.",
+        ),
+    ] = None
+    """Child of a join that gets segments that come behind the watermark, whose partners may be
+    gone. By default they are dropped and counted."""
     state: Annotated[
         Mapping[str, str] | None,
         MapOf(StateName(), StateTypeName(), STATES_MAX),
@@ -109,7 +146,7 @@ class CatalogEntry(Work):
     dead_letter: Annotated[
         TaskName | None,
         Key(
-            allowed_for=("input", "function", "reduce"),
+            allowed_for=("input", "function", "reduce", "join"),
             restriction="A task of the catalog; neither an input nor a task upstream of this one.",
         ),
     ] = None
@@ -200,8 +237,8 @@ class CatalogEntry(Work):
         str | None,
         Key(
             origin="onyx/uniqueness-key",
-            restriction="Only on a windowed task, which needs it, unless deduplicate is false or "
-            "the job's guarantee is exactly-once.",
+            restriction="Only on a task with windows or state, which needs it, unless deduplicate "
+            "is false or the job's guarantee is exactly-once.",
         ),
     ] = None
     """Key that identifies a segment, by which windows drop repeated segments."""
@@ -253,3 +290,20 @@ class CatalogEntry(Work):
     is. `clock`: it goes on as the clock does, so that the last windows of a quiet stream fire."""
     doc: Annotated[str, Key(origin="onyx/doc")] = ""
     """Free text."""
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether one peer gets all segments of a group."""
+        by_key = self.group_by_key is not None or self.group_by_fn is not None
+        return by_key or self.type == "join"
+
+    @property
+    def is_stateful(self) -> bool:
+        """Whether the task itself keeps state; it may have windows besides."""
+        keeps = self.state is not None or self.processor is not None
+        return keeps or self.type == "join"
+
+    @property
+    def sides(self) -> tuple[JoinSide, ...]:
+        """The two sides of a join; none of other tasks."""
+        return tuple(side for side in (self.left, self.right) if side is not None)

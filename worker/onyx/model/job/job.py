@@ -155,3 +155,9 @@ class Job:
             if entry.name == task:
                 return entry
         raise KeyError(task)
+
+    def late_children(self, task: str) -> frozenset[str]:
+        """Children of a task that get its late segments: of its windows, or of a join."""
+        named = {window.late_to for window in self.windows if window.task == task}
+        named.add(self.entry(task).late_to)
+        return frozenset(child for child in named if child is not None)

@@ -29,7 +29,7 @@ class Work:
     ]
     """Name of the task, as in the workflow."""
     type: Annotated[
-        Literal["input", "function", "output", "reduce", "table"],
+        Literal["input", "function", "output", "reduce", "table", "join"],
         Key(
             origin="onyx/type",
             restriction="A reduce task with children needs a window with a trigger that emits. A "
@@ -39,7 +39,8 @@ class Work:
     """Role of the task: `input` reads segments, `function` transforms them, `output` writes them,
     and `reduce` gathers them in windows. A reduce task passes on only what its triggers emit. A
     `table` is read to its end before any segment is, and kept in each worker process, for tasks
-    that look it up by `join` or `tables`."""
+    that look it up by `join` or `tables`. A `join` gives a segment for each two of its two parents
+    that meet."""
     batch_size: Annotated[
         int | None,
         Count(1, BATCH_SEGMENTS_MAX, "segments"),

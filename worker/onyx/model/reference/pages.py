@@ -28,6 +28,9 @@ _PAGES = {
     "upgrade": "upgrade",
     "spark": "spark",
     "join": "table-join",
+    "left": "join-side",
+    "right": "join-side",
+    "within": "within",
 }
 """Pages of a job, by the key under `spec` that they describe."""
 _HEAD = "Generated from `worker/onyx/model` by `python -m onyx.model.generate`."
@@ -53,9 +56,7 @@ def pages() -> dict[str, str]:
     upgrade = SPEC.by_yaml["upgrade"].kind
     spark = SPEC.by_yaml["spark"].kind
     assert isinstance(upgrade, Entry)
-    join = SECTIONS["catalog"].by_yaml["join"].kind
     assert isinstance(spark, Entry)
-    assert isinstance(join, Entry)
     guide = "It stands under `spec.upgrade`; see [upgrading a job](../guide/upgrading.md)."
     return {
         **{f"{_PAGES[name]}.md": _page(name, section) for name, section in SECTIONS.items()},
@@ -71,15 +72,21 @@ def pages() -> dict[str, str]:
             "spec.spark",
             spark.section,
         ),
-        "table-join.md": _nested_page(
-            "Table join",
-            f"{join.section.doc} It stands under `join` in an entry of `spec.catalog`; see "
-            "[its guide](../guide/joins.md).",
-            "spec.catalog[].join",
-            join.section,
-        ),
+        "table-join.md": _of_a_join("Table join", "join"),
+        "join-side.md": _of_a_join("Join side", "left", "right"),
+        "within.md": _of_a_join("Within", "within"),
         "cluster.md": _nested_page("Cluster", _CLUSTER.strip(), "spec", CLUSTER),
     }
+
+
+def _of_a_join(title: str, *keys: str) -> str:
+    """A page for what stands under keys of the catalog that are about joins."""
+    kind = SECTIONS["catalog"].by_yaml[keys[0]].kind
+    assert isinstance(kind, Entry)
+    under = " or ".join(f"`{key}`" for key in keys)
+    where = f"It stands under {under} in an entry of `spec.catalog`"
+    doc = f"{kind.section.doc} {where}; see [its guide](../guide/joins.md)."
+    return _nested_page(title, doc, f"spec.catalog[].{keys[0]}", kind.section)
 
 
 def _page(name: str, section: Section) -> str:

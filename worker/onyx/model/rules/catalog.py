@@ -6,7 +6,7 @@ from onyx.model import names, plugins
 from onyx.model.keys.section import Draft
 from onyx.model.locations import HINT, carries_credentials
 from onyx.model.report import Report, at, listed, show
-from onyx.model.rules.looking import entries, good
+from onyx.model.rules.looking import entries, good, is_grouped
 
 """The default of an input without the key."""
 
@@ -44,7 +44,7 @@ def check_grouping(draft: Draft, path: str, report: Report) -> None:
             "is missing, but a grouped task needs it",
             "give kill, continue or recover",
         )
-    if not grouped and "flux_policy" in draft:
+    if not is_grouped(draft) and "flux_policy" in draft:
         report.add(
             at(path, "fluxPolicy"),
             "is given, but the task is not grouped",

@@ -15,6 +15,8 @@ from onyx.model.rules.looking import entries, good
 
 _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
+    "left": "two streams meet in state that peers keep: run the job on peers, or join them in a "
+    "Spark stage",
     "partitioned": "a process of Spark has segments of all groups, so it reads all rows: remove "
     "it, or run the job on peers",
     "processor": "it keeps nothing between two batches: run the job on peers",

@@ -47,14 +47,20 @@ def whole(spec: Draft, field: str) -> bool:
     return value is not None and None not in value
 
 
+def is_grouped(draft: Draft) -> bool:
+    """Whether one peer gets all segments of a group."""
+    by_key = "group_by_key" in draft or "group_by_fn" in draft
+    return by_key or good(draft, "type") == "join"
+
+
 def tasks_with_state(spec: Draft, path: str) -> set[str | None]:
-    """Tasks that have windows, state by key, or a processor."""
+    """Tasks that have windows, state by key, or a processor, or are joins."""
     windows = entries(spec, "windows", path, "windows")
     tasks = entries(spec, "catalog", path, "catalog")
     found = {good(draft, "task") for draft, _ in windows}
-    keeping = ("state", "processor")
-    return found | {
-        good(draft, "name")
-        for draft, _ in tasks
-        if any(good(draft, field) is not None for field in keeping)
-    }
+    return found | {good(draft, "name") for draft, _ in tasks if _keeps_state(draft)}
+
+
+def _keeps_state(draft: Draft) -> bool:
+    keeps = any(good(draft, field) is not None for field in ("state", "processor"))
+    return keeps or good(draft, "type") == "join"

@@ -58,14 +58,18 @@ def _check_columns(draft: Draft, path: str, report: Report) -> None:
 
 
 def check_tasks(spec: Draft, path: str, report: Report) -> None:
-    """A task has windows or state by key; one with state says how repeats are recognised."""
+    """A task has windows, or state of its own; one with state says how repeats are recognised."""
     windowed = {good(draft, "task") for draft, _ in entries(spec, "windows", path, "windows")}
     for draft, where in entries(spec, "catalog", path, "catalog"):
-        if good(draft, "state") is None:
+        joins = good(draft, "type") == "join"
+        if good(draft, "state") is None and not joins:
             continue
         name = good(draft, "name")
         if name in windowed:
+            what = "is a join" if joins else "is given"
             hint = "give the windows to a task after it"
-            report.add(at(where, "state"), f"is given, but {show(name)} has windows as well", hint)
+            where = at(where, "type" if joins else "state")
+            report.add(where, f"{what}, but {show(name)} has windows as well", hint)
         elif good(spec, "guarantee") in (None, "at-least-once"):
-            check_repeats(draft, where, "a task with state", report)
+            what = "a join" if joins else "a task with state"
+            check_repeats(draft, where, what, report)

@@ -41,7 +41,7 @@ _REFUSED = (
     "tables", "group_by_key", "group_by_fn", "on_missing_key", "flux_policy", "dead_letter",
     "guarantee", "anchored", "retry_mode", "max_pending", "pending_timeout", "input_retry_timeout",
     "checkpoint_segments", "segments_per_second_max", "assign_watermark_fn", "watermark_key",
-    "allowed_disorder", "idle_timeout",
+    "allowed_disorder", "idle_timeout", "left", "right", "how", "within", "range", "late_to",
 )  # fmt: skip
 """Keys that say themselves for which types they are."""
 

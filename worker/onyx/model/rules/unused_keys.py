@@ -13,7 +13,7 @@ from onyx.model.keys.section import Draft
 from onyx.model.kinds import AGGREGATIONS, TRIGGERS, WINDOWS, aggregation_name
 from onyx.model.plugins import takes_requests
 from onyx.model.report import Report, at, listed
-from onyx.model.rules.looking import entries, good, task_names, tasks_with_state, whole
+from onyx.model.rules.looking import entries, good, is_grouped, task_names, tasks_with_state, whole
 
 _OF_TRIGGERS: Mapping[str, tuple[str, ...]] = {
     "state_context": (),
@@ -100,7 +100,7 @@ def check_windowed_tasks(spec: Draft, path: str, report: Report) -> None:
                         report, where, field, "has no effect on a task without windows or state",
                         "remove it: only they look for repeated segments",
                     )  # fmt: skip
-        elif not any(key in draft for key in ("group_by_key", "group_by_fn", "processor")):
+        elif not is_grouped(draft) and "processor" not in draft:
             for field in ("min_peers", "n_peers"):
                 if (good(draft, field) or 1) > 1:
                     _refuse(

@@ -22,14 +22,8 @@ from onyx.program.phases import Phase
 from onyx.program.program import Program
 
 
-def apply_processor(
-    program: Program, keeping: Keeping, work: BatchWork, parent: str | None
-) -> None:
-    """Have the segments of the batch processed that have not been applied.
-
-    Args:
-        parent: the task that they come from; None: there is one only.
-    """
+def apply_processor(program: Program, keeping: Keeping, work: BatchWork) -> None:
+    """Have the segments of the batch processed that have not been applied."""
     batch, its = work.batch, program.processing
     if batch is None or work.leaves is not None:
         return
@@ -39,7 +33,7 @@ def apply_processor(
     items, misfits = _items(program, batch, where)
     if items:
         try:
-            work.made = keeping.processing.process(its.ordinal(parent), items)
+            work.made = keeping.processing.process(its.ordinal(batch.upstream), items)
         except UserFunctionError as error:
             detail = f"{error} (the batch has {len(where)} segments)"
             raise Failure(Phase.APPLY_FN.value, error, detail, len(where)) from error

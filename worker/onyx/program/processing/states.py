@@ -113,6 +113,10 @@ class ProcessorStates:
         if self._calls.overrides("try_process_watermark") and not self._snapshot.has_ended(ALL):
             yield self._page(self._all("try_process_watermark", int(watermark)))
 
+    def passed_on(self, watermark: int) -> int:
+        """A processor answers what has come before the watermark does."""
+        return watermark
+
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """Nothing more comes. Done before, it is done: what has ended is in the log with what was
         made at the end."""

@@ -123,17 +123,12 @@ def commits(job: Job, task: str) -> bool:
 def _split_by_id(job: Job, task: str) -> bool:
     """Whether a task without groups has a state that is split: what it has applied is known to the
     peer that has the shard of a segment's id."""
-    return job.entry(task).processor is not None and not _grouped(job, task)
+    return job.entry(task).processor is not None and not job.entry(task).is_grouped
 
 
 def has_one_owner(job: Job, task: str) -> bool:
     """Whether the task has a state that is not split: windows without groups."""
-    return not _grouped(job, task) and any(window.task == task for window in job.windows)
-
-
-def _grouped(job: Job, task: str) -> bool:
-    entry = job.entry(task)
-    return entry.group_by_key is not None or entry.group_by_fn is not None
+    return not job.entry(task).is_grouped and any(window.task == task for window in job.windows)
 
 
 def _idle(replica: Replica, job_id: JobId, job: Job) -> frozenset[PeerId]:
@@ -149,7 +144,8 @@ def _idle(replica: Replica, job_id: JobId, job: Job) -> frozenset[PeerId]:
 def _linked(replica: Replica, job: Job, task: str, source: PeerId, target: PeerId) -> bool:
     """Whether `source` sends to `target`, who is on `task`: in a colocated job only on the same
     machine, except where groups or the owners of a state decide."""
-    owned = _grouped(job, task) or has_one_owner(job, task) or _split_by_id(job, task)
+    grouped = job.entry(task).is_grouped
+    owned = grouped or has_one_owner(job, task) or _split_by_id(job, task)
     if job.task_scheduler != SCHEDULER or owned:
         return True
     return machine_of(replica, source) == machine_of(replica, target)

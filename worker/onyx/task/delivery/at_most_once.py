@@ -11,14 +11,15 @@ slowest task, and for a dead one for ever.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
-from onyx.ids import TaskName
+from onyx.ids import PeerId, TaskName
 from onyx.program.phases import Phase
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
+from onyx.task.channels.senders import batches_apart
 from onyx.task.channels.wiring import Wiring
 from onyx.task.delivery.end_of_input import EndItems, EndOfInput
 from onyx.task.delivery.policy import Delivery, Put
@@ -56,6 +57,7 @@ class AtMostOnce(Delivery):
         waiting: Iterable[Batch],
         outbox: Outbox,
         inbox: Inbox,
+        upstream: Mapping[PeerId, TaskName],
     ) -> None:
         """All that this peer has and nobody accounts for. In a phase after SEND the batch is in the
         outbox."""
@@ -67,9 +69,8 @@ class AtMostOnce(Delivery):
             self._applied = (batch, leaves)
         elif phase in _READ:
             self._received.appendleft(batch)
-        items = [*waiting, *(delivery.item for delivery in inbox.drain())]
-        batches = [item for item in items if isinstance(item, Batch)]
-        self._received.extend(each for each in batches if each.roots is None)
+        received = batches_apart(inbox.drain(), upstream)
+        self._received.extend(each for each in (*waiting, *received) if each.roots is None)
 
     def take_kept(self, put: Put) -> tuple[Batch | None, Leaves | None] | None:
         """First what was furthest."""

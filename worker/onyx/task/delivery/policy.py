@@ -8,11 +8,11 @@ guarantee wherever it matters was rejected: what one guarantee means is to be re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
-from onyx.ids import TaskName
+from onyx.ids import PeerId, TaskName
 from onyx.program.phases import Phase
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.outbox import Outbox
@@ -50,6 +50,7 @@ class Delivery:
         waiting: Iterable[Batch],
         outbox: Outbox,
         inbox: Inbox,
+        upstream: Mapping[PeerId, TaskName],
     ) -> None:
         """The allocation has changed: keep what nobody replays. The inbox is closed.
 
@@ -58,6 +59,7 @@ class Delivery:
             batch: on which it works.
             leaves: what the function has made of the batch.
             waiting: what was read together with the batch.
+            upstream: peers of the tasks above, each with its task.
         """
 
     def take_kept(self, put: Put) -> tuple[Batch | None, Leaves | None] | None:

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from onyx.flow.batch import Batch
-from onyx.ids import PeerId, TaskName
+from onyx.ids import PeerId
 from onyx.program.batch_work import BatchWork
 from onyx.seams import Clock
 from onyx.task.batching.timer import BatchTimer
@@ -36,10 +36,8 @@ class Work(BatchWork):
     """Control items behind the batch, each with the peer that sent it."""
     pieces: Pieces = field(default_factory=Pieces)
     """What is still to come of the batch that was read."""
-    upstream: TaskName | None = None
-    """In a stage or a processor with several parents, the task whose segments these are."""
-    others: deque[tuple[TaskName, Batch]] = field(default_factory=deque)
-    """What came together with them from other tasks."""
+    others: deque[Batch] = field(default_factory=deque)
+    """What came together with the batch from other tasks, where those are kept apart."""
     behind: list[tuple[PeerId, Control]] = field(default_factory=list)
     """Control items behind all of these."""
     alone: bool = False
@@ -51,7 +49,7 @@ class Work(BatchWork):
 
     def forget_batch(self) -> None:
         """The batch is done, or of an old allocation version."""
-        self.batch = self.leaves = self.groups = self.prepared = self.routed = None
+        self.batch = self.leaves = self.groups = self.prepared = self.looked = self.routed = None
         self.returned, self.made = [], []
         self.alone = False
 

@@ -23,7 +23,7 @@ def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
             if program.keyed is not None:
                 apply_keyed(program, windowing, work)
             else:
-                apply_processor(program, windowing, work, work.upstream)
+                apply_processor(program, windowing, work)
     if not kept:
         work.timer.applied()
     return ADVANCED

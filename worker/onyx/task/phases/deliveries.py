@@ -1,10 +1,9 @@
 """What a task takes from its inbox as batches; and the two ways in that a Spark stage has.
 
-A processor with several tasks upstream gets their segments apart, as a stage does.
-
 A stage in the middle of a job reads its inbox, and what it has made of that: in turn, so that
 neither waits for the other. Segments of several upstream tasks are different frames of the stage,
-so they stay apart. Control items follow from all that came before them: they go behind the last.
+those of a join are of different sides, and a processor knows by number where they come from. So
+they stay apart. Control items follow from all that came before them: they go behind the last.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from onyx.flow.batch import Batch, by_format
 from onyx.ids import PeerId, TaskName
+from onyx.task.channels.senders import batches_apart
 from onyx.task.parts.work import Work
 from onyx.transport.interface import Control, Delivery
 
@@ -30,6 +30,21 @@ def take_deliveries(work: Work, deliveries: Sequence[Delivery]) -> bool:
     return bool(deliveries)
 
 
+def read_apart(
+    work: Work, upstream: Mapping[PeerId, TaskName], inbox: Callable[[], Sequence[Delivery]]
+) -> bool:
+    """Take a batch of one parent task, of which there may be several.
+
+    Args:
+        upstream: peers of the tasks above, each with its task.
+        inbox: takes what waits there.
+    """
+    if work.others:
+        _next_frame(work)
+        return True
+    return _take_frames(work, upstream, inbox())
+
+
 def read_either(
     work: Work,
     upstream: Mapping[PeerId, TaskName],
@@ -40,8 +55,7 @@ def read_either(
 
     Args:
         work: gets the batch.
-        upstream: peers of the tasks above, each with its task.
-        inbox: takes what waits there.
+        upstream, inbox: as in `read_apart`.
         result: reads what the stage has made.
     """
     if work.others:
@@ -59,38 +73,26 @@ def read_either(
     return False
 
 
-def read_apart(
-    work: Work, upstream: Mapping[PeerId, TaskName], inbox: Callable[[], Sequence[Delivery]]
-) -> bool:
-    """Take a batch of one of the tasks above, for who has to know of which. Arguments as in
-    `read_either`."""
-    if work.others:
-        _next_frame(work)
-        return True
-    return _take_frames(work, upstream, inbox())
-
-
 def _take_frames(
     work: Work, upstream: Mapping[PeerId, TaskName], deliveries: Sequence[Delivery]
 ) -> bool:
     """Keep apart what came from different tasks."""
-    frames: dict[TaskName, list[Batch]] = {}
     for delivery in deliveries:
         if isinstance(delivery.item, Control):
             work.behind.append((delivery.channel.source, delivery.item))
-        else:
-            frames.setdefault(upstream[delivery.channel.source], []).append(delivery.item)
-    work.others.extend(
-        (task, batch) for task, batches in frames.items() for batch in by_format(batches)
-    )
+    frames: dict[TaskName, list[Batch]] = {}
+    for batch in batches_apart(deliveries, upstream):
+        frames.setdefault(TaskName(batch.upstream or ""), []).append(batch)
+    for task, batches in frames.items():
+        for batch in by_format(batches):
+            batch.upstream = task
+            work.others.append(batch)
     _next_frame(work)
     return bool(deliveries)
 
 
 def _next_frame(work: Work) -> None:
     """Go on with the next of them. Behind the last one are the control items."""
-    work.batch = None
-    if work.others:
-        work.upstream, work.batch = work.others.popleft()
+    work.batch = work.others.popleft() if work.others else None
     if not work.others:
         work.controls, work.behind = [*work.controls, *work.behind], []

@@ -18,8 +18,8 @@ from onyx.transport.interface import Delivery
 
 def read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     """Take the next batch, or control items; False if there are none."""
-    source, its = runtime.source, runtime.program.processing
-    if source is None and its is not None and len(its.parents) > 1:
+    source, program = runtime.source, runtime.program
+    if source is None and program.keeps_parents_apart:
         return read_apart(work, allocation.wiring.upstream, lambda: _take(runtime, allocation))
     if source is None:
         return take_deliveries(work, _take(runtime, allocation))

@@ -12,6 +12,7 @@ from onyx.program.keyed.apply import keep_changes
 from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.route import route as route_batch
+from onyx.program.streams.apply import join_batch, look
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.work import Work
 from onyx.task.table import ADVANCED, Answer
@@ -25,6 +26,8 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     """
     if program.windowed is not None and work.leaves is not None:
         work.prepared = prepare(program, work.leaves)
+    if program.streams is not None:
+        look(program.streams, work)
     if program.entry.stage is not None and not work.own and work.leaves is not None:
         work.routed = Routed({})  # to the stage: only what that makes goes further
         return ADVANCED
@@ -40,6 +43,10 @@ def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answ
         return ADVANCED
     if program.windowed is not None:
         assign(program, allocation.windowing, work)
+        return ADVANCED
+    if program.streams is not None:
+        with allocation.windowing.calls.failures():
+            join_batch(program, allocation.windowing, work)
         return ADVANCED
     keep_changes(allocation.windowing, work)
     if program.keyed is not None and work.leaves is not None:

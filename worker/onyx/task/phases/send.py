@@ -34,7 +34,7 @@ def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
         _give_back(runtime, allocation, work, work.batch)
         assert work.routed is not None, "the phase before"
         if runtime.sink is not None and not work.own:
-            runtime.sink.choose(work.upstream)
+            runtime.sink.choose(work.batch.upstream)
             write(runtime.sink, allocation, work.batch, work.leaves, work.routed)
         else:
             _send(runtime, allocation, work.batch, work.routed)

@@ -18,6 +18,7 @@ from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
 from onyx.program.keyed.states import KeyedStates
 from onyx.program.processing.states import ProcessorStates
+from onyx.program.streams.state import JoinedStreams
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.runs import Numbers
 from onyx.seams import Clock
@@ -31,7 +32,7 @@ from onyx.task.window_state.state import TaskState
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
 from onyx.windows.task_windows import TaskWindows
-from onyx.windows.watermarks import Mark
+from onyx.windows.watermarks import Mark, moved
 
 
 @dataclass(slots=True)
@@ -45,7 +46,8 @@ class Moment:
 
 
 class Windowing:
-    """Not thread-safe. Implements `program.folding.Folding` and `program.keyed.keeping.Keeping`."""
+    """Not thread-safe. Implements `program.folding.Folding`, `program.keyed.keeping.Keeping` and
+    `program.streams.apply.Joining`."""
 
     def __init__(
         self,
@@ -99,6 +101,12 @@ class Windowing:
     def processing(self) -> ProcessorStates:
         """What a task with a processor holds."""
         assert isinstance(self.held, ProcessorStates), "asked of a task with a processor"
+        return self.held
+
+    @property
+    def joined(self) -> JoinedStreams:
+        """What a join of two streams holds."""
+        assert isinstance(self.held, JoinedStreams), "asked of a join"
         return self.held
 
     def leave(self) -> None:
@@ -162,6 +170,7 @@ class Windowing:
         Args:
             mark: where the task is, all that fires because of it included.
         """
+        mark = moved(mark, self.held.passed_on)
         if not self._marks or self._marks[-1][1] != mark:
             self._marks.append((self.emissions.added, mark))
         released = None

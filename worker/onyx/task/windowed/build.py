@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from onyx.flow.groups.keys import shard_of
+from onyx.joins.streams.part import Keep
 from onyx.program.keyed.states import KeyedStates
 from onyx.program.program import Program
+from onyx.program.streams.state import JoinedStreams
 from onyx.program.trigger_calls import TriggerCalls
+from onyx.state.local.mapped import mapped
 from onyx.state.local.spilled import holder
 from onyx.state.local.spilled_keys import filters
 from onyx.state.recovery import Recovered
@@ -73,18 +76,32 @@ def _held(
         return KeyedStates(runtime.task, program.keyed, params, shards, states, clock)
     if program.processing is not None:
         return processor_of(runtime, program.processing, wiring, own, states)
+    if program.streams is not None:
+        return JoinedStreams(program.streams, shards, page_max, *_kept(runtime))
     its = program.windowed
-    assert its is not None, "windows, state by key or a processor"
+    assert its is not None, "windows, state by key, a processor or a join"
     of_group = _only_shard if its.group_key is None else shard_of
     return TaskWindows(its.compiled, of_group, states, page_max, elsewhere)
+
+
+def _kept(runtime: Runtime) -> tuple[Keep | None, int]:
+    """What moves rows of a join to the local disk, and how many stay in memory."""
+    state = runtime.services.settings.state
+    rows_max = state.memory_extents_max
+    return (mapped(state), rows_max) if rows_max else (None, 0)
 
 
 def _calls(program: Program) -> TriggerCalls:
     its, event = program.windowed, program.event
     if its is None:
-        what = "state" if program.processing is None else "the processor"
-        return TriggerCalls(program.task, {}, event, columns=False, what=what)
+        return TriggerCalls(program.task, {}, event, columns=False, what=_what(program))
     return TriggerCalls(program.task, its.functions, event, its.compiled.columns)
+
+
+def _what(program: Program) -> str:
+    if program.processing is not None:
+        return "the processor"
+    return "state" if program.streams is None else "join"
 
 
 def _only_shard(_: Any) -> int:

@@ -1,7 +1,7 @@
-"""Reading the coordinate of a segment: the value of `windowKey` as a number.
+"""Reading the coordinate of a segment: the value of a key, as `windowKey`, as a number.
 
-A window over time takes what stands for an instant: milliseconds since the epoch as they are,
-datetimes and dates (without a zone: UTC), and ISO 8601 text. A window over anything else takes
+A window or a join over time takes what stands for an instant: milliseconds since the epoch as they
+are, datetimes and dates (without a zone: UTC), and ISO 8601 text. A window over anything else takes
 numbers only. Practically every batch has ints alone, which is found out once for the whole of it.
 Columns of numbers, timestamps and dates become an array; of text, each different one is parsed once
 a batch.
@@ -35,11 +35,17 @@ COORDINATE_MAX = 2.0**63
 
 
 class Coordinates:
-    """The coordinates of segments on the axis of one window."""
+    """The coordinates of segments on the axis of one window, or the times of a side of a join."""
 
-    def __init__(self, window: str, task: str, key: str, time: bool) -> None:
-        self._where = f"window {window} of task {task}"
+    def __init__(self, where: str, key: str, time: bool, word: str = "windowKey") -> None:
+        """
+        Args:
+            where: begins messages.
+            word: what the key is in the manifest.
+        """
+        self._where = where
         self._key = key
+        self._word = word
         self._time = time
         self._get = itemgetter(key)
 
@@ -100,13 +106,13 @@ class Coordinates:
         shown = f" {value!r}"[:60] if isinstance(value, str | float) else ""
         kind = "no value" if value is None else f"a {type(value).__name__}{shown}"
         return UserError(
-            f"{self._where}: windowKey {self._key!r} holds {kind}; use "
+            f"{self._where}: {self._word} {self._key!r} holds {kind}; use "
             + (wanted if self._time else "an int or a float")
             + ", below 2**63, or drop such segments in the task's function"
         )
 
     def _missing(self) -> UserError:
         return UserError(
-            f"{self._where}: a segment has no key {self._key!r}, which is the windowKey; drop such "
-            "segments in the task's function or with a flow condition before it"
+            f"{self._where}: a segment has no key {self._key!r}, which is the {self._word}; drop "
+            "such segments in the task's function or with a flow condition before it"
         )

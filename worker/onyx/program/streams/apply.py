@@ -1,0 +1,107 @@
+"""A batch of one side of a join: looked at before it is routed, and taken behind that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from onyx.flow.arrays import Indices
+from onyx.flow.batch import Batch, Segments, as_dicts
+from onyx.joins.streams.spans import LEFT, RIGHT, Side
+from onyx.ledger.applied import Mask
+from onyx.program.batch_work import BatchWork
+from onyx.program.firing import carry_out
+from onyx.program.folding import Emitting, emit_late
+from onyx.program.program import Program
+from onyx.program.streams.looked import Looked, look_at, refuse_bad
+from onyx.program.streams.state import JoinedStreams
+from onyx.program.streams.stream_join import StreamJoin
+from onyx.telemetry.catalog import LATE_SEGMENTS
+from onyx.windows.coded import Keyed, chosen, keyed, shards_in
+
+
+class Joining(Emitting, Protocol):
+    """The state of a join while a batch is worked on. On a peer `task.window_state.Windowing`."""
+
+    @property
+    def joined(self) -> JoinedStreams:
+        """What is stored of both sides."""
+        ...
+
+    @property
+    def shard_of(self) -> Mapping[Any, int]:
+        """The shard of a group key."""
+        ...
+
+    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+        """Which segments have not been applied yet; from now on they are. None: all of them."""
+        ...
+
+    def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
+        """By the task's uniqueness key: for each segment, with its shard, whether it is new."""
+        ...
+
+
+def look(join: StreamJoin, work: BatchWork) -> None:
+    """Look at the leaves of a batch; those that cannot be looked at are refused."""
+    if work.leaves is not None:
+        side = join.sides[_side(join, work)]
+        work.looked = refuse_bad(work.leaves, partial(look_at, join, side))
+
+
+def join_batch(program: Program, joining: Joining, work: BatchWork) -> None:
+    """Segments that are fresh meet those of the other side."""
+    join, batch, leaves, routed = program.streams, work.batch, work.leaves, work.routed
+    if join is None or batch is None or leaves is None:
+        return
+    assert routed is not None, "the phase before"
+    side, looked, segments = _side(join, work), work.looked, leaves.segments
+    groups = chosen(work.groups, leaves.parents)
+    fresh = joining.fresh(batch, routed.withdrawn)
+    if fresh is not None:
+        where = np.flatnonzero(fresh if leaves.parents is None else fresh[leaves.parents])
+        segments, groups, looked = chosen(segments, where), chosen(groups, where), None
+    if not len(segments):
+        return
+    looked = look_at(join, join.sides[side], segments) if looked is None else looked
+    shards = _shards(joining, keyed(segments, groups))
+    if looked.unique is not None:
+        values = [[side, value] for value in looked.unique]
+        new = joining.first_seen(shards.tolist(), values)
+        where = np.flatnonzero(new)
+        segments, shards = chosen(segments, where), shards[where]
+        looked = look_at(join, join.sides[side], segments)
+    if len(segments):
+        _add(program, joining, side, segments, looked, shards)
+
+
+def _add(
+    program: Program,
+    joining: Joining,
+    side: Side,
+    segments: Segments,
+    looked: Looked,
+    shards: Indices,
+) -> None:
+    assert program.streams is not None, "asked before"
+    added = joining.joined.add(side, segments, looked.times, looked.rows, shards)
+    joining.changed(len(segments))
+    carry_out(joining, added.firings)
+    if added.late:
+        program.metrics.add(LATE_SEGMENTS, len(added.late))
+        where = np.array(added.late, np.intp)
+        late = as_dicts(chosen(segments, where))
+        emit_late(joining, program.streams.late_to, late, shards[where].tolist())
+
+
+def _side(join: StreamJoin, work: BatchWork) -> Side:
+    assert work.batch is not None, "asked before"
+    assert work.batch.upstream is not None, "a join is told who has sent a batch"
+    return RIGHT if join.by_task[work.batch.upstream] else LEFT
+
+
+def _shards(joining: Joining, groups: Keyed) -> Indices:
+    return np.array(shards_in(joining.shard_of, groups), np.intp)

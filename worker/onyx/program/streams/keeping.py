@@ -1,0 +1,116 @@
+"""The records of a join: rows as they have come, and how far event time is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from onyx.codec import columns as columns_codec
+from onyx.flow.arrays import Indices, Mask
+from onyx.flow.columns.record_batch import Columns
+from onyx.joins.streams.keyed_rows import KeyedRows
+from onyx.joins.streams.spans import NO_WATERMARK, Side, Times
+from onyx.joins.streams.stored import JOINED
+from onyx.windows.records import JoinRows, Record, Records, WatermarkReached, append
+
+ROWS_AT_ONCE = 100_000
+"""Rows of one record."""
+
+
+class Chronicle:
+    """What the state log has not been told yet."""
+
+    def __init__(self, watermarks: Times) -> None:
+        """`watermarks`: by shard, as they are at any time."""
+        self._watermarks = watermarks
+        self._written = watermarks.copy()
+        self._news: list[tuple[Side, KeyedRows]] = []
+
+    def added(self, side: Side, rows: KeyedRows) -> None:
+        """A side has got rows."""
+        self._news.append((side, rows))
+
+    def take_changes(self, known: Iterable[int]) -> Records:
+        """What has changed since the last call, by shard."""
+        records: Records = {}
+        news, self._news = self._news, []
+        for side, shards, rows in _alike(news):
+            for shard, its in _by_shard(shards):
+                append(records, shard, _record(side, rows.take(its)))
+        # Behind the rows: a watermark says of all before it which are gone.
+        risen = self._watermarks != self._written
+        for shard in known:
+            if risen[shard]:
+                append(records, shard, _reached(self._watermarks[shard]))
+        self._written = self._watermarks.copy()
+        return records
+
+    def freeze(
+        self,
+        parts: Sequence[tuple[Side, KeyedRows]],
+        gone: Mapping[Side, Callable[[KeyedRows], Mask]],
+    ) -> Callable[[int], list[Record]]:
+        """What gives all rows of a shard, and its watermark, as they are now."""
+        watermarks = self._watermarks.copy()
+        kept = [(side, rows, ~gone[side](rows)) for side, rows in parts]
+        split: list[tuple[Side, KeyedRows, dict[int, Indices]]] = []
+
+        def of_shard(shard: int) -> list[Record]:
+            if not split:
+                split.extend(
+                    (side, rows, dict(_by_shard(rows.shards, np.flatnonzero(there))))
+                    for side, rows, there in kept
+                )
+            found: list[Record] = []
+            for side, rows, by_shard in split:
+                its = by_shard.get(shard, _NOTHING)
+                for first in range(0, len(its), ROWS_AT_ONCE):
+                    some = its[first : first + ROWS_AT_ONCE]
+                    found.append(_record(side, rows.rows.take(some)))
+            if watermarks[shard] != NO_WATERMARK:
+                found.append(_reached(watermarks[shard]))
+            return found
+
+        return of_shard
+
+
+_NOTHING = np.empty(0, np.intp)
+
+
+def _alike(
+    news: Sequence[tuple[Side, KeyedRows]],
+) -> Iterator[tuple[Side, Indices, pa.RecordBatch]]:
+    """Rows of a side with the same columns together, each with its shard."""
+    found: dict[tuple[Side, str], list[KeyedRows]] = {}
+    for side, rows in news:
+        found.setdefault((side, rows.rows.schema.to_string()), []).append(rows)
+    for (side, _), parts in found.items():
+        shards = np.concatenate([each.shards for each in parts])
+        yield side, shards, pa.concat_batches([each.rows for each in parts])
+
+
+def _by_shard(shards: Indices, chosen: Indices | None = None) -> Iterator[tuple[int, Indices]]:
+    """Each shard with its rows, in their order; of some rows, if they are given."""
+    mine = shards if chosen is None else shards[chosen]
+    order = np.argsort(mine, kind="stable")
+    rows = order if chosen is None else chosen[order]
+    firsts = np.flatnonzero(np.diff(mine[order], prepend=-1))
+    for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(rows)], strict=True):
+        yield int(mine[order[first]]), rows[first:end]
+
+
+def _record(side: Side, rows: pa.RecordBatch) -> JoinRows:
+    schema = columns_codec.encode_schema(rows.schema)
+    return JoinRows(JOINED, side, columns_codec.encode(Columns(rows)), schema)
+
+
+def _reached(watermark: np.int64) -> WatermarkReached:
+    return WatermarkReached(JOINED, int(watermark))
+
+
+def rows_in(record: JoinRows) -> pa.RecordBatch:
+    """The rows of a record. Raises SegmentError: its bytes are damaged."""
+    schema = columns_codec.decode_schema(record.schema)
+    return columns_codec.decode(record.rows, schema).record_batch

@@ -1,0 +1,116 @@
+"""What a join looks at in segments of a side: their times, and their keys as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from onyx.errors import UserError
+from onyx.flow.arrays import Indices
+from onyx.flow.batch import Segments, as_dicts, format_of
+from onyx.flow.columns.values import MISMATCH
+from onyx.flow.leaves import Leaves
+from onyx.flow.segment_failure import Refusal
+from onyx.joins.attaching import values_of
+from onyx.joins.keys import plain
+from onyx.joins.streams.spans import TIME_MAX, Times
+from onyx.program.streams.stream_join import StreamJoin, StreamSide
+from onyx.windows.prepared import unique_values
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Segments of a batch whose keys are of the same kind."""
+
+    where: Indices
+    """Their indices."""
+    keys: tuple[pa.Array, ...]
+    """A column for each part of the key; null: the key equals no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """The segments of a batch."""
+
+    times: Times
+    rows: Sequence[Rows]
+    """All segments, mostly together."""
+    unique: Sequence[Any] | None
+    """Values of the uniqueness key, if the task has one."""
+
+
+def look_at(join: StreamJoin, side: StreamSide, segments: Segments) -> Looked:
+    """What the join needs of segments.
+
+    Raises:
+        Refusal: one of them has no time, or a key that cannot be compared.
+    """
+    rows = list(_rows(join, side, segments, np.arange(len(segments))))
+    unique = (
+        None if join.unique_key is None else unique_values(join.task, join.unique_key, segments)
+    )
+    return Looked(_times(join, side, segments), rows, unique)
+
+
+def refuse_bad(leaves: Leaves, look: Callable[[Segments], Looked]) -> Looked | None:
+    """What is seen of leaves; None if some cannot be looked at, which are refused then."""
+    segments = leaves.segments
+    try:
+        return look(segments)
+    except UserError:
+        parents = range(len(segments)) if leaves.parents is None else leaves.parents.tolist()
+        found = [(parents[at], error) for at, error in format_of(segments).bad(segments, look)]
+        leaves.refusals = sorted(found, key=itemgetter(0))
+        return None
+
+
+def _times(join: StreamJoin, side: StreamSide, segments: Segments) -> Times:
+    axis, _ = side.times.of(segments)
+    try:
+        found: Times = np.floor(np.asarray(axis, np.float64 if _floats(axis) else np.int64))
+    except OverflowError:
+        found = np.full(len(segments), TIME_MAX)
+    found = found.astype(np.int64)
+    if len(found) and (np.abs(found) >= TIME_MAX).any():
+        raise Refusal(f"join {join.task}: a time is farther from 1970 than 2**61 milliseconds")
+    return found
+
+
+def _floats(axis: Any) -> bool:
+    if isinstance(axis, np.ndarray):
+        return bool(axis.dtype == np.float64)
+    return any(type(each) is float for each in axis)
+
+
+def _rows(join: StreamJoin, side: StreamSide, segments: Segments, where: Indices) -> Iterator[Rows]:
+    """Segments whose keys fit into columns together; where they do not, by halves."""
+    mine = segments if len(where) == len(segments) else format_of(segments).take(segments, where)
+    try:
+        yield Rows(where, tuple(_comparable(plain(values_of(mine, key))) for key in side.keys))
+    except (UserError, *MISMATCH) as error:
+        if len(where) <= 1:
+            raise Refusal(f"join {join.task}: key {side.keys}: {error}") from error
+        for part in _by_type(side, as_dicts(mine), where):
+            yield from _rows(join, side, segments, part)
+
+
+def _by_type(side: StreamSide, segments: Sequence[dict[str, Any]], where: Indices) -> list[Indices]:
+    """Segments apart by the types of their keys; if all have the same, each alone."""
+    found: dict[tuple[type, ...], list[int]] = {}
+    for at, segment in zip(where.tolist(), segments, strict=True):
+        found.setdefault(tuple(type(segment.get(key)) for key in side.keys), []).append(at)
+    parts = found.values() if len(found) > 1 else [[at] for at in where.tolist()]
+    return [np.array(part) for part in parts]
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """Null of no type equals nothing, as null of any does."""
+    if kinds.is_null(column.type):
+        return column.cast(pa.int64())
+    return column.cast(pa.string()) if kinds.is_large_string(column.type) else column

@@ -1,0 +1,317 @@
+"""What a join of two streams keeps on one peer, and what it makes of it.
+
+The rows of each side are stored by key and time. A row that comes meets the rows of the other side
+that are there. When the watermark rises, rows are emitted that have met none and can meet none any
+more, and those go that nobody needs. Both follow from the times of rows and from the watermark of
+their key group, so the state log has rows and watermarks, and nothing is ever said of a row again.
+
+Everything is done for a batch at once, whatever the format of its segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from onyx.errors import UserError
+from onyx.flow.arrays import Indices, Mask
+from onyx.flow.batch import Segments
+from onyx.flow.groups.keys import SHARDS
+from onyx.joins.streams.keyed_rows import KeyedRows, same_keys
+from onyx.joins.streams.part import NONE, Keep
+from onyx.joins.streams.spans import END, LEFT, NO_WATERMARK, RIGHT, Side, Times
+from onyx.joins.streams.stored import StoredSide
+from onyx.program.streams.keeping import Chronicle, rows_in
+from onyx.program.streams.looked import Rows, look_at
+from onyx.program.streams.results import Results, gathered
+from onyx.program.streams.stored_form import segments_of, stored
+from onyx.program.streams.stream_join import StreamJoin
+from onyx.windows.firing import Added, AnyFiring, Extent, Made, Number, Pages
+from onyx.windows.groups import Shards
+from onyx.windows.records import JoinRows, Record, Records, WatermarkReached
+from onyx.windows.running import Files
+from onyx.windows.selection import EVERYTHING, Selection
+
+SIDES: tuple[Side, Side] = (LEFT, RIGHT)
+RESTORED_AT_ONCE = 65_536
+"""Rows of a side that are put together before they are stored again."""
+
+
+class _Lone(NamedTuple):
+    """Rows of a side that meet no row that is still to come."""
+
+    side: Side
+    rows: KeyedRows
+
+
+class JoinedStreams:
+    """Not thread-safe. Implements `windows.stateful.Stateful`."""
+
+    at_once = True
+    """At the end all rows are looked through, so all shards end together."""
+    stage = ""
+    """Nothing is computed elsewhere."""
+    next_tick_ms = None
+    """Only event time matters."""
+    rest_s = 0.0
+    """Changes are noted when they are made."""
+
+    def __init__(
+        self,
+        join: StreamJoin,
+        shards: Shards,
+        page_max: int,
+        keep: Keep | None = None,
+        memory_rows_max: int = 0,
+    ) -> None:
+        """
+        Args:
+            shards: gives the shard of a group, and knows those of the peer.
+            page_max: rows that are emitted at once when the watermark has passed them.
+            keep: moves rows out of memory; None: all stay.
+            memory_rows_max: rows that stay there; with `keep`.
+        """
+        self._join, self._spans = join, join.spans
+        self._shards = shards
+        self._page_max = page_max
+        self._watermarks: Times = np.full(SHARDS, NO_WATERMARK)
+        """How far event time has come, by shard."""
+        self._stored = tuple(StoredSide(self._gone(side), keep, memory_rows_max) for side in SIDES)
+        self._results = Results(join)
+        self._chronicle = Chronicle(self._watermarks)
+        self._restoring: list[list[KeyedRows]] = [[], []]
+
+    # --- segments ---------------------------------------------------------------------------------
+
+    def add(
+        self, side: Side, segments: Segments, times: Times, rows: Sequence[Rows], shards: Indices
+    ) -> Added:
+        """Take segments of a side.
+
+        Args:
+            times: of the segments.
+            rows: the segments, by the kinds of their keys.
+            shards: of the segments.
+        """
+        late = times < self._spans.late_before(self._watermarks[shards])
+        form = stored(segments)
+        self._results.saw(side, form)
+        made: list[Segments] = []
+        for each in rows:
+            there = ~late[each.where] & np.logical_and.reduce(
+                [key.is_valid().to_numpy(zero_copy_only=False) for key in each.keys]
+            )
+            found = KeyedRows.of(
+                [key.filter(there) for key in each.keys],
+                times[each.where[there]],
+                shards[each.where[there]],
+                form.take(each.where[there]),
+            )
+            made += self._take(side, found)
+            if self._join.sides[side].told:
+                without = each.where[~there & ~late[each.where]]
+                made.append(self._results.of_lone(side, form.take(without)))
+        shard = int(shards[0])
+        return Added([Made(shard, each) for each in gathered(made)], np.flatnonzero(late).tolist())
+
+    def _take(self, side: Side, rows: KeyedRows) -> Iterator[Segments]:
+        """Rows meet those that are there, and stay."""
+        if not len(rows):
+            return
+        if not self._join.latest:
+            reach = self._spans.reach(side, rows.times)
+            for part in self._stored[1 - side].parts:
+                for mine, others in part.pairs(rows, reach):
+                    pair = rows.rows.take(mine), part.rows.rows.take(others)
+                    yield self._results.of_pairs(*(pair if side == LEFT else pair[::-1]))
+        self._stored[side].add(rows)
+        self._chronicle.added(side, rows)
+
+    # --- event time -------------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> Pages:
+        """There are no timers."""
+        return iter(())
+
+    def advance(self, watermark: Number) -> Pages:
+        """Rows that it has passed are emitted or go."""
+        return self._rise(int(min(max(watermark, NO_WATERMARK), END - 1)), self._shards.known)
+
+    def passed_on(self, watermark: int) -> int:
+        """Behind the oldest time of what is still to be made."""
+        return self._spans.made_from(watermark)
+
+    def complete(self, shards: Collection[int], now_ms: int) -> Pages:
+        """Nothing comes any more for these shards."""
+        return self._rise(END, shards)
+
+    def _rise(self, watermark: int, shards: Collection[int]) -> Pages:
+        mine = np.array(sorted(shards), np.intp)
+        rising = mine[self._watermarks[mine] < watermark]
+        if not len(rising):
+            return
+        lone = self._lone(rising, watermark)
+        for page in self._pages(lone, rising):
+            made = [
+                each
+                for side, rows in lone
+                for each in self._alone(side, rows.take(np.flatnonzero(page[rows.shards])))
+            ]
+            self._watermarks[page] = watermark
+            fired: list[AnyFiring] = [Made(int(page.argmax()), each) for each in gathered(made)]
+            if fired:
+                yield fired
+        reached = self._watermarks[sorted(self._shards.known)].min()
+        for side in SIDES:
+            self._stored[side].drop(int(self._spans.gone_before(side, reached)))
+
+    def _lone(self, rising: Indices, watermark: int) -> list[_Lone]:
+        """Rows of these shards that meet none that comes, for the first time."""
+        found: list[_Lone] = []
+        before, chosen = self._watermarks, np.zeros(SHARDS, np.bool_)
+        chosen[rising] = True
+        for side in SIDES:
+            if not self._join.sides[side].told:
+                continue
+            first, end = self._spans.alone_before(
+                side, np.array([before[rising].min(), watermark], np.int64)
+            ).tolist()
+            for rows in self._stored[side].between(first, end):
+                known = self._spans.alone_before(side, before[rows.shards])
+                new = np.flatnonzero(chosen[rows.shards] & (rows.times >= known))
+                if len(new):
+                    found.append(_Lone(side, rows.take(new)))
+        return found
+
+    def _pages(self, lone: Sequence[_Lone], rising: Indices) -> Iterator[Mask]:
+        """The rising shards, in runs that have about a page of rows, at least one shard each."""
+        counts = np.zeros(SHARDS, np.intp)
+        for _, rows in lone:
+            counts += np.bincount(rows.shards, minlength=SHARDS)
+        numbers = np.cumsum(counts[rising]) // self._page_max
+        for number in np.unique(numbers):
+            page = np.zeros(SHARDS, np.bool_)
+            page[rising[numbers == number]] = True
+            yield page
+
+    def _alone(self, side: Side, rows: KeyedRows) -> Iterator[Segments]:
+        """What is made of rows of a side when no more partners of theirs come."""
+        if not len(rows):
+            return
+        if self._join.latest:
+            yield from self._with_latest(rows)
+            return
+        reach, met = self._spans.reach(side, rows.times), np.zeros(len(rows), np.bool_)
+        for part in self._stored[1 - side].parts:
+            met |= part.meets(rows, reach)
+        yield self._results.of_lone(side, rows.rows.take(np.flatnonzero(~met)))
+
+    def _with_latest(self, rows: KeyedRows) -> Iterator[Segments]:
+        """Left rows, each with the latest right one."""
+        reach, parts = self._spans.reach(LEFT, rows.times), self._stored[RIGHT].parts
+        best = np.full(len(rows), NO_WATERMARK)
+        chosen, where = np.full(len(rows), NONE), np.full(len(rows), NONE)
+        for number, part in enumerate(parts):
+            found = part.latest(rows, reach)
+            there = np.flatnonzero(found != NONE)
+            times = part.rows.times[found[there]]
+            later = times >= best[there]
+            there, times = there[later], times[later]
+            best[there], chosen[there], where[there] = times, number, found[there]
+        for number, part in enumerate(parts):
+            mine = np.flatnonzero(chosen == number)
+            if len(mine):
+                others = part.rows.rows.take(where[mine])
+                yield self._results.of_pairs(rows.rows.take(mine), others)
+        yield self._results.of_lone(LEFT, rows.rows.take(np.flatnonzero(chosen == NONE)))
+
+    def _gone(self, side: Side) -> Callable[[KeyedRows], Mask]:
+        """Which rows of a side nobody needs."""
+
+        def gone(rows: KeyedRows) -> Mask:
+            watermarks = self._watermarks[rows.shards]
+            found: Mask = rows.times < self._spans.gone_before(side, watermarks)
+            if self._join.latest and side == RIGHT and len(rows) > 1:
+                found[:-1] |= _replaced(rows, watermarks)
+            return found
+
+        return gone
+
+    # --- what is recorded and restored ------------------------------------------------------------
+
+    def take_changes(self) -> Records:
+        """What has changed since the last call, by shard."""
+        return self._chronicle.take_changes(self._shards.known)
+
+    def take_files(self) -> Sequence[Files]:
+        """None: all is in the records."""
+        return ()
+
+    def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
+        """What gives the whole state of each of these shards as it is now."""
+        parts = [(side, part.rows) for side in SIDES for part in self._stored[side].parts]
+        return self._chronicle.freeze(parts, {side: self._gone(side) for side in SIDES})
+
+    def restore(self, shard: int, records: Sequence[Record]) -> None:
+        """Apply records to a shard."""
+        self._shards.known[shard] = None
+        for record in records:
+            if isinstance(record, JoinRows):
+                self._restore_rows(LEFT if record.side == LEFT else RIGHT, shard, record)
+            elif isinstance(record, WatermarkReached) and record.watermark == END:
+                self._forget(shard)
+            elif isinstance(record, WatermarkReached):
+                self._watermarks[shard] = max(self._watermarks[shard], int(record.watermark))
+
+    def _forget(self, shard: int) -> None:
+        """All rows of a shard were emitted at the end of the job, or of an older version of it,
+        behind which event time begins anew."""
+        self._watermarks[shard] = NO_WATERMARK
+        for side in SIDES:
+            self._restoring[side] = [
+                each for each in self._restoring[side] if each.shards[0] != shard
+            ]
+            self._stored[side].forget(shard)
+
+    def _restore_rows(self, side: Side, shard: int, record: JoinRows) -> None:
+        segments = segments_of(rows_in(record))
+        looked = look_at(self._join, self._join.sides[side], segments)
+        form, waiting = stored(segments), self._restoring[side]
+        for each in looked.rows if len(segments) else ():
+            shards = np.full(len(each.where), shard)
+            taken = form.take(each.where)
+            waiting.append(KeyedRows.of(each.keys, looked.times[each.where], shards, taken))
+        self._results.saw(side, form)
+        if sum(map(len, waiting)) >= RESTORED_AT_ONCE:
+            self._store_restored(side)
+
+    def _store_restored(self, side: Side) -> None:
+        waiting, self._restoring[side] = self._restoring[side], []
+        for rows in waiting:
+            self._stored[side].add(rows)
+
+    def restored(self) -> None:
+        """All shards are restored."""
+        for side in SIDES:
+            self._store_restored(side)
+
+    def close(self) -> None:
+        """Nothing is to be left."""
+
+    def query(
+        self, name: str, asked: Selection = EVERYTHING, extents_max: int | None = None
+    ) -> list[Extent]:
+        """Raises UserError: the rows that a join waits with are not shown."""
+        raise UserError(f"task {self._join.task} is a join, whose rows are not shown: emit them")
+
+
+def _replaced(rows: KeyedRows, watermarks: Times) -> Mask:
+    """Which rows but the last are followed by a later one of their key that the watermark has
+    passed."""
+    here = np.arange(len(rows) - 1)
+    found: Mask = rows.hashes[:-1] == rows.hashes[1:]
+    found &= rows.times[1:] < watermarks[1:]
+    same = same_keys(rows, here, rows, here + 1)
+    return found if same is None else found & same

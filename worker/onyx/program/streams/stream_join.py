@@ -1,0 +1,97 @@
+"""What a join of two streams runs, worked out once from its job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from onyx.flow.groups.getters import KeyGetter, key_getter
+from onyx.flow.predicates import Resolve
+from onyx.joins.streams.spans import Extents, Interval, Latest, Spans
+from onyx.model.job import CatalogEntry, Job, JoinSide
+from onyx.model.workflow import sources_above
+from onyx.windows.assigning.coordinates import Coordinates
+from onyx.windows.coded import GroupKeys
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSide:
+    """One of the two streams."""
+
+    task: str
+    keys: tuple[str, ...]
+    """Keys of a segment that are equal in two segments that meet."""
+    getter: KeyGetter
+    times: Coordinates
+    prefix: str
+    told: bool
+    """Whether segments are emitted that have met none."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamJoin:
+    """A join of two streams."""
+
+    task: str
+    sides: tuple[StreamSide, StreamSide]
+    spans: Spans
+    latest: bool
+    """Whether each left segment meets one right segment, the latest."""
+    unique_key: str | None
+    """The key by which segments are recognized that the source itself repeats."""
+    late_to: tuple[str, ...]
+    """Children that get late segments."""
+    fed_by: frozenset[str]
+    """Tasks upstream that begin trees: when they have ended, this one ends."""
+    group_keys: GroupKeys = field(default_factory=GroupKeys)
+    """The group keys of columns."""
+    is_split: bool = True
+    """The state is split by group."""
+
+    @property
+    def group_key(self) -> KeyGetter:
+        """How the left side is grouped, for who asks whether the task is."""
+        return self.sides[0].getter
+
+    @property
+    def by_task(self) -> Mapping[str, int]:
+        """The number of the side that a parent is."""
+        return {side.task: number for number, side in enumerate(self.sides)}
+
+
+def stream_join(job: Job, task: str, resolve: Resolve) -> StreamJoin | None:
+    """The join that a task is; None when it is none."""
+    entry = job.entry(task)
+    if entry.left is None or entry.right is None:
+        return None
+    told = entry.how in ("left", "outer", "asof"), entry.how in ("right", "outer")
+    late = entry.late_to
+    return StreamJoin(
+        task,
+        (
+            _side(entry, entry.left, told[0], resolve),
+            _side(entry, entry.right, told[1], resolve),
+        ),
+        _spans(entry, told),
+        entry.how == "asof",
+        entry.uniqueness_key if entry.deduplicate else None,
+        () if late is None else (late,),
+        frozenset(sources_above(job, task)),
+    )
+
+
+def _side(entry: CatalogEntry, side: JoinSide, told: bool, resolve: Resolve) -> StreamSide:
+    getter = key_getter(entry, resolve, side.task)
+    assert getter is not None, "both sides have keys"
+    times = Coordinates(f"join {entry.name}", side.at, time=True, word="at")
+    return StreamSide(side.task, side.keys, getter, times, side.prefix, told)
+
+
+def _spans(entry: CatalogEntry, told: tuple[bool, bool]) -> Spans:
+    within = entry.within
+    if entry.how == "asof":
+        return Latest(None if within is None else within.before)
+    if entry.range is not None:
+        return Extents(entry.range)
+    assert within is not None, "validated: within, or range"
+    return Interval(within.before, within.after, told)
