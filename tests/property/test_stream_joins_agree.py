@@ -18,9 +18,9 @@ from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.joins.streams.spans import LEFT, RIGHT, Side
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
-from onyx.program.streams.looked import look_at
+from onyx.program.stream_join import StreamJoin, stream_join
+from onyx.program.streams.looking import look_at
 from onyx.program.streams.state import JoinedStreams
-from onyx.program.streams.stream_join import StreamJoin, stream_join
 from onyx.settings import StateSettings
 from onyx.state.local.mapped import mapped
 from onyx.windows.firing import Made, Pages

@@ -99,6 +99,20 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "join is only for type function": edited(
         JOB, ("catalog.1.join", {"table": "users", "key": "user"})
     ),
+    "left is needed for type join": edited(JOB, ("catalog.1.type", "join")),
+    "right is needed for type join": edited(
+        JOB, ("catalog.1.type", "join"), ("catalog.1.left", {"task": "a", "key": "k", "at": "t"})
+    ),
+    "left is only for type join": edited(
+        JOB, ("catalog.1.left", {"task": "a", "key": "k", "at": "t"})
+    ),
+    "right is only for type join": edited(
+        JOB, ("catalog.1.right", {"task": "a", "key": "k", "at": "t"})
+    ),
+    "how is only for type join": edited(JOB, ("catalog.1.how", "outer")),
+    "within is only for type join": edited(JOB, ("catalog.1.within", {"before": 1})),
+    "range is only for type join": edited(JOB, ("catalog.1.range", 60_000)),
+    "lateTo is only for type join": edited(JOB, ("catalog.1.lateTo", "late")),
     "tables is only for type function": edited(JOB, ("catalog.1.tables", ["users"])),
     "partitioned is only for type table": edited(JOB, ("catalog.1.partitioned", True)),
     "versionKey is only for type table": edited(JOB, ("catalog.1.versionKey", "since")),

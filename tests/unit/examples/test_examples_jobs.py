@@ -23,6 +23,7 @@ WITHOUT_FUNCTIONS = {
     "examples/sql/job.yaml",
     "examples/features/kubernetes.yaml",
     "examples/features/partitioned.yaml",
+    "examples/features/streams.yaml",
     "examples/features/tags.yaml",
     "examples/joins/job.yaml",
 }

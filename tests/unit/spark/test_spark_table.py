@@ -94,6 +94,17 @@ def with_processor() -> Spec:
     return with_function(work={"processor": "m:Sums", "fn": None, "params": None})
 
 
+def with_streams() -> Spec:
+    other = {**JOB["catalog"][0], "name": "other"}
+    join = {"name": "join", "type": "join", "left": {"task": "read", "key": "key", "at": "at"},
+            "right": {"task": "other", "key": "key", "at": "at"}, "range": "1 minute"}  # fmt: skip
+    return {
+        **JOB,
+        "workflow": [["read", "join"], ["other", "join"], ["join", "fold"], ["fold", "write"]],
+        "catalog": [*JOB["catalog"], other, join],
+    }
+
+
 def when_idle() -> Spec:
     spec = copy.deepcopy(JOB)
     spec["catalog"][0] |= {"idleTimeout": 1_000, "whenIdle": "clock"}
@@ -146,6 +157,7 @@ ROWS: dict[str, list[Spec]] = {
     "`partitioned` of a table": [
         with_table({"groupByKey": "user", "fluxPolicy": "continue"}, partitioned=True)
     ],
+    "[joins of two streams](joins.md#two-streams)": [with_streams()],
     "`refresh` of a table": [with_table(refresh=[5, "minutes"])],
     "[state by key](keyed-state.md) of functions": [with_state()],
     "[processors](processors.md)": [with_processor()],

@@ -45,7 +45,8 @@ class Stage:
         work = self.work
         controls, work.controls = len(work.controls), []
         numbers = [] if work.batch is None else [each["n"] for each in work.batch.segments]
-        return None if work.own else work.upstream, numbers, controls
+        upstream = None if work.batch is None else work.batch.upstream
+        return None if work.own else upstream, numbers, controls
 
 
 def batch(*numbers: int) -> Batch:

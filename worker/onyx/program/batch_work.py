@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from onyx.flow.batch import Batch, Segments
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
-from onyx.program.streams.looked import Looked
+from onyx.joins.streams.looked import Looked
 from onyx.returning import Returned
 from onyx.windows.coded import Keyed
 from onyx.windows.prepared import Prepared

@@ -20,7 +20,7 @@ from onyx.model.workflow import children
 from onyx.program.keyed_function import keyed_function
 from onyx.program.processing.compiled import processing
 from onyx.program.program import Program
-from onyx.program.streams.stream_join import stream_join
+from onyx.program.stream_join import stream_join
 from onyx.program.windows import compiled, sends_to
 from onyx.sql.batches import Query
 

@@ -13,7 +13,7 @@ from onyx.flow.leaves import Leaves
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.processing.compiled import Processing
 from onyx.program.program import Program
-from onyx.program.streams.stream_join import StreamJoin
+from onyx.program.stream_join import StreamJoin
 from onyx.program.windows import Windowed
 from onyx.windows.coded import GroupKeys, Keyed
 from onyx.windows.groups import hashable_keys

@@ -27,9 +27,9 @@ class Pairs(NamedTuple):
     """Rows that meet."""
 
     mine: Indices
-    """Of the batch."""
+    """Indices in the batch."""
     others: Indices
-    """Of the part, in the same order."""
+    """Indices in the part, in the same order."""
 
 
 class Part:

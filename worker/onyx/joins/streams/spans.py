@@ -65,7 +65,7 @@ class Interval:
 
     before: int
     after: int
-    told: tuple[bool, bool]
+    outer: tuple[bool, bool]
     """For each side, whether its rows are emitted that have met none."""
 
     def reach(self, side: Side, times: Times) -> Reach:
@@ -83,7 +83,7 @@ class Interval:
     def gone_before(self, side: Side, watermarks: Times) -> Times:
         """A row of the other side is looked at once more when it is alone."""
         alone = self.alone_before(side, watermarks)
-        return alone - self._back(side) if self.told[1 - side] else alone
+        return alone - self._back(side) if self.outer[1 - side] else alone
 
     def made_from(self, watermark: int) -> int:
         """A row that comes may meet one that has waited for it, or one may be alone."""
@@ -149,7 +149,7 @@ class Latest:
         return watermarks
 
     def gone_before(self, side: Side, watermarks: Times) -> Times:
-        """Of any age, a right row is of use until a later one of its key takes its place."""
+        """A right row of any age is of use until a later one of its key takes its place."""
         if side == LEFT:
             return watermarks
         if self.age_max is None:

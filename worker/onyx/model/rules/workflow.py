@@ -88,13 +88,13 @@ def _check_end(
         report.add(path, f"has an edge from {above[0]} into the input {name}")
     if kind == "output" and below:
         report.add(path, f"has an edge from the output {name} to {below[0]}")
-    told_kind = "reduce task" if kind == "reduce" else kind
+    what = "reduce task" if kind == "reduce" else kind
     if kind in ("function", "reduce") and not above:
-        report.add(path, f"has no edge into the {told_kind} {name}", "it would get no segments")
+        report.add(path, f"has no edge into the {what} {name}", "it would get no segments")
     if kind in ("function", "join") and not below:
         report.add(
             path,
-            f"has no edge from the {told_kind} {name}",
+            f"has no edge from the {what} {name}",
             "end in an output; plugin function calls a function as one",
         )
 

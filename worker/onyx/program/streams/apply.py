@@ -10,15 +10,16 @@ import numpy as np
 
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import Batch, Segments, as_dicts
+from onyx.joins.streams.looked import Looked
 from onyx.joins.streams.spans import LEFT, RIGHT, Side
 from onyx.ledger.applied import Mask
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
 from onyx.program.folding import Emitting, emit_late
 from onyx.program.program import Program
-from onyx.program.streams.looked import Looked, look_at, refuse_bad
+from onyx.program.stream_join import StreamJoin
+from onyx.program.streams.looking import look_at, refuse_bad
 from onyx.program.streams.state import JoinedStreams
-from onyx.program.streams.stream_join import StreamJoin
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.windows.coded import Keyed, chosen, keyed, shards_in
 
@@ -99,7 +100,7 @@ def _add(
 
 def _side(join: StreamJoin, work: BatchWork) -> Side:
     assert work.batch is not None, "asked before"
-    assert work.batch.upstream is not None, "a join is told who has sent a batch"
+    assert work.batch.upstream is not None, "a join knows who has sent a batch"
     return RIGHT if join.by_task[work.batch.upstream] else LEFT
 
 

@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 100_000
 
 
 class Chronicle:
-    """What the state log has not been told yet."""
+    """What the state log does not have yet."""
 
     def __init__(self, watermarks: Times) -> None:
         """`watermarks`: by shard, as they are at any time."""

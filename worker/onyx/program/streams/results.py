@@ -10,8 +10,8 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment, Segments, as_dicts, joined
 from onyx.flow.columns.record_batch import Columns
 from onyx.joins.streams.spans import LEFT, Side
+from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.stored_form import is_dicts, segments_of
-from onyx.program.streams.stream_join import StreamJoin
 
 
 class Results:

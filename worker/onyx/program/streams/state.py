@@ -20,14 +20,15 @@ from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Segments
 from onyx.flow.groups.keys import SHARDS
 from onyx.joins.streams.keyed_rows import KeyedRows, same_keys
+from onyx.joins.streams.looked import Rows
 from onyx.joins.streams.part import NONE, Keep
 from onyx.joins.streams.spans import END, LEFT, NO_WATERMARK, RIGHT, Side, Times
 from onyx.joins.streams.stored import StoredSide
+from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.keeping import Chronicle, rows_in
-from onyx.program.streams.looked import Rows, look_at
+from onyx.program.streams.looking import look_at
 from onyx.program.streams.results import Results, gathered
 from onyx.program.streams.stored_form import segments_of, stored
-from onyx.program.streams.stream_join import StreamJoin
 from onyx.windows.firing import Added, AnyFiring, Extent, Made, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.records import JoinRows, Record, Records, WatermarkReached
@@ -110,7 +111,7 @@ class JoinedStreams:
                 form.take(each.where[there]),
             )
             made += self._take(side, found)
-            if self._join.sides[side].told:
+            if self._join.sides[side].outer:
                 without = each.where[~there & ~late[each.where]]
                 made.append(self._results.of_lone(side, form.take(without)))
         shard = int(shards[0])
@@ -173,7 +174,7 @@ class JoinedStreams:
         before, chosen = self._watermarks, np.zeros(SHARDS, np.bool_)
         chosen[rising] = True
         for side in SIDES:
-            if not self._join.sides[side].told:
+            if not self._join.sides[side].outer:
                 continue
             first, end = self._spans.alone_before(
                 side, np.array([before[rising].min(), watermark], np.int64)

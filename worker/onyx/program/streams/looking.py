@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -19,30 +18,10 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import Refusal
 from onyx.joins.attaching import values_of
 from onyx.joins.keys import plain
+from onyx.joins.streams.looked import Looked, Rows
 from onyx.joins.streams.spans import TIME_MAX, Times
-from onyx.program.streams.stream_join import StreamJoin, StreamSide
+from onyx.program.stream_join import StreamJoin, StreamSide
 from onyx.windows.prepared import unique_values
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Segments of a batch whose keys are of the same kind."""
-
-    where: Indices
-    """Their indices."""
-    keys: tuple[pa.Array, ...]
-    """A column for each part of the key; null: the key equals no other."""
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """The segments of a batch."""
-
-    times: Times
-    rows: Sequence[Rows]
-    """All segments, mostly together."""
-    unique: Sequence[Any] | None
-    """Values of the uniqueness key, if the task has one."""
 
 
 def look_at(join: StreamJoin, side: StreamSide, segments: Segments) -> Looked:

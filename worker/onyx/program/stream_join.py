@@ -24,7 +24,7 @@ class StreamSide:
     getter: KeyGetter
     times: Coordinates
     prefix: str
-    told: bool
+    outer: bool
     """Whether segments are emitted that have met none."""
 
 
@@ -64,15 +64,15 @@ def stream_join(job: Job, task: str, resolve: Resolve) -> StreamJoin | None:
     entry = job.entry(task)
     if entry.left is None or entry.right is None:
         return None
-    told = entry.how in ("left", "outer", "asof"), entry.how in ("right", "outer")
+    outer = entry.how in ("left", "outer", "asof"), entry.how in ("right", "outer")
     late = entry.late_to
     return StreamJoin(
         task,
         (
-            _side(entry, entry.left, told[0], resolve),
-            _side(entry, entry.right, told[1], resolve),
+            _side(entry, entry.left, outer[0], resolve),
+            _side(entry, entry.right, outer[1], resolve),
         ),
-        _spans(entry, told),
+        _spans(entry, outer),
         entry.how == "asof",
         entry.uniqueness_key if entry.deduplicate else None,
         () if late is None else (late,),
@@ -80,18 +80,18 @@ def stream_join(job: Job, task: str, resolve: Resolve) -> StreamJoin | None:
     )
 
 
-def _side(entry: CatalogEntry, side: JoinSide, told: bool, resolve: Resolve) -> StreamSide:
+def _side(entry: CatalogEntry, side: JoinSide, outer: bool, resolve: Resolve) -> StreamSide:
     getter = key_getter(entry, resolve, side.task)
     assert getter is not None, "both sides have keys"
     times = Coordinates(f"join {entry.name}", side.at, time=True, word="at")
-    return StreamSide(side.task, side.keys, getter, times, side.prefix, told)
+    return StreamSide(side.task, side.keys, getter, times, side.prefix, outer)
 
 
-def _spans(entry: CatalogEntry, told: tuple[bool, bool]) -> Spans:
+def _spans(entry: CatalogEntry, outer: tuple[bool, bool]) -> Spans:
     within = entry.within
     if entry.how == "asof":
         return Latest(None if within is None else within.before)
     if entry.range is not None:
         return Extents(entry.range)
     assert within is not None, "validated: within, or range"
-    return Interval(within.before, within.after, told)
+    return Interval(within.before, within.after, outer)
