@@ -1,4 +1,4 @@
-"""The user's functions and processors of `keyed_state.py`: a sum by key, in either format."""
+"""What `keyed_state.py` measures: a sum by key, over segments and over columns."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ MODULES = (
     "onyx.builder",
     "onyx.client",
     "onyx.plugin",
+    "onyx.processors",
     "onyx.testing",
     "onyx.spark_source",
     "onyx.errors",

@@ -36,7 +36,7 @@ def encode_values(values: Sequence[Any]) -> bytes:
 
 
 def encode_each(values: Sequence[Any]) -> list[bytes]:
-    """Of each value what `encode_values` gives for it alone. Raises as that."""
+    """What `encode_values` gives for each value alone. Raises as that."""
     try:
         native = all_native(values)
         return [_encoder.encode([each if native else packed(each)]) for each in values]

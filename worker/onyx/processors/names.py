@@ -1,6 +1,6 @@
 """Names under which the engine records what processors have saved."""
 
 SNAPSHOT = "snapshot"
-"""Of the entries."""
+"""The entries of snapshots."""
 ENDS = ".ends"
-"""Of what has ended."""
+"""What has ended."""

@@ -18,7 +18,7 @@ from onyx.joins.table import Table
 from onyx.model.job import EMPTY, CatalogEntry, Job
 from onyx.model.workflow import children
 from onyx.program.keyed_function import keyed_function
-from onyx.program.processing.compiled import processing
+from onyx.program.processor import processing
 from onyx.program.program import Program
 from onyx.program.stream_join import stream_join
 from onyx.program.windows import compiled, sends_to

@@ -11,7 +11,7 @@ from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.leaves import Leaves
 from onyx.program.keyed_function import KeyedFunction
-from onyx.program.processing.compiled import Processing
+from onyx.program.processor import Processing
 from onyx.program.program import Program
 from onyx.program.stream_join import StreamJoin
 from onyx.program.windows import Windowed

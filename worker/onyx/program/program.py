@@ -20,7 +20,7 @@ from onyx.joins.enrichment import Enrichment
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.lifecycles import Event, Lifecycles
-from onyx.program.processing.compiled import Processing
+from onyx.program.processor import Processing
 from onyx.program.stream_join import StreamJoin
 from onyx.program.windows import Windowed
 from onyx.seams import Clock

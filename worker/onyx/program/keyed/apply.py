@@ -18,7 +18,7 @@ from onyx.flow.batch import Indices, Segment, as_dicts, as_given, joined
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.program.batch_work import BatchWork
-from onyx.program.keyed.keeping import Keeping
+from onyx.program.keeping import Keeping
 from onyx.program.keyed.over_columns import over_columns
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.prepare import read_groups
@@ -63,17 +63,6 @@ def _over_segments(
         failures = calls.over(segments, rows(groups), where.tolist())
     work.made += made.items()
     return Leaves([], np.empty(0, dtype=np.intp), None, failures), returned
-
-
-def keep_changes(keeping: Keeping, work: BatchWork) -> None:
-    """A batch that has been routed counts as applied, and what was made of it may be sent."""
-    if work.batch is None or work.leaves is None:
-        return
-    assert work.routed is not None, "the phase before"
-    keeping.fresh(work.batch, work.routed.withdrawn)
-    for shard, segments in work.made:
-        keeping.emit(shard, segments)
-    keeping.changed(len(work.batch))
 
 
 class _Calls:

@@ -19,7 +19,7 @@ from onyx.flow.formats import COLUMNS
 from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.segment_failure import Refusal, SegmentFailure
 from onyx.program.batch_work import BatchWork
-from onyx.program.keyed.keeping import Keeping
+from onyx.program.keeping import Keeping
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.program import Program
 from onyx.returning import Returned, collecting

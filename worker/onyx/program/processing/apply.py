@@ -17,7 +17,7 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure
-from onyx.program.keyed.keeping import Keeping
+from onyx.program.keeping import Keeping
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 

@@ -15,8 +15,8 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.program.processing.calls import Calls
-from onyx.program.processing.compiled import Processing
 from onyx.program.processing.snapshot import Snapshot
+from onyx.program.processor import Processing
 from onyx.seams import Clock
 from onyx.windows.firing import AnyFiring, Extent, Made, Number, Pages
 from onyx.windows.records import Record, Records

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from onyx.flow.routed import Routed
 from onyx.program.assign import assign
-from onyx.program.keyed.apply import keep_changes
+from onyx.program.keeping import keep_changes
 from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.route import route as route_batch

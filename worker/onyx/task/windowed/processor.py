@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from onyx.ids import TaskName
 from onyx.processors import Context
 from onyx.program.processing.calls import Calls
-from onyx.program.processing.compiled import Processing
 from onyx.program.processing.outboxes import outbox_of
 from onyx.program.processing.snapshot import Snapshot
 from onyx.program.processing.states import ProcessorStates
+from onyx.program.processor import Processing
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.runtime import Runtime
 from onyx.windows.buckets import Holder

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from onyx.flow.batch import Batch, Segments
 from onyx.ledger.applied import Mask
+from onyx.program.batch_work import BatchWork
 from onyx.program.keyed.states import KeyedStates
 from onyx.program.processing.states import ProcessorStates
 from onyx.seams import Clock
@@ -58,3 +59,14 @@ class Keeping(Protocol):
     def changed(self, segments: int) -> None:
         """So many segments have changed the state."""
         ...
+
+
+def keep_changes(keeping: Keeping, work: BatchWork) -> None:
+    """A batch that has been routed counts as applied, and what was made of it may be sent."""
+    if work.batch is None or work.leaves is None:
+        return
+    assert work.routed is not None, "the phase before"
+    keeping.fresh(work.batch, work.routed.withdrawn)
+    for shard, segments in work.made:
+        keeping.emit(shard, segments)
+    keeping.changed(len(work.batch))
