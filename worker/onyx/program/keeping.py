@@ -11,23 +11,11 @@ from typing import Any, Protocol
 from onyx.flow.batch import Batch, Segments
 from onyx.ledger.applied import Mask
 from onyx.program.batch_work import BatchWork
-from onyx.program.keyed.states import KeyedStates
-from onyx.program.processing.states import ProcessorStates
 from onyx.seams import Clock
 
 
 class Keeping(Protocol):
     """What keeps the state of a task while a batch is worked on, and makes it durable."""
-
-    @property
-    def keyed(self) -> KeyedStates:
-        """The states of a function."""
-        ...
-
-    @property
-    def processing(self) -> ProcessorStates:
-        """The processor, and what it has saved."""
-        ...
 
     clock: Clock
 

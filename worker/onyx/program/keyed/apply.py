@@ -18,7 +18,7 @@ from onyx.flow.batch import Indices, Segment, as_dicts, as_given, joined
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.program.batch_work import BatchWork
-from onyx.program.keeping import Keeping
+from onyx.program.keyed.keeping import KeepingStates
 from onyx.program.keyed.over_columns import over_columns
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.prepare import read_groups
@@ -28,7 +28,7 @@ from onyx.windows.coded import Keyed, rows
 from onyx.windows.prepared import unique_values
 
 
-def apply_keyed(program: Program, keeping: Keeping, work: BatchWork) -> None:
+def apply_keyed(program: Program, keeping: KeepingStates, work: BatchWork) -> None:
     """Call the function for each segment of the batch that has not been applied, or once for their
     columns."""
     batch, its = work.batch, program.keyed
@@ -51,7 +51,7 @@ def apply_keyed(program: Program, keeping: Keeping, work: BatchWork) -> None:
 def _over_segments(
     program: Program,
     its: KeyedFunction,
-    keeping: Keeping,
+    keeping: KeepingStates,
     work: BatchWork,
     groups: Keyed,
     where: Indices,
@@ -69,7 +69,11 @@ class _Calls:
     """The calls of the function for one batch."""
 
     def __init__(
-        self, program: Program, its: KeyedFunction, keeping: Keeping, made: dict[int, list[Segment]]
+        self,
+        program: Program,
+        its: KeyedFunction,
+        keeping: KeepingStates,
+        made: dict[int, list[Segment]],
     ) -> None:
         self._task = program.task
         self._fn = program.fn

@@ -19,7 +19,7 @@ from onyx.flow.formats import COLUMNS
 from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.segment_failure import Refusal, SegmentFailure
 from onyx.program.batch_work import BatchWork
-from onyx.program.keeping import Keeping
+from onyx.program.keyed.keeping import KeepingStates
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.program import Program
 from onyx.returning import Returned, collecting
@@ -31,7 +31,7 @@ from onyx.windows.prepared import unique_values
 def over_columns(
     program: Program,
     its: KeyedFunction,
-    keeping: Keeping,
+    keeping: KeepingStates,
     work: BatchWork,
     groups: Keyed,
     where: Indices,
@@ -110,7 +110,7 @@ def _refuses(look: Callable[[Columns], object], columns: Columns) -> bool:
 
 
 def _unique(
-    program: Program, its: KeyedFunction, keeping: Keeping, rows: _Rows
+    program: Program, its: KeyedFunction, keeping: KeepingStates, rows: _Rows
 ) -> tuple[_Rows, list[Any] | None]:
     """Rows whose uniqueness key comes for the first time, and these keys; all without one."""
     if its.unique_key is None or not len(rows.where):
@@ -120,7 +120,7 @@ def _unique(
     return rows.take(fresh), [values[index] for index in fresh.tolist()]
 
 
-def _shards(keeping: Keeping, groups: Groups) -> Indices:
+def _shards(keeping: KeepingStates, groups: Groups) -> Indices:
     """The shard of each row."""
     keys = groups.keys
     shards = np.fromiter(map(keeping.shard_of.__getitem__, keys), np.intp, len(keys))
@@ -128,7 +128,7 @@ def _shards(keeping: Keeping, groups: Groups) -> Indices:
     return found
 
 
-def _first(keeping: Keeping, shards: Indices, values: list[Any]) -> Indices:
+def _first(keeping: KeepingStates, shards: Indices, values: list[Any]) -> Indices:
     """Rows whose uniqueness key comes for the first time."""
     seen: set[tuple[int, Any]] = set()
     fresh = []

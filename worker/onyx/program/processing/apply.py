@@ -7,7 +7,7 @@ has failed before the processor could see it, so it is routed as others are.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,10 +19,20 @@ from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure
 from onyx.program.keeping import Keeping
 from onyx.program.phases import Phase
+from onyx.program.processing.states import ProcessorStates
 from onyx.program.program import Program
 
 
-def apply_processor(program: Program, keeping: Keeping, work: BatchWork) -> None:
+class KeepingProcessor(Keeping, Protocol):
+    """What keeps a processor while a batch is worked on."""
+
+    @property
+    def processing(self) -> ProcessorStates:
+        """The processor, and what it has saved."""
+        ...
+
+
+def apply_processor(program: Program, keeping: KeepingProcessor, work: BatchWork) -> None:
     """Have the segments of the batch processed that have not been applied."""
     batch, its = work.batch, program.processing
     if batch is None or work.leaves is not None:

@@ -46,8 +46,8 @@ class Moment:
 
 
 class Windowing:
-    """Not thread-safe. Implements `program.folding.Folding`, `program.keyed.keeping.Keeping` and
-    `program.streams.apply.Joining`."""
+    """Not thread-safe. Implements `program.folding.Folding`, `program.keeping.Keeping` and what
+    extends it for functions with state, processors and joins."""
 
     def __init__(
         self,
