@@ -190,7 +190,7 @@ class Work:
     schema each batch has the types of its values."""
     cooperative: bool | None = None
     """true: the task never blocks, and shares a thread with others. false: it has a thread of its
-    own. By default the plugin decides."""
+    own. By default the plugin or the processor decides."""
 
     def __post_init__(self) -> None:
         if self.sql is not None:  # it is over columns, whoever asks

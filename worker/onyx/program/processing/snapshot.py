@@ -111,14 +111,23 @@ class Snapshot:
 
     # What has ended.
 
+    @property
+    def shards(self) -> Sequence[int]:
+        """The shards of the peer."""
+        return sorted(self._known)
+
+    def is_over(self, shard: int, what: int) -> bool:
+        """Whether it has ended for what is in a shard."""
+        return what in self._ends.get(shard, ())
+
     def has_ended(self, what: int) -> bool:
-        """Whether it has, for all that is here."""
-        return all(what in self._ends.get(shard, ()) for shard in self._known)
+        """Whether it has ended for all that is here."""
+        return all(self.is_over(shard, what) for shard in self._known)
 
     def end(self, what: int) -> None:
         """It has ended: the ordinal of a parent, or a number of the caller's."""
-        for shard in sorted(self._known):
-            if what not in self._ends.get(shard, ()):
+        for shard in self.shards:
+            if not self.is_over(shard, what):
                 self._ends.setdefault(shard, []).append(what)
                 self._new_ends.add(shard)
 

@@ -64,6 +64,7 @@ class ProcessorStates:
         self._calls = calls
         self._snapshot = snapshot
         self._shards = cycle(own or [0])
+        """Those that what is made goes into, in turn."""
         self._clock = clock
         self._ended = ended
         self._whole = not calls.processor.saves_changes
@@ -197,6 +198,10 @@ class ProcessorStates:
     def restored(self) -> None:
         """All shards are restored: the processor gets what was saved."""
         self._snapshot.restored()
+        # Nobody reads what is made for a shard that has ended: it was another processor's.
+        left = [shard for shard in self._snapshot.shards if not self._snapshot.is_over(shard, ALL)]
+        if left:
+            self._shards = cycle(left)
         self._calls.restore(self._snapshot.entries())
 
     def query(

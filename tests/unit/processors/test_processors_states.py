@@ -1,0 +1,175 @@
+"""A processor as what its task keeps: where what it makes goes, and what is over."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+from tests.support.clocks import ManualClock
+
+from onyx.errors import UserFunctionError
+from onyx.processors import Context, Inbox, Processor
+from onyx.program.processing.calls import Calls
+from onyx.program.processing.outboxes import outbox_of
+from onyx.program.processing.snapshot import Snapshot
+from onyx.program.processing.states import ALL, ProcessorStates
+from onyx.program.processor import Parent, Processing
+from onyx.windows.buckets import InMemory
+from onyx.windows.coded import GroupKeys
+from onyx.windows.firing import Made, Pages
+
+OWN = [0, 1, 2, 3]
+
+
+class Noted(Processor):
+    """What was called. Its state is the number of items that it has had."""
+
+    def init(self) -> None:
+        self.had = 0
+
+    def process(self, ordinal: int, inbox: Inbox[Any]) -> None:
+        self.had += len(inbox.drain())
+
+    def complete_edge(self, ordinal: int) -> bool:
+        return self.try_emit({"edge": ordinal})
+
+    def complete(self) -> bool:
+        return self.try_emit({"had": self.had})
+
+    def save_to_snapshot(self) -> bool:
+        return self.outbox.offer_to_snapshot(self.context.index, self.had)
+
+    def restore_from_snapshot(self, inbox: Inbox[tuple[int, int]]) -> None:
+        self.had += sum(had for _, had in inbox.drain())
+
+
+def states_of(
+    processor: Processor | None = None, ended: Collection[str] = (), clock: Any = None
+) -> ProcessorStates:
+    made = processor or Noted()
+    parents = (Parent("a", frozenset({"a"})), Parent("b", frozenset({"b"})))
+    its = Processing(type(made), "m:Noted", parents, frozenset({"a", "b"}), None, GroupKeys(), True)
+    clock = clock or ManualClock()
+    context = Context("job", "task", 0, 1, ("a", "b"))
+    calls = Calls(made, "m:Noted", outbox_of("dicts"), context, clock)
+    calls.init()
+    return ProcessorStates("task", its, calls, Snapshot(OWN, InMemory()), OWN, clock, lambda: ended)
+
+
+def made(pages: Pages) -> list[tuple[int, Any]]:
+    return [
+        (each.shard, segment)
+        for page in pages
+        for each in page
+        if isinstance(each, Made)
+        for segment in each.segments
+    ]
+
+
+def restored(before: ProcessorStates, shards: Collection[int]) -> ProcessorStates:
+    """Another processor, with what one has recorded in some shards."""
+    before.take_changes()
+    of_shard = before.freeze(OWN)
+    after = states_of()
+    for shard in shards:
+        after.restore(shard, of_shard(shard))
+    after.restored()
+    return after
+
+
+def test_a_parent_that_has_ended_is_told_once_and_the_rest_at_the_end() -> None:
+    states = states_of(ended=["a"])
+    states.restored()
+    assert states.next_tick_ms == 0
+    assert [segment for _, segment in made(states.tick(0))] == [{"edge": 0}]
+    assert states.next_tick_ms is None
+    assert [segment for _, segment in made(states.complete(OWN, 0))] == [{"edge": 1}, {"had": 0}]
+    assert made(states.complete(OWN, 0)) == []
+
+
+def test_what_has_ended_for_all_shards_is_not_done_again_by_who_takes_over() -> None:
+    states = states_of()
+    states.process(0, [{}, {}])
+    assert ({"had": 2}) in [segment for _, segment in made(states.complete(OWN, 0))]
+    assert made(restored(states, OWN).complete(OWN, 0)) == []
+
+
+def test_what_is_made_goes_into_no_shard_that_has_ended() -> None:
+    over, going = states_of(), states_of()
+    over.process(0, [{}] * 5)
+    going.process(0, [{}] * 2)
+    list(over.complete(OWN, 0))
+    for states in (over, going):
+        states.take_changes()
+    taker = states_of()
+    for shard in OWN:
+        taker.restore(shard, (over if shard < 2 else going).freeze(OWN)(shard))
+    taker.restored()
+    found = made(taker.complete(OWN, 0))
+    assert {shard for shard, _ in found} <= {2, 3}
+    assert {"had": 5} not in [segment for _, segment in found], "that was sent"
+
+
+def test_nothing_is_saved_when_nothing_was_called() -> None:
+    states = states_of()
+    states.process(0, [{}])
+    assert states.take_changes()
+    assert states.take_changes() == {}
+    states.process(0, [])
+    assert states.take_changes() == {}, "the entry is as it was"
+
+
+def test_a_chunk_waits_for_nine_times_as_long_as_saving_took() -> None:
+    clock = ManualClock()
+
+    class Slow(Noted):
+        is_cooperative = False
+
+        def save_to_snapshot(self) -> bool:
+            clock.advance(2.0)
+            return super().save_to_snapshot()
+
+    states = states_of(Slow(), clock=clock)
+    states.process(0, [{}])
+    states.take_changes()
+    assert states.rest_s == 18.0
+
+
+def test_a_cooperative_call_that_is_slow_is_named_once(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+
+    class Slow(Noted):
+        def process(self, ordinal: int, inbox: Inbox[Any]) -> None:
+            super().process(ordinal, inbox)
+            clock.advance(0.5)
+
+    states = states_of(Slow(), clock=clock)
+    with caplog.at_level(logging.WARNING, "onyx.task"):
+        states.process(0, [{}])
+        states.process(0, [{}])
+    (record,) = caplog.records
+    assert record.getMessage().startswith("process of processor m:Noted took 0.5 s")
+
+
+@pytest.mark.parametrize("method", ["try_process", "complete"])
+def test_a_method_that_returns_no_bool_is_named(method: str) -> None:
+    states = states_of(type("Wrong", (Noted,), {method: lambda self: None})())
+
+    def run() -> None:
+        states.process(0, [{}])
+        list(states.complete(OWN, 0))
+
+    with pytest.raises(UserFunctionError, match=f"{method} of processor m:Noted returned a None"):
+        run()
+
+
+def test_its_end_is_recorded_with_what_was_made_at_the_end() -> None:
+    states = states_of()
+    states.process(0, [{}])
+    states.take_changes()
+    list(states.complete(OWN, 0))
+    after = restored(states, OWN)
+    assert after.next_tick_ms is None
+    assert ALL not in (0, 1), "no ordinal"
