@@ -20,6 +20,7 @@ from onyx.windows.records import (
     Fired,
     FiredGroups,
     FiringProgress,
+    JoinRows,
     Record,
     SetArrays,
     SetSessions,
@@ -54,6 +55,7 @@ EVERY: list[Record] = [
     SpooledPart("visits", "p-1", [2, 3], ["key_int"], 7, 9, False, False, False, True, -5),
     SpooledFired("visits", "t", "r-1", "watermark", [2], 7.5),
     SpooledEmitted("visits", "t", "r-1", 0, 3),
+    JoinRows("paid", 1, b"rows", b"schema"),
     StagedOutput({"part": "0001", "size": 4}),
 ]
 

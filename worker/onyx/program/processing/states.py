@@ -64,7 +64,7 @@ class ProcessorStates:
         self._calls = calls
         self._snapshot = snapshot
         self._shards = cycle(own or [0])
-        """Those that what is made goes into, in turn."""
+        """What is made goes into them in turn."""
         self._clock = clock
         self._ended = ended
         self._whole = not calls.processor.saves_changes
