@@ -186,9 +186,14 @@ def shards_in(shard_of: Mapping[Any, int], groups: Keyed) -> list[int]:
     """The shard of each segment."""
     if not isinstance(groups, Groups):
         return [shard_of[group] for group in groups]
-    shards = np.fromiter((shard_of[key] for key in groups.keys), np.intp, len(groups.keys))
-    found: list[int] = shards[groups.codes].tolist()
+    found: list[int] = _shards_of_groups(shard_of, groups)[groups.codes].tolist()
     return found
+
+
+def _shards_of_groups(shard_of: Mapping[Any, int], groups: Groups) -> NDArray[Any]:
+    if groups.column is not None and isinstance(shard_of, Shards):
+        return shard_of.of_column(groups.column)
+    return np.fromiter((shard_of[key] for key in groups.keys), np.intp, len(groups.keys))
 
 
 def numbers_of(column: pa.Array) -> Array | None:

@@ -13,6 +13,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.joins.streams.keyed_rows import KeyedRows
 from onyx.joins.streams.spans import NO_WATERMARK, Side, Times
 from onyx.joins.streams.stored import JOINED
+from onyx.windows.groups import slices_of
 from onyx.windows.records import JoinRows, Record, Records, WatermarkReached, append
 
 ROWS_AT_ONCE = 100_000
@@ -37,8 +38,10 @@ class Chronicle:
         records: Records = {}
         news, self._news = self._news, []
         for side, shards, rows in _alike(news):
-            for shard, its in _by_shard(shards):
-                append(records, shard, _record(side, rows.take(its)))
+            order, runs = _by_shard(shards)
+            rows, schema = rows.take(order), columns_codec.encode_schema(rows.schema)
+            for shard, (first, end) in runs.items():
+                append(records, shard, _record(side, rows.slice(first, end - first), schema))
         # Behind the rows: a watermark says of all before it which are gone.
         risen = self._watermarks != self._written
         for shard in known:
@@ -55,28 +58,25 @@ class Chronicle:
         """What gives all rows of a shard, and its watermark, as they are now."""
         watermarks = self._watermarks.copy()
         kept = [(side, rows, ~gone[side](rows)) for side, rows in parts]
-        split: list[tuple[Side, KeyedRows, dict[int, Indices]]] = []
+        split: list[tuple[Side, pa.RecordBatch, Indices, dict[int, tuple[int, int]]]] = []
 
         def of_shard(shard: int) -> list[Record]:
             if not split:
-                split.extend(
-                    (side, rows, dict(_by_shard(rows.shards, np.flatnonzero(there))))
-                    for side, rows, there in kept
-                )
+                for side, rows, there in kept:
+                    chosen = np.flatnonzero(there)
+                    order, runs = _by_shard(rows.shards[chosen])
+                    split.append((side, rows.rows, chosen[order], runs))
             found: list[Record] = []
-            for side, rows, by_shard in split:
-                its = by_shard.get(shard, _NOTHING)
-                for first in range(0, len(its), ROWS_AT_ONCE):
-                    some = its[first : first + ROWS_AT_ONCE]
-                    found.append(_record(side, rows.rows.take(some)))
+            for side, its, order, runs in split:
+                first, end = runs.get(shard, (0, 0))
+                for start in range(first, end, ROWS_AT_ONCE):
+                    some = its.take(order[start : min(end, start + ROWS_AT_ONCE)])
+                    found.append(_record(side, some, columns_codec.encode_schema(its.schema)))
             if watermarks[shard] != NO_WATERMARK:
                 found.append(_reached(watermarks[shard]))
             return found
 
         return of_shard
-
-
-_NOTHING = np.empty(0, np.intp)
 
 
 def _alike(
@@ -91,18 +91,16 @@ def _alike(
         yield side, shards, pa.concat_batches([each.rows for each in parts])
 
 
-def _by_shard(shards: Indices, chosen: Indices | None = None) -> Iterator[tuple[int, Indices]]:
-    """Each shard with its rows, in their order; of some rows, if they are given."""
-    mine = shards if chosen is None else shards[chosen]
-    order = np.argsort(mine, kind="stable")
-    rows = order if chosen is None else chosen[order]
-    firsts = np.flatnonzero(np.diff(mine[order], prepend=-1))
-    for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(rows)], strict=True):
-        yield int(mine[order[first]]), rows[first:end]
+def _by_shard(shards: Indices) -> tuple[Indices, dict[int, tuple[int, int]]]:
+    """The order of rows by their shards, and for each shard its first row there and the one behind
+    its last."""
+    small = shards.astype(np.int16)
+    order = np.argsort(small, kind="stable")  # two bytes are sorted without comparing
+    runs = slices_of(small[order]) if len(small) else {}
+    return order, {shard: (run.start, run.stop) for shard, run in runs.items()}
 
 
-def _record(side: Side, rows: pa.RecordBatch) -> JoinRows:
-    schema = columns_codec.encode_schema(rows.schema)
+def _record(side: Side, rows: pa.RecordBatch, schema: bytes) -> JoinRows:
     return JoinRows(JOINED, side, columns_codec.encode(Columns(rows)), schema)
 
 
