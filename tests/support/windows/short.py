@@ -11,11 +11,12 @@ import numpy as np
 from onyx.flow.batch import as_dicts
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.windows.arrays.key_table import unpacked
+from onyx.windows.arrays.session_records import sessions_of
 from onyx.windows.buckets import Holder
 from onyx.windows.compile import compile_windows
 from onyx.windows.firing import AnyFiring, Firing, FiringRows
-from onyx.windows.groups import dump_keys, hashable_keys
-from onyx.windows.records import Record, SetArrays, SetStates
+from onyx.windows.groups import dump_key, dump_keys, hashable_keys
+from onyx.windows.records import Record, SetArrays, SetSessionArrays, SetSessions, SetStates
 from onyx.windows.running import Make
 from onyx.windows.task_windows import TaskWindows
 
@@ -120,10 +121,30 @@ def held(windows: TaskWindows, window: str = "w0") -> list[str]:
 
 def plain(records: Iterable[Record]) -> list[Record]:
     """Records of states with those that are in arrays as Python has them."""
-    return [_plain(each) if isinstance(each, SetArrays) else each for each in records]
+    return [made for each in records for made in _plain(each)]
 
 
-def _plain(record: SetArrays) -> SetStates:
+def _plain(record: Record) -> Sequence[Record]:
+    if isinstance(record, SetSessionArrays):
+        return _plain_sessions(record)
+    return [_plain_states(record)] if isinstance(record, SetArrays) else [record]
+
+
+def _plain_sessions(record: SetSessionArrays) -> list[SetSessions]:
+    its = sessions_of(record)
+    columns = [each.tolist() for each in its.states]
+    states = columns[0] if len(columns) == 1 else list(map(list, zip(*columns, strict=True)))
+    lowers, uppers = (each.tolist() for each in its.bounds)
+    fired = [[name for name in record.fired if record.fired[name][at]] for at in range(len(lowers))]
+    found = []
+    for index, key in enumerate(its.groups.keys):
+        mine = [at for at, whose in enumerate(its.whose.tolist()) if whose == index]
+        rows = [[column[at] for at in mine] for column in (lowers, uppers, states, fired)]
+        found.append(SetSessions(record.window, dump_key(key), None, *rows))
+    return found
+
+
+def _plain_states(record: SetArrays) -> SetStates:
     groups = unpacked(record.keys, record.groups).keys
     columns = [
         np.frombuffer(data, kind).tolist()

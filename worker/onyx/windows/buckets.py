@@ -26,6 +26,8 @@ class Held(NamedTuple):
     states: pa.Array
     shards: Mapping[int, slice]
     """The rows of each shard."""
+    bounds: tuple[pa.Array, ...] | None = None
+    """The first and the last coordinates; None: all are of one extent."""
 
 
 class PairsInArrays(Sequence[Pair]):

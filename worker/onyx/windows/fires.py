@@ -155,10 +155,11 @@ class Fires:
     ) -> list[AnyFiring]:
         """What groups of an extent fire: rows, if the trigger takes them and columns hold them."""
         declared, window, grouped = trigger.declared, self._declared, self._view.grouped
-        bounds = self._extents.bounds(extent)
         if trigger.in_rows and len(pairs) >= _ROWS_MIN:
             found = held(pairs, self._shards, self._aggregation)
-            rows = None if found is None else columns_of(found, *bounds)
+            rows = None
+            if found is not None:
+                rows = columns_of(found, *(found.bounds or self._extents.bounds(extent)))
             if found is not None and rows is not None:
                 shards = found.shards
                 return [FiringRows(window, declared, event_type, grouped, rows, shards, watermark)]
@@ -169,7 +170,9 @@ class Fires:
                 window, declared, event_type, shard_of[key], grouped, group_value(key), *bounds,
                 view(state), None, watermark,
             )
-            for key, state in pairs
+            for (key, state), bounds in zip(
+                pairs, self._extents.each_bounds(extent, len(pairs)), strict=True
+            )
         ]  # fmt: skip
 
     def _fire(

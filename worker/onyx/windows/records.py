@@ -94,6 +94,24 @@ class SetSessions(WindowRecord, frozen=True, tag="sessions"):
     """Names of the watermark triggers that have seen the last segment of each session."""
 
 
+class SetSessionArrays(WindowRecord, frozen=True, tag="session-arrays"):
+    """All sessions of some groups, in arrays, replace those before. Without session keys."""
+
+    keys: str
+    """How the groups are stored (`KeyTable.packed`)."""
+    groups: Sequence[Any]
+    counts: bytes
+    """How many sessions each group has, four bytes each; none: the group is gone."""
+    bounds: Sequence[bytes]
+    """The first and the last coordinates of sessions: those of a group together and in order."""
+    types: Sequence[str]
+    states: Sequence[bytes]
+    """As in `SetArrays`."""
+    fired: Mapping[str, bytes]
+    """For each watermark trigger that has seen the last segment of some session, a byte a session:
+    whether it has."""
+
+
 class AddToSessions(WindowRecord, frozen=True, tag="session-add"):
     """Updates are applied, in order, to the sessions of their coordinates, which merge as they
     did."""
@@ -217,7 +235,7 @@ StatesRecord = SetStates | SetArrays
 """States of groups of an extent, in either form."""
 AnyRecord = (
     SetStates | SetArrays | AddUpdates | DeleteGroups | ClearExtent
-    | SetSessions | AddToSessions
+    | SetSessions | SetSessionArrays | AddToSessions
     | Fired | FiredGroups | FiringProgress | SetTriggerStates | DeleteTriggerStates | TimerDue
     | WatermarkReached
     | SpooledPart | SpooledFired | SpooledEmitted

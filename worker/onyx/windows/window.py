@@ -55,7 +55,7 @@ class Window(AllInRecords):
         """Whether triggers, or the watermarks of shards, look at each segment."""
         whole = not self._each_segment
         on_peer = OnPeer(compiled, shards, holder, self._watermarks, page_max, whole)
-        self._extents: Extents[Any] = TYPES[compiled.window.type](on_peer)
+        self._extents: Extents[Any] = TYPES[compiled.window.type].made(on_peer)
         self._triggers = {each.name: each.on_peer(window_id, shards) for each in compiled.triggers}
         self._timers = Timers(window_id, self._triggers.values())
         self._view = ExtentView(on_peer, self._extents, grouped, len(self._triggers))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, ClassVar, Generic, TypeVar
 
 from onyx.windows.buckets import Frozen, Holder, Pair
@@ -65,6 +66,11 @@ class Extents(ABC, Generic[E]):
         self._watermarks = on_peer.watermarks
         self._page_max = on_peer.page_max
 
+    @classmethod
+    def made(cls, on_peer: OnPeer) -> Extents[E]:
+        """The extents of a window, by this class or one that the window needs instead."""
+        return cls(on_peer)
+
     # Segments come.
 
     @abstractmethod
@@ -98,6 +104,10 @@ class Extents(ABC, Generic[E]):
     @abstractmethod
     def bounds(self, extent: E) -> tuple[Number, Number]:
         """First and last coordinate of an extent."""
+
+    def each_bounds(self, extent: E, many: int) -> Iterable[tuple[Number, Number]]:
+        """The bounds for each of so many groups of an extent."""
+        return repeat(self.bounds(extent), many)
 
     def of_session(self, extent: E) -> tuple[Any, ...]:
         """The session key of a session, as groups are looked up; nothing of other extents."""

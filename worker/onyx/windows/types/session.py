@@ -14,13 +14,21 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from operator import attrgetter
 from typing import Any
 
+from onyx.windows.arrays.session_records import as_objects
 from onyx.windows.buckets import Frozen
 from onyx.windows.coded import Groups, Keyed, chosen, rows
 from onyx.windows.dues import Dues
 from onyx.windows.firing import AnyFiring, Number, Pages
 from onyx.windows.groups import dump_key, load_key
 from onyx.windows.prepared import Taken
-from onyx.windows.records import AddToSessions, Record, Records, SetSessions, append
+from onyx.windows.records import (
+    AddToSessions,
+    Record,
+    Records,
+    SetSessionArrays,
+    SetSessions,
+    append,
+)
 from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer, Wanted
@@ -67,13 +75,14 @@ class SessionExtents(Extents[Session]):
 
     def _add_runs(self, runs: Runs, taken: Taken) -> list[int]:
         """What `_take_in` does with each segment, with a step for each run."""
-        alone = self._owners_alone(runs)
+        owners, owner_of = runs.owners(), runs.owner_of.tolist()
+        alone = self._owners_alone(runs, owners)
         its_rows = taken.by_row() if alone else taken
         sessions: dict[int, Session] = {}
         late: list[int] = []
         for row, run, upper in runs.events(alone):
-            number = runs.owner_of[run]
-            owner = runs.owners[number]
+            number = owner_of[run]
+            owner = owners[number]
             if number in alone:
                 if self._take_in(its_rows, row, owner[0]) is None:
                     late.append(row)
@@ -83,22 +92,25 @@ class SessionExtents(Extents[Session]):
             sessions[run] = self._join(owner, int(runs.coordinates[row]))
             self._changed[owner] = None
         self._fold_runs(runs, sessions, taken)
-        self._groups.used(dict.fromkeys(group for group, _ in runs.owners))
+        self._groups.used(dict.fromkeys(group for group, _ in owners))
         return late
 
-    def _owners_alone(self, runs: Runs) -> set[int]:
+    def _owners_alone(self, runs: Runs, owners: Sequence[Owner]) -> set[int]:
         """Owners whose segments go one by one: they may be late, or join several sessions, or one
         that another run joins as well."""
-        alone = set(runs.merging)
+        alone = set(runs.merging.tolist())
         joined: set[int] = set()
-        for run, number in enumerate(runs.owner_of):
-            owner, low, high = runs.owners[number], runs.lows[run], runs.highs[run]
+        firsts = runs.coordinates[runs.firsts].tolist()
+        its = zip(
+            runs.owner_of.tolist(), runs.lows.tolist(), runs.highs.tolist(), firsts, strict=True
+        )
+        for number, low, high, first in its:
+            owner = owners[number]
             near = [
                 each
                 for each in self._sessions(owner)
                 if each.lower - self._gap <= high and low <= each.upper + self._gap
             ]
-            first = int(runs.coordinates[runs.firsts[run]])
             if near != self._near(owner, first) or len(near) > 1:
                 alone.add(number)
             if not joined.isdisjoint(map(id, near)):
@@ -119,9 +131,10 @@ class SessionExtents(Extents[Session]):
             self._aggregation.fold_groups(states, numbers, values)
         except TypeError as error:
             raise self._aggregation.refuse(rows(values), error) from error
+        highs = runs.highs.tolist()
         for run, session in sessions.items():
             session.state = states[run]
-            session.upper = max(session.upper, runs.highs[run])
+            session.upper = max(session.upper, highs[run])
 
     def add_one(self, taken: Taken, index: int, key: Any) -> Sequence[Session]:
         """Fold one segment of a batch into the states of its group; gives the extents that have it,
@@ -348,6 +361,9 @@ class SessionExtents(Extents[Session]):
                 for session in held:
                     self._await(session)
                 self._tidy(owner)
+            case SetSessionArrays():
+                for each in as_objects(record, self._aggregation):
+                    self.restore(shard, each)
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to another peer now, with what has changed in them."""

@@ -33,18 +33,19 @@ COORDINATE_MAX = 2**60
 class Runs:
     """The runs of a batch, in order of their first rows."""
 
-    owners: list[Owner]
+    groups: Groups
+    keys: Keyed | None
     coordinates: Ints
     """The coordinates of each row."""
     run_of: Indices
     """The run of each row."""
-    owner_of: list[int]
-    """The owner of each run."""
-    firsts: list[int]
+    owner_of: Indices
+    """The owner of each run, as the index in `owners`."""
+    firsts: Indices
     """The first row of each run."""
-    lows: list[int]
-    highs: list[int]
-    merging: set[int]
+    lows: Ints
+    highs: Ints
+    merging: Indices
     """Owners of whom a row is not near those of its run that came before."""
     turning: Mask
     """Rows that are the first of their run, or below all before."""
@@ -70,7 +71,7 @@ class Runs:
         coordinates = coordinates.astype(np.int64, copy=False)
         if max(-int(coordinates.min()), int(coordinates.max()), gap) > COORDINATE_MAX:
             return None
-        codes, owners = _owners(groups, keys)
+        codes = _owner_codes(groups, keys)
         order = np.lexsort((coordinates, codes))
         ordered, by_coordinate = codes[order], coordinates[order]
         begins = np.empty(len(order), np.bool_)
@@ -86,30 +87,49 @@ class Runs:
             return None
         near, turning, uppers = _course(coordinates - lows[run_of], run_of, gap)
         return Runs(
-            owners,
+            groups,
+            keys,
             coordinates,
             run_of,
-            codes[firsts].tolist(),
-            firsts.tolist(),
-            lows.tolist(),
-            highs.tolist(),
-            set(codes[~near].tolist()),
+            codes[firsts],
+            firsts,
+            lows,
+            highs,
+            codes[~near],
             turning,
             uppers + lows[run_of],
         )
+
+    def owners(self) -> list[Owner]:
+        """The owners, as Python has them."""
+        if self.keys is None:
+            return [(group, None) for group in self.groups.keys]
+        assert isinstance(self.keys, Groups), "of columns"
+        _, olds, _ = _pair_codes(self.groups, self.keys)
+        pairs = [divmod(old, len(self.keys.keys)) for old in olds.tolist()]
+        return [(self.groups.keys[group], self.keys.keys[key]) for group, key in pairs]
 
     def events(self, alone: Collection[int]) -> Iterator[tuple[int, int, int]]:
         """In order of arrival the rows that take a step, each with its run and the greatest
         coordinate until then: those that turn, and all rows of some owners."""
         chosen = self.turning
         if alone:
-            is_alone = np.zeros(len(self.owners), np.bool_)
-            is_alone[list(alone)] = True
-            chosen = chosen | is_alone[np.array(self.owner_of)][self.run_of]
+            is_alone = np.isin(self.owner_of, np.fromiter(alone, np.intp, len(alone)))
+            chosen = chosen | is_alone[self.run_of]
         rows = np.flatnonzero(chosen)
         yield from zip(
             rows.tolist(), self.run_of[rows].tolist(), self.uppers[rows].tolist(), strict=True
         )
+
+    def rows_in(self, runs: Indices) -> tuple[Indices | None, Indices]:
+        """The rows of some runs (None: all rows), and for each the index of its run in these."""
+        if len(runs) == len(self.owner_of):
+            return None, self.run_of
+        index = np.full(len(self.owner_of), -1)
+        index[runs] = np.arange(len(runs))
+        codes = index[self.run_of]
+        where = np.flatnonzero(codes >= 0)
+        return where, codes[where]
 
     def rows_of(self, runs: Collection[int]) -> Indices | None:
         """The rows of some runs; None: all rows."""
@@ -120,15 +140,17 @@ class Runs:
         return np.flatnonzero(wanted[self.run_of])
 
 
-def _owners(groups: Groups, keys: Keyed | None) -> tuple[Indices, list[Owner]]:
-    """For each row its owner, and the owners in order of their first rows."""
+def _owner_codes(groups: Groups, keys: Keyed | None) -> Indices:
+    """For each row its owner, in order of their first rows."""
     if keys is None:
-        return groups.codes, [(group, None) for group in groups.keys]
+        return groups.codes
     assert isinstance(keys, Groups), "of columns"
+    return _pair_codes(groups, keys)[0]
+
+
+def _pair_codes(groups: Groups, keys: Groups) -> tuple[Indices, Indices, Indices]:
     size = len(keys.keys)
-    codes, olds, _ = compact(groups.codes * size + keys.codes, len(groups.keys) * size)
-    pairs = [divmod(old, size) for old in olds.tolist()]
-    return codes, [(groups.keys[group], keys.keys[key]) for group, key in pairs]
+    return compact(groups.codes * size + keys.codes, len(groups.keys) * size)
 
 
 def _course(coordinates: Ints, run_of: Indices, gap: int) -> tuple[Mask, Mask, Ints]:
@@ -137,8 +159,7 @@ def _course(coordinates: Ints, run_of: Indices, gap: int) -> tuple[Mask, Mask, I
 
     Args:
         coordinates: above the lowest of the run. A run after the other is lifted over all before it
-        (or
-            put below), so that extremes begin anew with each.
+            (or put below), so that extremes begin anew with each.
     """
     order = np.argsort(run_of, kind="stable")
     runs, ordered = run_of[order], coordinates[order]

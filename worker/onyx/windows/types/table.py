@@ -11,11 +11,11 @@ from typing import Any
 from onyx.windows.types.extents import Extents
 from onyx.windows.types.fixed_and_sliding import FixedExtents, SlidingExtents
 from onyx.windows.types.global_ import GlobalExtents
-from onyx.windows.types.session import SessionExtents
+from onyx.windows.types.session_arrays import SessionsInArrays
 
 TYPES: Mapping[str, type[Extents[Any]]] = {
     "fixed": FixedExtents,
     "global": GlobalExtents,
-    "session": SessionExtents,
+    "session": SessionsInArrays,
     "sliding": SlidingExtents,
 }
