@@ -46,6 +46,10 @@ class ArrayForm(Protocol):
         """The states of groups made of two each; None: as for `fold`."""
         ...
 
+    def is_exact(self, values: Values) -> bool:
+        """Whether states are the same in whatever order such values come and states merge."""
+        ...
+
     def finish(self, counts: Column | None, numbers: Column | None = None) -> States | None:
         """The states of new groups, as `Aggregation.finish` makes one; None: as for `fold`.
 
@@ -79,6 +83,10 @@ class OneColumn:
         """The states of groups after the values of some rows."""
         raise NotImplementedError
 
+    def is_exact(self, values: Values) -> bool:
+        """Ints are."""
+        return _are_ints(values)
+
     def finish(self, counts: Column | None, numbers: Column | None = None) -> States | None:
         """The states of groups that have got a number each."""
         if numbers is None:
@@ -110,6 +118,10 @@ class CountForm(OneColumn):
     def fold(self, states: States, codes: Indices, values: Values) -> States:
         """Count the rows of each group."""
         return (states[0] + np.bincount(codes, minlength=len(states[0])),)
+
+    def is_exact(self, values: Values) -> bool:
+        """All counts are."""
+        return True
 
     def finish(self, counts: Column | None, numbers: Column | None = None) -> States | None:
         """The counts."""
@@ -183,6 +195,10 @@ class AverageForm:
         sums = _SUM.fold(states[1:], codes, values)
         return None if sums is None else (*_COUNT.fold(states[:1], codes, values), *sums)
 
+    def is_exact(self, values: Values) -> bool:
+        """Ints are."""
+        return _are_ints(values)
+
     def finish(self, counts: Column | None, numbers: Column | None = None) -> States | None:
         """The counts, and sums that are the numbers."""
         sums = _SUM.finish(None, numbers)
@@ -232,6 +248,11 @@ def _numbers(values: Values) -> Column | None:
         return values
     found = _column(values)
     return None if found is None else found[0]
+
+
+def _are_ints(values: Values) -> bool:
+    numbers = _numbers(values)
+    return numbers is not None and numbers.dtype == np.int64
 
 
 def _column(values: Sequence[Any]) -> States | None:

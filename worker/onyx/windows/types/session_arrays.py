@@ -35,7 +35,7 @@ from onyx.windows.triggers.progress import Unit
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import Fire, OnPeer, Wanted
 from onyx.windows.types.session import SessionExtents
-from onyx.windows.types.session_meetings import Meetings
+from onyx.windows.types.session_meetings import NONE, Meetings, meetings
 from onyx.windows.types.session_runs import Runs
 from onyx.windows.types.session_states import Session
 
@@ -99,42 +99,58 @@ class SessionsInArrays(SessionExtents):
         are."""
         everybody = np.ones(len(owners), np.bool_)
         alone = self._are_elsewhere(owners)
-        alone[runs.merging] = True
         if self._lateness is not None:
             alone[runs.owner_of[self._are_past(runs.lows)]] = True
         rows, whose = self._rows.of_owners(owners)
-        found = Meetings.of(runs, self._rows.bounds(rows), whose, self._gap, COORDINATE_MAX)
-        if found is None:
+        met = meetings(runs, self._rows.bounds(rows), whose, self._gap, COORDINATE_MAX)
+        if met is None:
             return everybody
-        alone[found.merging] = True
-        mine = np.flatnonzero(~alone[runs.owner_of])
-        if not len(mine):
+        found, merging = met
+        if not self._form.is_exact(taken.extracted):
+            alone[runs.merging] = True
+            alone[merging] = True
+        found = found.without(alone, rows)
+        if not len(found.chosen):
             return alone
-        met = found.met[mine]
-        joining = met >= 0
-        joined = rows[met[joining]]
-        states = self._folded(runs, mine, joining, joined, taken)
+        states = self._folded(found, taken)
         if states is None:
             return everybody
-        its = mine[joining]
-        bounds = Bounds(runs.lows[its], runs.highs[its])
-        self._rows.join(joined, bounds, tuple(each[joining] for each in states))
-        self._begin(runs, owners, mine[~joining], tuple(each[~joining] for each in states))
-        self._rows.mark(owners[runs.owner_of[mine]])
+        self._put(found, owners, states)
         return alone
 
-    def _folded(
-        self, runs: Runs, mine: Indices, joining: Mask, joined: Indices, taken: Taken
-    ) -> States | None:
+    def _folded(self, found: Meetings, taken: Taken) -> States | None:
         """The states of sessions after runs that join them or begin them; None: arrays cannot."""
-        where, codes = runs.rows_in(mine)
+        where, codes = found.runs.rows_in(found.chosen)
         values = chosen(taken.extracted, where)
-        states = self._form.first(len(mine), values)
+        states: States | None = self._form.first(len(found.chosen), values)
         if states is None or not self._rows.fits(states):
             return None
-        for state, before in zip(states, self._rows.states(joined), strict=False):
+        joining = found.met != NONE
+        for state, before in zip(states, self._rows.states(found.met[joining]), strict=False):
             state[joining] = before
-        return self._form.fold(states, codes, values)
+        states = self._form.fold(states, codes, values)
+        runs, others = found.joined_by, found.others
+        while states is not None and len(others):
+            first = np.diff(runs, prepend=NONE) != 0
+            merged = self._form.merge(
+                tuple(each[runs[first]] for each in states), self._rows.states(others[first])
+            )
+            if merged is None:
+                return None
+            for state, both in zip(states, merged, strict=True):
+                state[runs[first]] = both
+            runs, others = runs[~first], others[~first]
+        return states
+
+    def _put(self, found: Meetings, owners: Indices, states: States) -> None:
+        """Sessions have got segments, or begin with them."""
+        runs, joining = found.runs, found.met != NONE
+        its = found.chosen[joining]
+        self._rows.remove(found.others)
+        bounds = Bounds(runs.lows[its], runs.highs[its])
+        self._rows.join(found.met[joining], bounds, tuple(each[joining] for each in states))
+        self._begin(runs, owners, found.chosen[~joining], tuple(each[~joining] for each in states))
+        self._rows.mark(owners[runs.owner_of[found.chosen]])
 
     def _begin(self, runs: Runs, owners: Indices, mine: Indices, states: States) -> None:
         """Runs are new sessions."""
