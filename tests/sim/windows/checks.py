@@ -50,6 +50,9 @@ REPLAY_RATE = 0.05
 
 
 class Checks:
+    stateful: tuple[str, ...] = ("gather", "again")
+    """Tasks of the job with a state log."""
+
     def __init__(self, world: World) -> None:
         self._world = world
         self._read: Counter[int] = Counter()
@@ -184,7 +187,7 @@ class Checks:
     def _check_replay(self) -> None:
         """Read the logs as a new owner of everything would."""
         version = self._world.replica.run(self._world.job_id).allocation_version
-        for name in ("gather", "again"):
+        for name in self.stateful:
             owners = [
                 task
                 for task in self._tasks()
@@ -195,10 +198,7 @@ class Checks:
             ]
             if not owners or not self._world.storage.of(name).opened:
                 continue
-            static = owners[0].runtime.program
-            assert static.windowed is not None
-            grouped = static.windowed.group_key is not None
-            recovered = self._recovered(name, SHARDS if grouped else 1)
+            recovered = self._recovered(name, owners[0])
             self._check_known(name, recovered)
             for task in owners:
                 windowing = task.allocation.windowing
@@ -206,24 +206,18 @@ class Checks:
                 if windowing.durable and task.work.batch is None:
                     self._check_owner(task, windowing, recovered)
 
-    def _recovered(self, task: str, shards: int) -> Recovered:
-        store = self._world.storage.copy()
-        version = 10**6
-        return recover(
-            store, self._world.job_id, task, version, 0, range(shards), self._world.settings.state
-        )
+    def _recovered(self, name: str, task: Task) -> Recovered:
+        """What a new owner of all shards finds."""
+        its = task.runtime.program.stateful
+        assert its is not None, "it has a state log"
+        shards = range(SHARDS if its.group_key is not None else 1)
+        store, version = self._world.storage.copy(), 10**6
+        state = self._world.settings.state
+        return recover(store, self._world.job_id, name, version, 0, shards, state)
 
     def _check_owner(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
-        its = task.runtime.program.windowed
-        assert its is not None
-        grouped = its.group_key is not None
-        again = TaskWindows(its.compiled, shard_of if grouped else lambda _: 0)
+        self._check_held(task, windowing, recovered)
         for shard in windowing.shards:
-            for records in recovered.shards[shard].records():
-                again.restore(shard, records)
-            _same(
-                task.name, shard, "state", again.snapshot(shard), windowing.windows.snapshot(shard)
-            )
             settled, pending = windowing.emissions.pending(shard)
             stored = recovered.shards[shard]
             assert stored.settled <= settled, f"W5: {task.name} {shard}: settled {stored.settled}"
@@ -234,6 +228,16 @@ class Checks:
                 f"W5: {task.name}, shard {shard}: the log has emissions {left} to send, "
                 f"its owner {mine}"
             )
+
+    def _check_held(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
+        its = task.runtime.program.windowed
+        assert its is not None
+        grouped = its.group_key is not None
+        again = TaskWindows(its.compiled, shard_of if grouped else lambda _: 0)
+        for shard in windowing.shards:
+            for records in recovered.shards[shard].records():
+                again.restore(shard, records)
+            _same(task.name, shard, again.snapshot(shard), windowing.windows.snapshot(shard))
 
     def _check_known(self, task: str, recovered: Recovered) -> None:
         """Who takes over knows every segment applied that may come again."""
@@ -277,23 +281,23 @@ class Checks:
         given.update(raw)
         out = [each["segment"] for each in storage.of("again").emitted.values()]
         self._check_again(out, given)
-        written = Counter(_text(each) for each in places["write"].segments())
-        expected = Counter(map(_text, out))
+        written = Counter(text_of(each) for each in places["write"].segments())
+        expected = Counter(map(text_of, out))
         if not story.reduces["again"]:
             found = keys_of(each for each in places["write"].segments() if each["kind"] != "keys")
-            assert found == given, f"W2: passed on and written: {_difference(given, found)}"
+            assert found == given, f"W2: passed on and written: {difference(given, found)}"
             written = Counter(
-                _text(each) for each in places["write"].segments() if each["kind"] == "keys"
+                text_of(each) for each in places["write"].segments() if each["kind"] == "keys"
             )
-        assert written == expected, f"W2: fired and written: {_difference(expected, written)}"
+        assert written == expected, f"W2: fired and written: {difference(expected, written)}"
         if "dead" in places:
             letters = Counter(map(number_of, places["dead"].segments()))
             bad = story.failing.letters()
             assert letters == bad, f"D1: bad {bad}, dead letters {letters}"
         if "late" in places:
-            reported = Counter(_text(each) for each in places["late"].segments())
-            wanted = Counter(map(_text, late))
-            assert reported == wanted, f"W3: late and written: {_difference(wanted, reported)}"
+            reported = Counter(text_of(each) for each in places["late"].segments())
+            wanted = Counter(map(text_of, late))
+            assert reported == wanted, f"W3: late and written: {difference(wanted, reported)}"
 
     def _check_late(self, late: list[Any]) -> None:
         assert not (late and self._world.story.honest), f"W3: late, though it was not: {late}"
@@ -354,7 +358,7 @@ class Checks:
                 found += last
             else:
                 found.update(sum(states, Counter()))
-        assert found == given, f"W1: again: {_difference(given, found)}"
+        assert found == given, f"W1: again: {difference(given, found)}"
 
     # --- trees ----------------------------------------------------------------------------------
 
@@ -397,7 +401,7 @@ class Checks:
         return [task for each in processes for task in each.tasks.values() if task.wired]
 
 
-def _same(task: str, shard: int, what: str, one: list[Any], other: list[Any]) -> None:
+def _same(task: str, shard: int, one: list[Any], other: list[Any]) -> None:
     one, other = _meaning(one), _meaning(other)
     assert one == other, f"W5: {task}, shard {shard}: the log has {one}, its owner {other}"
 
@@ -423,19 +427,19 @@ def _meaning(records: list[Any]) -> list[str]:
             case TimerDue() | FiringProgress(event_type="timer-tick"):
                 pass
             case _:
-                found.append(_text(each))
-    found += [_text([*what, sorted(which)]) for what, which in fired.items() if which]
+                found.append(text_of(each))
+    found += [text_of([*what, sorted(which)]) for what, which in fired.items() if which]
     return sorted(found)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """Of a segment without what is None: in columns a key that it lacks is null."""
     if isinstance(value, dict):
         return repr(sorted((key, each) for key, each in value.items() if each is not None))
     return repr(value)
 
 
-def _difference(expected: Counter[str], found: Counter[str]) -> str:
+def difference(expected: Counter[str], found: Counter[str]) -> str:
     return f"missing {dict(expected - found)}, too much {dict(found - expected)}"
 
 

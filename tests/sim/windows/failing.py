@@ -87,6 +87,11 @@ class Failing:
             "m:any": any_,
         }
 
+    @property
+    def any(self) -> bool:
+        """Whether something fails."""
+        return bool(self.bad or self.flaky)
+
     def letters(self) -> Counter[int]:
         """What must come out as dead letters, each once."""
         return Counter(dict.fromkeys(self.bad, 1))

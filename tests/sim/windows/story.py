@@ -214,7 +214,7 @@ def draw_story(
     honest = choice.random() < 0.75
     real_ms = choice.choice((0, 500, 3_000, 8_000))
     disorder_ms = real_ms if honest else 0
-    partitions, leaves = _draw_segments(choice, real_ms if honest else 8_000)
+    partitions, leaves = draw_segments(choice, real_ms if honest else 8_000)
     gather = _draw_gather(choice, honest)
     again = _draw_again(choice)
     reduces = {"gather": choice.random() < 0.6, "again": choice.random() < 0.6}
@@ -242,7 +242,7 @@ def draw_story(
     return Story(spec, partitions, leaves, disorder_ms, honest, reduces, failing, all_after)
 
 
-def _draw_segments(
+def draw_segments(
     choice: random.Random, disorder_ms: int
 ) -> tuple[tuple[tuple[Segment, ...], ...], dict[int, Leaf]]:
     left = choice.randint(20, LEAVES_MAX)

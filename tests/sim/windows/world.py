@@ -33,7 +33,6 @@ from tests.support.log.runs import altered
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.parsing.job import parse_mapping, to_mapping
-from onyx.model.workflow import topological_order
 from onyx.plugins.roll_limits import RollLimits
 from onyx.replica.command import Command
 from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, SealOutput, SignalReady
@@ -110,9 +109,7 @@ class World:
         self.choice = random.Random(f"{seed}/world")
         self.story: Story = self.draw(seed)
         self.functions = self.story.functions()
-        self.options = options = draw_options(
-            random.Random(f"{seed}/options"), random.Random(f"{seed}/pages")
-        )
+        self.options = options = self.draw_options(seed)
         self.settings, self.roll_limits = options.settings, options.roll_limits
         self.job_id = JOB
         manifest = {
@@ -170,6 +167,10 @@ class World:
             random.Random(f"{seed}/formats"),
             random.Random(f"{seed}/retries"),
         )
+
+    def draw_options(self, seed: int) -> Options:
+        """The faults and settings of this run."""
+        return draw_options(random.Random(f"{seed}/options"), random.Random(f"{seed}/pages"))
 
     # --- running --------------------------------------------------------------------------------
 
@@ -379,7 +380,7 @@ class World:
         choice, before = self.choice, self.replica.run(JOB).slots
         free = [peer for process in self.members.values() for peer in process.peers]
         slots: dict[TaskName, dict[PeerId, int]] = {}
-        tasks = [TaskName(entry.name) for entry in self.job.catalog]
+        tasks = [TaskName(each.name) for each in self.job.catalog if each.type != "table"]
         wanted = {task: self.peers_of(task) for task in tasks}
         while sum(wanted.values()) > len(free):
             wanted[max(wanted, key=lambda task: wanted[task])] -= 1
@@ -431,11 +432,6 @@ class World:
 
     def _named(self, kind: str) -> tuple[TaskName, ...]:
         return tuple(TaskName(each.name) for each in self.job.catalog if each.type == kind)
-
-    def _windowed(self) -> tuple[TaskName, ...]:
-        windowed = {window.task for window in self.job.windows}
-        order = topological_order(self.job.workflow)
-        return tuple(TaskName(task) for task in order if task in windowed)
 
     def _register(self, task: TaskName, count: int, digest: str) -> None:
         known = self.replica.partitions(JOB)

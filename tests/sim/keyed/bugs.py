@@ -1,0 +1,209 @@
+"""Bugs planted on purpose where functions have state: the simulator must find each.
+
+K1 a timer that has fired is still in the log; K2 one that is moved on fires at its old time; K3 one
+that is moved forward is looked at when it was due before; K4 of a call that fails only the last
+change is taken back; K5 a snapshot has changes without what they made functions return; K6 who had
+a key group before goes on with what it held then; K7 a period that was renewed ends all the same;
+K8 who takes over does not know what was applied; K9 of a list all is recorded as appended; K10
+items that go from a map are not recorded; K11 what is known as applied is called again; K12 who
+takes over does not look at timers; K13 a table of which something could not be read counts as
+whole; K14 a call over columns that fails leaves what it has set; K15 a state that is on disk is not
+written again; K16 at the end timers by the clock are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from tests.sim.planting import Plants, planted_of
+
+from onyx.errors import Unavailable
+from onyx.flow.batch import Batch
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.leaves import Leaves
+from onyx.keyed.changes import Changes
+from onyx.keyed.expiry import Expiry
+from onyx.keyed.states import Lists, Maps
+from onyx.keyed.timers import Clock, Timer, Timers
+from onyx.program.keyed.held import HeldStates
+from onyx.runs import Numbers
+from onyx.state.chunks import Chunk
+from onyx.state.local.spilled import SpilledBucket
+from onyx.tables import loading
+from onyx.task.parts.runtime import Runtime
+from onyx.task.window_state.applied_ids import AppliedIds
+from onyx.task.window_state.chunks import NO_COLUMNS
+from onyx.task.window_state.emissions import Emissions, Taken
+from onyx.task.window_state.state import TaskState
+from onyx.task.window_state.windowing import Windowing
+from onyx.task.windowed import build
+from onyx.windows.coded import Groups
+from onyx.windows.records import Record
+
+_applied = AppliedIds.__init__
+_call_columns = HeldStates.call_columns
+_held = build._held
+_reads = loading._reads
+_snapshot = TaskState.snapshot
+_swap = Timers.swap
+_take_all = Timers.take_all
+_write = SpilledBucket._write
+
+
+def _delete_unrecorded(timers: Timers, key: Any, name: str) -> None:
+    """K1."""
+    bucket = timers._timers._bucket
+    its = bucket.get(key, {})
+    its.pop(name, None)
+    if not its and key in bucket:
+        del bucket[key]
+
+
+def _all_of_the_key(timers: Timers, clock: Clock, now_ms: int) -> Iterator[Timer]:
+    """K2."""
+    dues = timers._dues[clock]
+    for _, key in dues.take(now_ms):
+        for name, (due_ms, _) in timers._of_clock(key, clock):
+            if timers.get(key, name) == (clock, due_ms):
+                timers.delete(key, name)
+                yield Timer(key, name, clock, due_ms)
+        left = timers._earliest(key, clock)
+        if left is not None:
+            dues.put(left, key)
+
+
+def _put_once(
+    timers: Timers, key: Any, name: str, timer: tuple[Clock, int] | None
+) -> tuple[Clock, int] | None:
+    """K3."""
+    dues = timers._dues
+    if timers._timers.get(key):
+        timers._dues = {clock: _Nobody() for clock in dues}  # type: ignore[misc]
+    before = _swap(timers, key, name, timer)
+    timers._dues = dues
+    return before
+
+
+class _Nobody:
+    def put(self, due_ms: int, key: Any) -> None: ...
+
+
+def _take_back_the_last(changes: Changes) -> None:
+    """K4."""
+    if changes._backs:
+        back, arguments = changes._backs[-1]
+        back(*arguments)
+    changes._backs.clear()
+
+
+def _snapshot_of_states(state: TaskState, new: Taken, emissions: Emissions) -> Chunk:
+    """K5."""
+    return _snapshot(state, {}, emissions)
+
+
+def _hold_on(runtime: Runtime, *arguments: Any) -> Any:
+    """K6."""
+    kept = vars(runtime.services).setdefault("kept", {})
+    made, before = _held(runtime, *arguments), kept.get(runtime.assignment.peer)
+    kept[runtime.assignment.peer] = made
+    if before is not None:
+        restore, left = made.restore, set(before._shards.known)
+        known = frozenset(left)
+
+        def hold(shard: int, records: Sequence[Record]) -> None:
+            if shard not in known:
+                restore(shard, records)
+            elif shard in left:
+                left.discard(shard)
+                restore(shard, before.freeze([shard])(shard))
+
+        made.restore = hold  # type: ignore[method-assign]
+    return made
+
+
+def _end_all_the_same(expiry: Expiry, now_ms: int) -> Iterator[Any]:
+    """K7."""
+    for _, key in expiry._dues.take(now_ms):
+        if expiry._touched.get(key) is not None:
+            expiry._touched.remove(key)
+            yield key
+
+
+def _forget_applied(ids: AppliedIds, roots: Numbers, segments: Numbers) -> None:
+    """K8."""
+    _applied(ids, NO_COLUMNS, NO_COLUMNS)
+
+
+def _whole_list(lists: Lists, state: Any, mark: Any) -> list[Any]:
+    """K9."""
+    return list(state)
+
+
+def _only_set(maps: Maps, state: Any, mark: Any) -> list[Any]:
+    """K10."""
+    return [[item, state[item]] for item in mark if item in state]
+
+
+def _all_of_them(windowing: Windowing, batch: Batch) -> None:
+    """K11."""
+
+
+def _look_at_nothing(timers: Timers) -> None:
+    """K12."""
+
+
+def _what_can_be_read(*arguments: Any) -> Iterator[Any]:
+    """K13."""
+    try:
+        yield from _reads(*arguments)
+    except Unavailable:
+        return
+
+
+def _keep_what_failed(
+    held: HeldStates, fn: Callable[..., Any], groups: Groups, columns: Columns
+) -> tuple[Leaves, bool]:
+    """K14."""
+    states: list[Any] = []
+
+    def noted(*given: Any) -> Any:
+        states.append(given[-1])
+        return fn(*given)
+
+    leaves, changed = _call_columns(held, noted, groups, columns)
+    return leaves, changed or states[0].keep()
+
+
+def _write_once(bucket: SpilledBucket, keys: list[Any]) -> None:
+    """K15."""
+    db = bucket._spill.db
+    _write(bucket, [key for key in keys if db.get(bucket._name(key)) is None])
+
+
+def _those_by_event_time(timers: Timers, shards: Collection[int]) -> Iterator[Timer]:
+    """K16."""
+    return (each for each in _take_all(timers, shards) if each.clock == "event-time")
+
+
+PLANTS: Plants = {
+    "K1": (Timers, "delete", _delete_unrecorded),
+    "K2": (Timers, "take_due", _all_of_the_key),
+    "K3": (Timers, "swap", _put_once),
+    "K4": (Changes, "take_back", _take_back_the_last),
+    "K5": (TaskState, "snapshot", _snapshot_of_states),
+    "K6": (build, "_held", _hold_on),
+    "K7": (Expiry, "take", _end_all_the_same),
+    "K8": (AppliedIds, "__init__", _forget_applied),
+    "K9": (Lists, "_updates", _whole_list),
+    "K10": (Maps, "_updates", _only_set),
+    "K11": (Windowing, "unapplied", _all_of_them),
+    "K12": (Timers, "_restored", _look_at_nothing),
+    "K13": (loading, "_reads", _what_can_be_read),
+    "K14": (HeldStates, "call_columns", _keep_what_failed),
+    "K15": (SpilledBucket, "_write", _write_once),
+    "K16": (Timers, "take_all", _those_by_event_time),
+}
+NAMES = tuple(PLANTS)
+planted = partial(planted_of, PLANTS)

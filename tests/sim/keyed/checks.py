@@ -1,0 +1,207 @@
+"""The invariants of functions with state, beside those of event time, logs, ids and frontiers.
+
+S1 the calls of a group are those of a plain loop over its segments and timers, and so is what they
+leave; S2 each segment is applied once; S3 what a call returns comes out once; S4 a group loses its
+states only when nobody has changed them for so long; T1 a timer fires once, when it was last set
+for, and none is lost; T2 none fires before its time; T3 who has a timer or a period that ends will
+look at it in time; N1 segments get what the table says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tests.sim.keyed.functions import STATE, STATE_OF_COLUMNS, Segment
+from tests.sim.keyed.plain import PlainGroup
+from tests.sim.windows.checks import Checks, difference, text_of
+from tests.sim.windows.failing import number_of
+
+from onyx.flow.groups.keys import shard_of
+from onyx.keyed.expiry import TOUCHED
+from onyx.keyed.timers import CLOCKS, TIMERS, Timer
+from onyx.program.keyed.states import KeyedStates
+from onyx.state.recovery import Recovered
+from onyx.task.task import Task
+from onyx.task.window_state.windowing import Windowing
+from onyx.windows.buckets import InMemory
+from onyx.windows.groups import Shards
+from onyx.windows.records import Record, SetStates
+
+if TYPE_CHECKING:
+    from tests.sim.keyed.world import KeyedWorld
+
+Contents = dict[str, dict[str, tuple[Any, Any]]]
+"""By the name of a state and the text of a group: the group and the state."""
+MAPS = (TIMERS, "rests")
+
+
+class KeyedChecks(Checks):
+    stateful = ("gather",)
+
+    def __init__(self, world: KeyedWorld) -> None:
+        super().__init__(world)
+        self._of = world
+        self._left: Contents = {}
+        """What the logs say at the end."""
+
+    # --- between two rounds ---------------------------------------------------------------------
+
+    def _check_held(self, task: Task, windowing: Windowing, recovered: Recovered) -> None:
+        shards = windowing.shards
+        logged = self._restored(task, shards, recovered).freeze(shards)
+        owned = windowing.keyed.freeze(shards)
+        found = {shard: (contents(logged(shard)), contents(owned(shard))) for shard in shards}
+        for shard, (stored, mine) in found.items():
+            assert stored == mine, (
+                f"W5: {task.name}, shard {shard}: the log has {stored}, its owner {mine}"
+            )
+        if windowing.firing is None:
+            self._check_dues(windowing.keyed, [mine for _, mine in found.values()])
+
+    def _restored(self, task: Task, shards: Sequence[int], recovered: Recovered) -> KeyedStates:
+        its = task.runtime.program.keyed
+        assert its is not None, "it has state"
+        found = KeyedStates(task.name, its, (), Shards(shard_of), InMemory(), self._of.clock)
+        for shard in shards:
+            found.restore(shard, [])
+            for records in recovered.shards[shard].records():
+                found.restore(shard, records)
+        found.restored()
+        return found
+
+    def _check_dues(self, held: KeyedStates, owned: Sequence[Contents]) -> None:
+        """T3."""
+        due: dict[str, list[int]] = defaultdict(list)
+        for mine in owned:
+            for _, timers in mine.get(TIMERS, {}).values():
+                for due_ms, clock in timers.values():
+                    due[CLOCKS[clock]].append(due_ms)
+            due[TOUCHED] += [due_ms for _, due_ms in mine.get(TOUCHED, {}).values()]
+        looks: dict[str, int | None] = {}
+        if held._timers is not None:
+            looks = {clock: held._timers.earliest_ms(clock) for clock in CLOCKS}
+        if held._expiry is not None:
+            looks[TOUCHED] = held._expiry.earliest_ms()
+        for what, times_ms in due.items():
+            at_ms, first_ms = looks.get(what), min(times_ms, default=math.inf)
+            assert (math.inf if at_ms is None else at_ms) <= first_ms, (
+                f"T3: {what} is looked at at {at_ms}, and something is due at {first_ms}"
+            )
+
+    # --- at the end -----------------------------------------------------------------------------
+
+    def at_end(self) -> None:
+        self._check_replay()
+        world, story = self._of, self._of.story
+        emitted = [each["segment"] for each in world.storage.of("gather").emitted.values()]
+        written = Counter(map(text_of, world.places["write"].segments()))
+        expected = Counter(map(text_of, emitted))
+        assert written == expected, f"S3: returned and written: {difference(expected, written)}"
+        left = self._states_left()
+        told = [each for states in left.values() for each in states.get("told", ())]
+        calls: dict[str, list[Segment]] = defaultdict(list)
+        for record in [*emitted, *told]:
+            calls[record["g"]].append(record)
+        for group, records in calls.items():
+            self._check_group(group, records, left.pop(group, {}))
+        assert not left, f"S1: states of groups that were never called: {left}"
+        self._check_leaves(Counter(each["leaf"] for each in self._leaves_of(calls)))
+        if "dead" in world.places:
+            letters = Counter(map(number_of, world.places["dead"].segments()))
+            bad = story.failing.letters()
+            assert letters == bad, f"D1: bad {bad}, dead letters {letters}"
+
+    def _leaves_of(self, calls: Mapping[str, list[Segment]]) -> list[Segment]:
+        return [each for mine in calls.values() for each in mine if each.get("leaf") is not None]
+
+    def _check_leaves(self, applied: Counter[int]) -> None:
+        story = self._of.story
+        wanted = Counter(leaf for leaf in story.leaves if story.passes(leaf))
+        assert applied == wanted, f"S2: applied: {difference(wanted, applied)}"
+
+    def _states_left(self) -> dict[str, dict[str, Any]]:
+        """By group, what the logs have in the end."""
+        task = next(each for each in self._tasks() if each.name == "gather")
+        recovered = self._recovered("gather", task)
+        held = self._restored(task, sorted(recovered.shards), recovered)
+        found: dict[str, dict[str, Any]] = defaultdict(dict)
+        for name in STATE_OF_COLUMNS if self._of.story.columns else STATE:
+            for each in held.query(f"gather.{name}"):
+                found[each.group][name] = each.state
+        return found
+
+    def _check_group(self, key: str, records: list[Segment], left: Mapping[str, Any]) -> None:
+        """S1, S2, S4, T1, T2 and N1 of one group."""
+        plain, before_ms, ttl_ms = PlainGroup(key), 0, self._of.story.ttl_ms
+        for record in sorted(records, key=lambda each: (each["at"], each["number"])):
+            if ttl_ms is not None and record["number"] == 1 and plain.count is not None:
+                lasted_ms = record["at"] - before_ms
+                assert lasted_ms >= ttl_ms, f"S4: {key} loses its states after {lasted_ms} ms"
+                plain.clear()
+            self._repeat(plain, record)
+            before_ms = record["at"]
+        assert not plain.timers, f"T1: {key} has lost timers: {plain.timers}"
+        kept, now_ms = plain.states(), self._of.clock.wall_ms()
+        if left or ttl_ms is None or now_ms - before_ms < ttl_ms:
+            assert left == kept, f"S1: {key} has {left}, and a plain loop {kept}"
+
+    def _repeat(self, plain: PlainGroup, record: Segment) -> None:
+        """The call of a record, by a plain loop."""
+        story, calls = self._of.story, self._of.story.calls
+        number = (plain.count or 0) + 1
+        assert record["number"] == number, f"S1: call {number} of {plain.key} is {record}"
+        plain.now_ms, plain.event_time_ms = record["at"], record.get("event_time")
+        plain.ending = bool(record.get("ending"))
+        if record.get("leaf") is None:
+            made = calls.due(self._fired(plain, record), plain)
+        else:
+            leaf = story.leaves[record["leaf"]]
+            name = story.name_of(leaf.number)
+            assert record.get("name") == name, f"N1: {leaf} is called {record.get('name')}"
+            segment = {"bits": 1 << leaf.number, "time": record.get("time"), "name": name}
+            keep = calls.keep_row if story.columns else calls.keep
+            made = keep(segment, plain)
+        if made is None:
+            made = plain.told[-1]
+        expected = made[-1] if isinstance(made, list) else made
+        assert text_of(expected) == text_of(record), f"S1: {record}, and a plain loop: {expected}"
+
+    def _fired(self, plain: PlainGroup, record: Segment) -> Timer:
+        """The timer of a call; it is no more."""
+        name, clock, due_ms = record["timer"], record["clock"], record["due"]
+        its = plain.timers.pop(name, None)
+        assert its == (clock, due_ms), f"T1: {plain.key}: {record}, and it was set for {its}"
+        reached = record["at"] if clock == "processing-time" else record.get("event_time")
+        if not plain.ending:
+            early = reached is None or reached < due_ms
+            assert not early, f"T2: {plain.key}: {record}"
+        return Timer(plain.key, name, clock, due_ms)
+
+    # --- trees ----------------------------------------------------------------------------------
+
+    def _tree(self, partition: int, position: int) -> dict[str, int]:
+        task, index = self._of_partition(partition)
+        if task == "gather":
+            emission = self._of.storage.of("gather").emitted.get((index, position))
+            assert emission is not None, f"C5: emission {index}/{position} is in no log"
+            return {"write": 1}
+        segment = self.segment(index, position)
+        if "bad" in segment:
+            return {"dead": 1}
+        leaves = [each["number"] for each in segment["leaves"]]
+        return {"gather": sum(map(self._of.story.passes, leaves))}
+
+
+def contents(records: Sequence[Record]) -> Contents:
+    """What a snapshot says, in no order."""
+    found: Contents = {}
+    for record in records:
+        assert isinstance(record, SetStates), "a snapshot"
+        its = found.setdefault(record.window, {})
+        for group, state in zip(record.groups, record.states, strict=True):
+            meant = dict(zip(*state, strict=True)) if record.window in MAPS else state
+            its[repr(group)] = (group, meant)
+    return found
