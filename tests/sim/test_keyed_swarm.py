@@ -20,7 +20,7 @@ FOUND_BY = {
     "K4": {"S1"},
     "K5": {"C5"},
     "K6": {"S1", "W5"},
-    "K7": {"S4"},
+    "K7": {"S1", "S4"},
     "K8": {"S2"},
     "K9": {"W5"},
     "K10": {"W5"},
@@ -30,9 +30,10 @@ FOUND_BY = {
     "K14": {"S1"},
     "K15": {"S1", "T3", "W5"},
     "K16": {"T1"},
+    "K17": {"W3"},
 }
 """The invariants by which each may be found: another one would mean that it is not understood."""
-FIRST_SEEDS = {"K4": 4, "K5": 1, "K6": 3, "K7": 4, "K13": 2, "K14": 7, "K15": 1}
+FIRST_SEEDS = {"K4": 4, "K5": 1, "K7": 4, "K13": 12, "K14": 7, "K15": 1}
 """Where to begin to look for those that show in some of the jobs only."""
 SEEDS_MAX = 60
 

@@ -8,7 +8,8 @@ K8 who takes over does not know what was applied; K9 of a list all is recorded a
 items that go from a map are not recorded; K11 what is known as applied is called again; K12 who
 takes over does not look at timers; K13 a table of which something could not be read counts as
 whole; K14 a call over columns that fails leaves what it has set; K15 a state that is on disk is not
-written again; K16 at the end timers by the clock are dropped.
+written again; K16 at the end timers by the clock are dropped; K17 event time goes on downstream
+before what functions have returned.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed import build
 from onyx.windows.coded import Groups
 from onyx.windows.records import Record
+from onyx.windows.watermarks import Mark
 
 _applied = AppliedIds.__init__
 _call_columns = HeldStates.call_columns
@@ -187,6 +189,11 @@ def _those_by_event_time(timers: Timers, shards: Collection[int]) -> Iterator[Ti
     return (each for each in _take_all(timers, shards) if each.clock == "event-time")
 
 
+def _at_once(windowing: Windowing, mark: Mark) -> Mark:
+    """K17."""
+    return mark
+
+
 PLANTS: Plants = {
     "K1": (Timers, "delete", _delete_unrecorded),
     "K2": (Timers, "take_due", _all_of_the_key),
@@ -204,6 +211,7 @@ PLANTS: Plants = {
     "K14": (HeldStates, "call_columns", _keep_what_failed),
     "K15": (SpilledBucket, "_write", _write_once),
     "K16": (Timers, "take_all", _those_by_event_time),
+    "K17": (Windowing, "release", _at_once),
 }
 NAMES = tuple(PLANTS)
 planted = partial(planted_of, PLANTS)

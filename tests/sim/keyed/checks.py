@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tests.sim.keyed.functions import STATE, STATE_OF_COLUMNS, Segment
+from tests.sim.keyed.functions import SENT, STATE, STATE_OF_COLUMNS, Segment, name_of
 from tests.sim.keyed.plain import PlainGroup
 from tests.sim.windows.checks import Checks, difference, text_of
 from tests.sim.windows.failing import number_of
@@ -39,13 +39,10 @@ MAPS = (TIMERS, "rests")
 
 
 class KeyedChecks(Checks):
-    stateful = ("gather",)
-
     def __init__(self, world: KeyedWorld) -> None:
         super().__init__(world)
         self._of = world
-        self._left: Contents = {}
-        """What the logs say at the end."""
+        self.stateful = ("gather", "again") if world.story.chained else ("gather",)
 
     # --- between two rounds ---------------------------------------------------------------------
 
@@ -96,42 +93,60 @@ class KeyedChecks(Checks):
     def at_end(self) -> None:
         self._check_replay()
         world, story = self._of, self._of.story
-        emitted = [each["segment"] for each in world.storage.of("gather").emitted.values()]
+        returned = self._returned(self.stateful[-1])
         written = Counter(map(text_of, world.places["write"].segments()))
-        expected = Counter(map(text_of, emitted))
+        expected = Counter(map(text_of, returned))
         assert written == expected, f"S3: returned and written: {difference(expected, written)}"
-        left = self._states_left()
+        left = self._states_left("gather", STATE_OF_COLUMNS if story.columns else STATE)
         told = [each for states in left.values() for each in states.get("told", ())]
         calls: dict[str, list[Segment]] = defaultdict(list)
-        for record in [*emitted, *told]:
+        for record in [*self._returned("gather"), *told]:
             calls[record["g"]].append(record)
         for group, records in calls.items():
             self._check_group(group, records, left.pop(group, {}))
         assert not left, f"S1: states of groups that were never called: {left}"
-        self._check_leaves(Counter(each["leaf"] for each in self._leaves_of(calls)))
+        leaves = [each.get("leaf") for mine in calls.values() for each in mine]
+        applied = Counter(leaf for leaf in leaves if leaf is not None)
+        wanted = Counter(leaf for leaf in story.leaves if story.passes(leaf))
+        assert applied == wanted, f"S2: applied: {difference(wanted, applied)}"
+        if story.chained:
+            self._check_second(self._returned("gather"), self._returned("again"))
         if "dead" in world.places:
             letters = Counter(map(number_of, world.places["dead"].segments()))
             bad = story.failing.letters()
             assert letters == bad, f"D1: bad {bad}, dead letters {letters}"
 
-    def _leaves_of(self, calls: Mapping[str, list[Segment]]) -> list[Segment]:
-        return [each for mine in calls.values() for each in mine if each.get("leaf") is not None]
+    def _returned(self, task: str) -> list[Segment]:
+        return [each["segment"] for each in self._of.storage.of(task).emitted.values()]
 
-    def _check_leaves(self, applied: Counter[int]) -> None:
-        story = self._of.story
-        wanted = Counter(leaf for leaf in story.leaves if story.passes(leaf))
-        assert applied == wanted, f"S2: applied: {difference(wanted, applied)}"
-
-    def _states_left(self) -> dict[str, dict[str, Any]]:
-        """By group, what the logs have in the end."""
-        task = next(each for each in self._tasks() if each.name == "gather")
-        recovered = self._recovered("gather", task)
+    def _states_left(self, name: str, states: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """By group, what the log of a task has in the end."""
+        task = next(each for each in self._tasks() if each.name == name)
+        recovered = self._recovered(name, task)
         held = self._restored(task, sorted(recovered.shards), recovered)
         found: dict[str, dict[str, Any]] = defaultdict(dict)
-        for name in STATE_OF_COLUMNS if self._of.story.columns else STATE:
-            for each in held.query(f"gather.{name}"):
-                found[each.group][name] = each.state
+        for state in states:
+            for each in held.query(f"{name}.{state}"):
+                found[each.group][state] = each.state
         return found
+
+    def _check_second(self, given: list[Segment], calls: list[Segment]) -> None:
+        """S1 and S2 of the second function; W3: event time has not overtaken what it gets."""
+        got = {name_of(each): each for each in given}
+        of = Counter(each["of"] for each in calls)
+        assert of == Counter(got.keys()), f"S2: again: {difference(Counter(got.keys()), of)}"
+        groups: dict[str, Counter[str]] = defaultdict(Counter)
+        for call in sorted(calls, key=lambda each: each["number"]):
+            record, its = got[call["of"]], groups[call["h"]]
+            its[record["g"]] += 1
+            plain = [f"{group} {many}" for group, many in sorted(its.items())]
+            assert call["groups"] == plain, f"S1: again: {call}, and a plain loop has {its}"
+            at_ms, sent_ms = call.get("event_time"), record.get(SENT)
+            ahead = at_ms is not None and sent_ms is not None and at_ms > sent_ms
+            assert not ahead, f"W3: again is at {at_ms} and gets {record}"
+        left = self._states_left("again", ("groups",))
+        kept = {group: {"groups": dict(its)} for group, its in groups.items()}
+        assert left == kept, f"S1: again has {left}, and a plain loop {kept}"
 
     def _check_group(self, key: str, records: list[Segment], left: Mapping[str, Any]) -> None:
         """S1, S2, S4, T1, T2 and N1 of one group."""
@@ -167,7 +182,8 @@ class KeyedChecks(Checks):
         if made is None:
             made = plain.told[-1]
         expected = made[-1] if isinstance(made, list) else made
-        assert text_of(expected) == text_of(record), f"S1: {record}, and a plain loop: {expected}"
+        one, other = ({**each, SENT: None} for each in (expected, record))
+        assert text_of(one) == text_of(other), f"S1: {record}, and a plain loop: {expected}"
 
     def _fired(self, plain: PlainGroup, record: Segment) -> Timer:
         """The timer of a call; it is no more."""
@@ -184,10 +200,10 @@ class KeyedChecks(Checks):
 
     def _tree(self, partition: int, position: int) -> dict[str, int]:
         task, index = self._of_partition(partition)
-        if task == "gather":
-            emission = self._of.storage.of("gather").emitted.get((index, position))
+        if task != "read":
+            emission = self._of.storage.of(task).emitted.get((index, position))
             assert emission is not None, f"C5: emission {index}/{position} is in no log"
-            return {"write": 1}
+            return {"again" if self._of.story.chained and task == "gather" else "write": 1}
         segment = self.segment(index, position)
         if "bad" in segment:
             return {"dead": 1}

@@ -19,6 +19,8 @@ Segment = dict[str, Any]
 Fails = Callable[[Segment], Any]
 """Raises, or says what a function gives back of a segment that has failed; the segment itself, if
 it has not."""
+SENT = "sent"
+"""Key of a record: how far event time was when it was returned."""
 LAST = "last"
 """A timer that every segment may move."""
 STATE = {
@@ -26,6 +28,7 @@ STATE = {
     "told": "list", "rests": "map[int, int]",
 }  # fmt: skip
 STATE_OF_COLUMNS = {"count": "value[int]", "bits": "value[int]", "note": "value[str]"}
+STATE_OF_SECOND = {"count": "value[int]", "groups": "map[str, int]"}
 RESTS = 5
 
 
@@ -83,7 +86,8 @@ class Calls:
             *_, timer, state = given
             return self.due(timer, state)
 
-        return {"m:gather": keep, "m:gather_columns": keep_columns, "m:due": due}
+        names = {"m:gather": keep, "m:gather_columns": keep_columns, "m:due": due}
+        return {**names, "m:again": self.again}
 
     def _with_name(self, segment: Segment, names: Any = None) -> Segment:
         """A segment with its name, if this function looks it up."""
@@ -134,6 +138,19 @@ class Calls:
             state.set_timer(timer.name, timer.due_ms + 1_000, timer.clock)
         return _told(state, record)
 
+    def again(self, record: Segment, state: Any) -> Segment:
+        """The call of the second function with state for a record of the first one."""
+        state.count = (state.count or 0) + 1
+        state.groups[record["g"]] = state.groups.get(record["g"], 0) + 1
+        return {
+            "kind": "again",
+            "h": state.key,
+            "number": state.count,
+            "of": name_of(record),
+            "event_time": state.event_time_ms,
+            "groups": [f"{group} {many}" for group, many in sorted(state.groups.items())],
+        }
+
     # --- over columns ---------------------------------------------------------------------------
 
     def keep_row(self, row: Segment, group: Any) -> Segment:
@@ -142,7 +159,8 @@ class Calls:
         group.count = (group.count or 0) + 1
         record = {
             "kind": "call", "leaf": leaf, "name": row.get("name"), "g": group.key,
-            "number": group.count, "at": group.now_ms, "bits": group.bits or 0, "note": group.note,
+            "h": _second_group(group.count), "number": group.count, "at": group.now_ms,
+            "bits": group.bits or 0, "note": group.note,
         }  # fmt: skip
         group.bits = (group.bits or 0) + row["bits"]
         group.note = f"of {leaf}" if leaf % 3 else None
@@ -162,6 +180,11 @@ class Calls:
         return made
 
 
+def name_of(record: Segment) -> str:
+    """Of a call: nobody else's. After a period that has ended a group counts from 1 again."""
+    return f"{record['g']} {record['at']} {record['number']}"
+
+
 def number_of(segment: Segment) -> int:
     """Of a leaf: which bit it has."""
     return int(segment["bits"]).bit_length() - 1
@@ -173,6 +196,7 @@ def _record(state: Any, **what: Any) -> Segment:
     return {
         "kind": "call",
         "g": state.key,
+        "h": _second_group(state.count),
         "number": state.count,
         "at": state.now_ms,
         "event_time": state.event_time_ms,
@@ -187,12 +211,17 @@ def _record(state: Any, **what: Any) -> Segment:
 
 
 def _told(state: Any, record: Segment) -> Any:
-    """What is returned: the record, behind those that were kept."""
+    """What is returned: the record, behind those that were kept; with the event time of now."""
     if not len(state.told):
-        return record
-    made = [*state.told, record]
+        return {**record, SENT: state.event_time_ms}
+    made = [{**each, SENT: state.event_time_ms} for each in (*state.told, record)]
     state.told.clear()
     return made
+
+
+def _second_group(number: int) -> str:
+    """The group in which the second function counts a record."""
+    return "xyz"[number % 3]
 
 
 def _never(segment: Segment) -> Segment:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.sim.keyed.functions import STATE, STATE_OF_COLUMNS, Calls, Plan
+from tests.sim.keyed.functions import STATE, STATE_OF_COLUMNS, STATE_OF_SECOND, Calls, Plan
 from tests.sim.windows.columns import draw_formats
 from tests.sim.windows.failing import Failing, add_bad, add_to, draw_failing
 from tests.sim.windows.story import FUNCTIONS, Leaf, Segment, Story, draw_segments, fall_apart
@@ -35,6 +35,8 @@ class KeyedStory(Story):
     drops: bool = False
     """Leaves that are not in the table go no further."""
     versions: bool = False
+    chained: bool = False
+    """A second function with state gets what the first one returns."""
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         failing = self.failing.functions(fall_apart)
@@ -69,13 +71,16 @@ def draw(seed: int) -> KeyedStory:
     spec = _spec(choice, real_ms if honest else 0, columns, ttl_ms)
     if lookup:
         _add_table(choice, spec, lookup, drops, versions)
+    chained = choice.random() < 0.4
+    if chained:
+        _add_second(choice, spec)
     parts = list(map(list, partitions))
     if choice.random() < 0.3 and not versions:
         spec["catalog"][2]["uniquenessKey"] = "key"
         _repeat(choice, parts)
     failing = _add_failing(random.Random(f"{seed}/keyed/failures"), spec, leaves, parts, columns)
     if not failing.any:
-        others = [each for each in spec["catalog"] if each["name"] not in ("gather", "names")]
+        others = [each for each in spec["catalog"] if "state" not in each and "key" not in each]
         draw_formats(random.Random(f"{seed}/keyed/formats"), {"catalog": others})
     plans = [_draw_plan(choice, silent=ttl_ms is None) for _ in leaves]
     return KeyedStory(
@@ -93,6 +98,7 @@ def draw(seed: int) -> KeyedStory:
         lookup=lookup,
         drops=drops,
         versions=versions,
+        chained=chained,
     )
 
 
@@ -187,6 +193,15 @@ def _add_table(
         catalog.append({"name": "named", "type": "function", "join": join, "batchSize": size})
         spec["workflow"][1:2] = [["pass", "named"], ["named", "gather"]]
     catalog.append(table)
+
+
+def _add_second(choice: random.Random, spec: dict[str, Any]) -> None:
+    spec["workflow"][-1:] = [["gather", "again"], ["again", "write"]]
+    again = {
+        "name": "again", "type": "function", "fn": "m:again", "groupByKey": "h", "minPeers": 1,
+        "fluxPolicy": "continue", "state": STATE_OF_SECOND, "batchSize": choice.choice((1, 5, 20)),
+    }  # fmt: skip
+    spec["catalog"].append(again)
 
 
 def _repeat(choice: random.Random, parts: list[list[Segment]]) -> None:
