@@ -120,6 +120,10 @@ ROWS: dict[str, list[Spec]] = {
         endless(copy.deepcopy(JOB)),
         endless(copy.deepcopy(with_trigger("segment", threshold=[1, "elements"]))),
     ],
+    "`combine`": [
+        {**JOB, "catalog": [JOB["catalog"][0], {**JOB["catalog"][1], "combine": True},
+                            JOB["catalog"][2]]},
+    ],
     "triggers `segment`, `punctuation`, `watermark`, `percentile-watermark`": [
         with_trigger("segment", threshold=[1, "elements"]),
         with_trigger("punctuation", pred="m:pred"),

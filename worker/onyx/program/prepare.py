@@ -10,6 +10,8 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.leaves import Leaves
+from onyx.model.job import CatalogEntry
+from onyx.program.keyed_function import KeyedFunction
 from onyx.program.program import Program
 from onyx.program.windows import Windowed
 from onyx.windows.coded import GroupKeys, Keyed
@@ -20,12 +22,24 @@ from onyx.windows.prepared import prepare as prepare_batch
 
 def read_groups(program: Program, batch: Batch) -> Keyed | None:
     """The groups of a batch, before the function may change what it is given; None without."""
-    its = program.stateful
+    known = None if program.lifecycles.hooks else batch.keys  # hooks may have changed segments
+    return groups_of(program.stateful, program.entry, batch.segments, known)
+
+
+def groups_of(
+    its: Windowed | KeyedFunction | None,
+    entry: CatalogEntry,
+    segments: Segments,
+    known: FoundKeys | None,
+) -> Keyed | None:
+    """The groups of segments as a task has them; None where it has no groups.
+
+    Args:
+        known: their keys, if somebody has found them.
+    """
     if its is None or its.group_key is None:
         return None
-    segments = batch.segments
-    known = None if program.lifecycles.hooks else batch.keys  # hooks may have changed segments
-    with naming(program.entry):
+    with naming(entry):
         read = format_of(segments).choose(_groups_of_dicts, _groups_of_columns)
         return read(segments, its.group_key, its.group_keys, known)
 

@@ -16,6 +16,7 @@ from onyx.errors import SegmentError
 from onyx.flow.batch import Batch, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.runs import Numbers
+from onyx.transport.interface import Partial
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Encoded:
     ids: bytes
     columnar: bool = False
     """The payload is a batch of columns."""
+    folded: bool = False
+    """The payload is states of windows, in place of the segments."""
     schema: pa.Schema | None = None
     """The schema of columns; None while it is not known, as in a frame that has just come."""
 
@@ -35,8 +38,10 @@ class Encoded:
         """Encoded: batch of columns, with their schema."""
         return replace(self, schema=schema)
 
-    def decode(self) -> Batch:
+    def decode(self) -> Batch | Partial:
         """Raises SegmentError when the bytes are not what they claim to be."""
+        if self.folded:
+            return self._partial()
         segments = self._segments()
         if len(segments) != self.segments:
             raise SegmentError(f"{len(segments)} segments came, {self.segments} were announced")
@@ -50,12 +55,24 @@ class Encoded:
         """The roots alone; None under at-most-once. Raises SegmentError like `decode`."""
         return codec.decode_column(self.roots, self.segments)
 
+    def _partial(self) -> Partial:
+        roots, ids = self.roots_column(), codec.decode_column(self.ids, self.segments)
+        if roots is None or ids is None:
+            raise SegmentError("states of windows came without lineage")
+        return Partial(self.payload, roots, ids)
+
     def _segments(self) -> Segments:
         if not self.columnar:
             return codec.decode(self.payload)
         if self.schema is None:
             raise SegmentError("a batch of columns came without their schema")
         return columns_codec.decode(self.payload, self.schema)
+
+
+def encoded_partial(partial: Partial) -> Encoded:
+    """States of windows as bytes."""
+    roots, ids = codec.encode_column(partial.roots), codec.encode_column(partial.ids)
+    return Encoded(len(partial), partial.states, roots, ids, folded=True)
 
 
 def encoded(batch: Batch) -> Encoded:
@@ -78,9 +95,9 @@ def _of_columns(columns: Columns, roots: bytes, ids: bytes) -> Encoded:
     return Encoded(len(columns), payload, roots, ids, True, schema)
 
 
-def through_bytes(batch: Batch) -> Batch:
+def through_bytes(batch: Batch | Partial) -> Batch | Partial:
     """What arrives when a batch crosses the network: for transports without one."""
-    item = encoded(batch)
+    item = encoded_partial(batch) if isinstance(batch, Partial) else encoded(batch)
     if item.schema is not None:
         payload = columns_codec.encode_schema(item.schema)
         item = item.of_schema(columns_codec.decode_schema(payload))

@@ -16,21 +16,26 @@ from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.path_names import CHARACTERS_MAX
 from onyx.runs import Numbers
-from onyx.transport.encoded import Encoded, encoded
+from onyx.transport.encoded import Encoded, encoded, encoded_partial
 from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES, Acks, Completions, Held
+from onyx.transport.interface import Partial
 
 _LINEAGE_BYTES = 2 * codec.COLUMN_VALUE_BYTES
 
 
-def encoded_pieces(batch: Batch, frame_bytes_max: int) -> Iterator[Encoded]:
-    """The batch as one or more encoded batches, in order, each at most one frame.
+def encoded_pieces(batch: Batch | Partial, frame_bytes_max: int) -> Iterator[Encoded]:
+    """The batch as one or more encoded batches, in order, each at most one frame. States of windows
+    are one piece: whoever folds them keeps within the bounds (`channels/combining`).
 
     Raises:
         SegmentError: a segment cannot be encoded, or one alone is larger than a frame.
     """
+    if isinstance(batch, Partial):
+        yield encoded_partial(batch)
+        return
     pieces = format_of(batch.segments).choose(_pieces_of_dicts, _pieces_of_columns)
-    return pieces(batch.segments, batch, frame_bytes_max - FRAME_OVERHEAD_BYTES)
+    yield from pieces(batch.segments, batch, frame_bytes_max - FRAME_OVERHEAD_BYTES)
 
 
 def _pieces_of_dicts(segments: list[Segment], batch: Batch, limit: int) -> Iterator[Encoded]:

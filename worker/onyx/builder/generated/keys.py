@@ -161,6 +161,7 @@ class ReduceKeys(TypedDict, total=False):
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
     flux_policy: Literal["kill", "continue", "recover"]
+    combine: bool
     dead_letter: str
     required_tags: Sequence[str]
     percentage: int
@@ -249,6 +250,7 @@ class TaskKeys(TypedDict, total=False):
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
     flux_policy: Literal["kill", "continue", "recover"]
+    combine: bool
     state: Mapping[str, str]
     state_ttl: Time
     on_timer: Fn

@@ -78,6 +78,18 @@ class CatalogEntry(Work):
     """What happens when a peer of a grouped task leaves. `kill`: the job is killed. `continue`: the
     other peers take over its key groups, and new peers may join at any time. `recover`: as
     `continue`, but peers join only up to minPeers or nPeers, or to replace one that left."""
+    combine: Annotated[
+        bool,
+        Key(
+            allowed_for=("reduce",),
+            restriction="Only on a task whose windows may be combined: fixed, sliding or global, "
+            "of count, sum, min, max or average, with a watermark trigger at most. Not with fn, "
+            "uniquenessKey, deadLetter, flow conditions, lifecycles, or guarantee: at-most-once.",
+        ),
+    ] = False
+    """true: the tasks before fold the segments of a batch into states of the windows, and send
+    these in place of the segments. It pays where groups are few: then most of what the network
+    carries, and of the work of the task, goes. A query of Spark does so wherever it can."""
     state: Annotated[
         Mapping[str, str] | None,
         MapOf(StateName(), StateTypeName(), STATES_MAX),

@@ -13,6 +13,7 @@ from onyx.model.keys.section import Draft
 from onyx.model.report import Report
 from onyx.model.rules import (
     catalog,
+    combining,
     engine,
     failures,
     flow,
@@ -83,4 +84,5 @@ JOB: tuple[JobRule, ...] = (
     upgrade.check_upgrade,
     engine.check_engine,
     window_engine.check_windows,
+    combining.check_combining,
 )

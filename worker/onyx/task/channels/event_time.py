@@ -129,6 +129,12 @@ class EventTime:
     # --- what a windowed task sends besides -------------------------------------------------------
 
     @property
+    def sent_ms(self) -> int | None:
+        """The latest event time that was sent: those downstream have heard of no later one from
+        here."""
+        return self._sent.time_ms
+
+    @property
     def mark(self) -> Mark:
         """Where the task is now, for `release`."""
         return self._origin.mark() if self._origin is not None else self._marks.mark

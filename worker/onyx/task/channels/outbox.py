@@ -15,12 +15,12 @@ from onyx.flow.batch import Batch
 from onyx.ids import TaskName
 from onyx.runs import Numbers
 from onyx.task.channels.wiring import ChildTask, Site, Wiring
-from onyx.transport.interface import Channel, Control, Transport
+from onyx.transport.interface import Channel, Control, Partial, Sendable, Transport
 
 
 @dataclass(slots=True)
 class _Pending:
-    item: Batch | Control
+    item: Sendable
     sites: tuple[Site, ...]
     """One of them must take it."""
     child: TaskName | None = None
@@ -55,7 +55,7 @@ class Outbox:
         """The roots of the batches that nobody has taken, as far as they have any; from any
         thread."""
         items = [each.item for each in tuple(self._queue)]
-        columns = [each.roots for each in items if isinstance(each, Batch)]
+        columns = [each.roots for each in items if isinstance(each, Batch | Partial)]
         return [each for each in columns if each is not None]
 
     def put(self, child: ChildTask, batch: Batch) -> None:
@@ -63,7 +63,7 @@ class Outbox:
         if len(batch):
             self._queue.append(_Pending(batch, child.sites, child.task))
 
-    def put_to(self, site: Site, item: Batch | Control) -> None:
+    def put_to(self, site: Site, item: Sendable) -> None:
         """To exactly this peer."""
         self._queue.append(_Pending(item, (site,)))
 

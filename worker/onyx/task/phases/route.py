@@ -15,6 +15,7 @@ from onyx.program.route import route as route_batch
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.work import Work
 from onyx.task.table import ADVANCED, Answer
+from onyx.task.windowed.partials import merge_partials
 
 
 def route(program: Program, allocation: Allocation, work: Work) -> Answer:
@@ -40,6 +41,9 @@ def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answ
         return ADVANCED
     if program.keyed is not None:
         keep_changes(allocation.windowing, work)
-    else:
-        assign(program, allocation.windowing, work)
+        return ADVANCED
+    if work.partials:
+        program.metrics.batch(sum(map(len, work.partials)), 0)
+        merge_partials(allocation, allocation.windowing, work)
+    assign(program, allocation.windowing, work)
     return ADVANCED
