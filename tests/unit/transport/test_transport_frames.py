@@ -11,7 +11,7 @@ from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.transport.encoded import Encoded
+from onyx.transport.encoded import Encoded, through_bytes
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (
     Acks,
@@ -26,7 +26,7 @@ from onyx.transport.frames.packets import (
     Open,
     Schema,
 )
-from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
+from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind, Partial
 from onyx.wire.v1 import streams_pb2 as pb
 
 MAX = 4_000_000
@@ -238,3 +238,11 @@ ONE = codec.encode([{}])
 def test_a_well_formed_message_that_makes_no_sense_is_refused(frame, message):
     with pytest.raises(FrameError, match=message):
         decoder.decode(frame, MAX)
+
+
+def test_states_cross_the_network_with_their_lineage():
+    partial = Partial(b"\x90", ROOTS, ROOTS)
+    found = through_bytes(partial)
+    assert isinstance(found, Partial)
+    assert found.states == partial.states
+    assert list(found.roots) == list(found.ids) == list(ROOTS)

@@ -92,7 +92,7 @@ def _of_dicts(segments: list[Segment], roots: bytes, ids: bytes) -> Encoded:
 
 def _of_columns(columns: Columns, roots: bytes, ids: bytes) -> Encoded:
     payload, schema = columns_codec.encode(columns), columns.record_batch.schema
-    return Encoded(len(columns), payload, roots, ids, True, schema)
+    return Encoded(len(columns), payload, roots, ids, columnar=True, schema=schema)
 
 
 def through_bytes(batch: Batch | Partial) -> Batch | Partial:

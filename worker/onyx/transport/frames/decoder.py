@@ -142,7 +142,7 @@ def _read_data(message: pb.Data) -> Item:
     if size > COLUMN_VALUES_MAX or sum(map(bool, forms)) > 1:
         raise FrameError(f"a batch claims {size:,} segments, or to be of several forms")
     payload = next(filter(None, forms), b"")
-    item = Encoded(size, payload, message.roots, message.ids, columnar, folded)
+    item = Encoded(size, payload, message.roots, message.ids, columnar=columnar, folded=folded)
     columns = (item.roots, item.ids)
     if any(columns) and not all(codec.is_column(each, size) for each in columns):
         sizes = (len(item.roots), len(item.ids))
