@@ -31,6 +31,7 @@ class Encoded:
     """The payload is a batch of columns."""
     folded: bool = False
     """The payload is states of windows, in place of the segments."""
+    laps: bytes = b""
     schema: pa.Schema | None = None
     """The schema of columns; None while it is not known, as in a frame that has just come."""
 
@@ -49,6 +50,7 @@ class Encoded:
             segments,
             self.roots_column(),
             codec.decode_column(self.ids, self.segments),
+            laps=codec.decode_column(self.laps, self.segments),
         )
 
     def roots_column(self) -> Numbers | None:
@@ -82,17 +84,26 @@ def encoded(batch: Batch) -> Encoded:
         SegmentError: a segment cannot be encoded.
     """
     encode = format_of(batch.segments).choose(_of_dicts, _of_columns)
-    roots, ids = codec.encode_column(batch.roots), codec.encode_column(batch.ids)
-    return encode(batch.segments, roots, ids)
+    return with_lineage(encode(batch.segments), batch)
 
 
-def _of_dicts(segments: list[Segment], roots: bytes, ids: bytes) -> Encoded:
-    return Encoded(len(segments), codec.encode(segments), roots, ids)
+def with_lineage(item: Encoded, batch: Batch) -> Encoded:
+    """The segments of a batch with what else it has of each."""
+    return replace(
+        item,
+        roots=codec.encode_column(batch.roots),
+        ids=codec.encode_column(batch.ids),
+        laps=codec.encode_column(batch.laps),
+    )
 
 
-def _of_columns(columns: Columns, roots: bytes, ids: bytes) -> Encoded:
+def _of_dicts(segments: list[Segment]) -> Encoded:
+    return Encoded(len(segments), codec.encode(segments), b"", b"")
+
+
+def _of_columns(columns: Columns) -> Encoded:
     payload, schema = columns_codec.encode(columns), columns.record_batch.schema
-    return Encoded(len(columns), payload, roots, ids, columnar=True, schema=schema)
+    return Encoded(len(columns), payload, b"", b"", columnar=True, schema=schema)
 
 
 def through_bytes(batch: Batch | Partial) -> Batch | Partial:

@@ -132,6 +132,8 @@ class FunctionKeys(TypedDict, total=False):
     state: Mapping[str, str]
     state_ttl: Time
     on_timer: Fn
+    loop_to: str
+    laps_max: int
     dead_letter: str
     required_tags: Sequence[str]
     percentage: int
@@ -254,6 +256,8 @@ class TaskKeys(TypedDict, total=False):
     state: Mapping[str, str]
     state_ttl: Time
     on_timer: Fn
+    loop_to: str
+    laps_max: int
     dead_letter: str
     required_tags: Sequence[str]
     percentage: int

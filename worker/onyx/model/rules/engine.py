@@ -15,6 +15,10 @@ from onyx.model.rules.looking import entries, good
 
 _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
+    "laps_max": "the fragments of a query run one after the other: remove it with loopTo, or run "
+    "the job on peers",
+    "loop_to": "the fragments of a query run one after the other: run the job on peers, or repeat "
+    "in the function",
     "refresh": "a process of Spark keeps the rows that it has read: remove it, or run the job on "
     "peers",
     "segments_per_second_max": "a query reads all that there is, and a micro-batch what has come; "

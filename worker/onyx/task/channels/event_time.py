@@ -105,6 +105,8 @@ class EventTime:
         self._next_watermark_s = 0.0
         self._arrived: dict[int, int] = {}
         self._to_send: dict[int, int] = {}
+        self.passed: dict[int, int] = {}
+        """Frontiers that were sent on: nothing below them may follow."""
         self._stored: Mapping[int, int] = {}
         self._begun_s: float | None = None
         self._epoch = 0
@@ -195,6 +197,7 @@ class EventTime:
             if self._needed.windowed:
                 merge(self._arrived, frontiers.items())
         self._epoch = epoch
+        merge(self.passed, self._to_send.items())
         rising, self._to_send = tuple(sorted(self._to_send.items())), {}
         for start in range(0, max(1, len(rising)), FRONTIERS_MAX):
             part = rising[start : start + FRONTIERS_MAX]

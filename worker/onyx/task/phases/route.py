@@ -6,7 +6,10 @@ retried leaves no trace in windows, or its replay would count twice or not at al
 
 from __future__ import annotations
 
+from onyx.flow.handling import Refused
+from onyx.flow.laps import LapLimit
 from onyx.flow.routed import Routed
+from onyx.model.job import CatalogEntry
 from onyx.program.assign import assign
 from onyx.program.keyed.apply import keep_changes
 from onyx.program.prepare import prepare
@@ -29,8 +32,16 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     if program.entry.stage is not None and not work.own and work.leaves is not None:
         work.routed = Routed({})  # to the stage: only what that makes goes further
         return ADVANCED
-    route_batch(program, allocation.group_checks, work)
+    route_batch(program, _refused(program.entry, allocation, work), work)
     return ADVANCED
+
+
+def _refused(entry: CatalogEntry, allocation: Allocation, work: Work) -> Refused:
+    """What children cannot be sent, and what may not go back once more."""
+    checks, laps = allocation.group_checks, None if work.batch is None else work.batch.laps
+    if entry.loop_to is None or entry.laps_max is None:
+        return checks
+    return LapLimit(entry.loop_to, entry.laps_max, laps, checks)
 
 
 def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answer:

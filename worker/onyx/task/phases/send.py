@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from onyx.codec.returns import size_bytes
 from onyx.flow.batch import Batch, copies_of
+from onyx.flow.laps import laps_of
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop
 from onyx.ledger.returns import part_of
@@ -110,11 +111,16 @@ def _put_all(
         put_to_child(outbox, groupings, child, sent, share.hashes)
     if batch.roots is None or batch.ids is None:
         return None
-    lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
+    lineage = [
+        Share(child.edge, share.parents, share.child_index, child.back) for child, share in shares
+    ]
     made = hop(batch.ids, lineage, begins, withheld)
     for (child, share), ids in zip(shares, made.ids, strict=True):
         roots = batch.roots if share.parents is None else taken(batch.roots, share.parents)
-        sent = Batch(share.segments, roots, ids, share.keys)
+        laps = None
+        if child.laps is not None:
+            laps = laps_of(batch.laps, len(batch), share.parents, child.laps)
+        sent = Batch(share.segments, roots, ids, share.keys, laps)
         combiner = runtime.combiners.get(child.task)
         put_combined(outbox, combiner, groupings, child, sent, share.hashes, watermark)
     return made

@@ -7,6 +7,7 @@ Everything in a frame is checked here, before any of it is delivered. The only e
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -143,7 +144,11 @@ def _read_data(message: pb.Data) -> Item:
         raise FrameError(f"a batch claims {size:,} segments, or to be of several forms")
     payload = next(filter(None, forms), b"")
     item = Encoded(size, payload, message.roots, message.ids, columnar=columnar, folded=folded)
+    if message.laps:
+        item = replace(item, laps=message.laps)
     columns = (item.roots, item.ids)
+    if item.laps and not codec.is_column(item.laps, size):
+        raise FrameError(f"a batch of {size} segments has laps of {len(item.laps)} bytes")
     if any(columns) and not all(codec.is_column(each, size) for each in columns):
         sizes = (len(item.roots), len(item.ids))
         raise FrameError(f"a batch of {size} segments has columns of {sizes} bytes")

@@ -116,6 +116,7 @@ def item_packet(number: int, sequence: int, item: Encoded | Control) -> bytes:
         segments=item.segments,
         roots=item.roots,
         ids=item.ids,
+        laps=item.laps,
     ).SerializeToString()
     payload = _payload_tag(item) + _varint(len(item.payload))
     data = _DATA_TAG + _varint(len(lineage) + len(payload) + len(item.payload))
