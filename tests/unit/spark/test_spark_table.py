@@ -88,6 +88,11 @@ def with_state() -> Spec:
     return with_function(work={**grouped, "state": {"seen": "value[int]"}})
 
 
+def with_loop() -> Spec:
+    back = [{"from": ["work"], "to": ["work"], "predicate": ["<", "v", 6]}]
+    return with_function(work={"loopTo": "work", "lapsMax": 3}, flowConditions=back)
+
+
 def when_idle() -> Spec:
     spec = copy.deepcopy(JOB)
     spec["catalog"][0] |= {"idleTimeout": 1_000, "whenIdle": "clock"}
@@ -146,6 +151,7 @@ ROWS: dict[str, list[Spec]] = {
     "[SQL](sql-columns.md) instead of a function": [
         with_function(work={"sql": "from segments", "fn": None, "params": None}),
     ],
+    "[loops](loops.md)": [with_loop()],
     "`whenIdle: clock`": [when_idle()],
     "`sparkStage` in the middle": [with_stage(), with_stage(sparkConf={"spark.sql.ansi": "1"})],
     "`bundleSegments`, `bundleSeconds`": [

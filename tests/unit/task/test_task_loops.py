@@ -35,7 +35,7 @@ FUNCTIONS = {"m:step": step, "m:same": lambda segment: segment}
 def spec(batch_format: str = "dicts", laps_max: int = 500, **more: Any) -> dict[str, Any]:
     """read -> head -> tail -> write, and from tail back to head what is not 1 yet."""
     of = {} if batch_format == "dicts" else {"batchFormat": "arrow"}
-    found = {
+    return {
         "guarantee": "exactly-once",
         "workflow": [["read", "head"], ["head", "tail"], ["tail", "write"]],
         "catalog": [
@@ -53,7 +53,6 @@ def spec(batch_format: str = "dicts", laps_max: int = 500, **more: Any) -> dict[
         ],
         **more,
     }  # fmt: skip
-    return found
 
 
 def written(bench: Bench) -> Counter[tuple[int, int]]:

@@ -16,9 +16,8 @@ from onyx.task.windowed.upkeep import follow, tend
 from onyx.telemetry.catalog import QUEUE, SOURCE_OFFSET, SOURCE_PENDING
 from onyx.transport.interface import FLUSH
 
-
 FLUSH_AGAIN_S = 1.0
-"""In a job with loops, between two flushes that whoever has begun trees asks for while it is idle."""
+"""In a job with loops, between two flushes that an idle source of trees asks for."""
 
 
 def idle(task: BatchTask) -> Answer:
