@@ -36,6 +36,7 @@ def manifest(folder: Path, loop: bool) -> dict[str, Any]:
     read = {"segments": SEGMENTS, "fn": "loops_job:measured", "partitions": PARTITIONS}
     write = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 0.5}
     time = {"windowKey": "time", "range": [RANGE_MS, "milliseconds"]}
+    emit = f"loops_job:emit_{'total' if loop else 'sum'}"
     back = {"fn": "loops_job:lap", "loopTo": "pass", "lapsMax": LAPS_MAX}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
@@ -70,7 +71,7 @@ def manifest(folder: Path, loop: bool) -> dict[str, Any]:
             ],
             "triggers": [
                 {"id": "passed", "windowId": "sums", "type": "watermark", "postEvictor": ["all"],
-                 "refinement": "discarding", "emit": f"loops_job:emit_{'total' if loop else 'sum'}"},
+                 "refinement": "discarding", "emit": emit},
             ],
         },
     }  # fmt: skip

@@ -81,7 +81,7 @@ class Partial:
     lineage of all the segments. It is acked like a batch of them, and cannot be taken apart."""
 
     states: bytes
-    """Of the receiver's shards, as `codec.records` has them."""
+    """States of the receiver's shards, as `codec.records` has them."""
     roots: Numbers
     ids: Numbers
 

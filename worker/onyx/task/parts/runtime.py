@@ -32,7 +32,7 @@ class Runtime(Assigned):
     tables: TaskTables | None = None
     """What the task looks up; None: nothing."""
     combiners: Combiners = field(default_factory=dict)
-    """Of the children whose windows are combined."""
+    """Fold what is sent to children whose windows are combined."""
     registration: Registration = field(default_factory=Registration)
     seal_progress: LatestProgress = field(default_factory=LatestProgress)
 

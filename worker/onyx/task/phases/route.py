@@ -6,6 +6,8 @@ retried leaves no trace in windows, or its replay would count twice or not at al
 
 from __future__ import annotations
 
+from functools import partial
+
 from onyx.flow.handling import Refused
 from onyx.flow.laps import LapLimit
 from onyx.flow.routed import Routed
@@ -17,6 +19,7 @@ from onyx.program.program import Program
 from onyx.program.route import route as route_batch
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.work import Work
+from onyx.task.phases.retries import ask_again
 from onyx.task.table import ADVANCED, Answer
 from onyx.task.windowed.partials import merge_partials
 
@@ -55,6 +58,6 @@ def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answ
         return ADVANCED
     if work.partials:
         program.metrics.batch(sum(map(len, work.partials)), 0)
-        merge_partials(allocation, allocation.windowing, work)
+        merge_partials(allocation.windowing, work, partial(ask_again, allocation))
     assign(program, allocation.windowing, work)
     return ADVANCED

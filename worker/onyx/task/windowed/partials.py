@@ -7,27 +7,30 @@ were not applied are read again, and come as segments; event time stands still u
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from onyx.codec.records import decode_records
 from onyx.retry import RETRIES_MAX
-from onyx.runs import taken
-from onyx.task.parts.allocation import Allocation
+from onyx.runs import Numbers, taken
 from onyx.task.parts.work import Work
-from onyx.task.phases.retries import ask_again
 from onyx.task.window_state.windowing import Windowing
 from onyx.transport.interface import Partial
 from onyx.windows.records import StatesRecord
 
+AskAgain = Callable[[Numbers, int], None]
+"""Has roots read again, each at most so many times."""
 
-def merge_partials(allocation: Allocation, windowing: Windowing, work: Work) -> None:
+
+def merge_partials(windowing: Windowing, work: Work, ask_again: AskAgain) -> None:
     """Merge what came with the batch."""
     partials, work.partials = work.partials, []
     for partial in partials:
-        _merge(allocation, windowing, partial)
+        _merge(windowing, partial, ask_again)
 
 
-def _merge(allocation: Allocation, windowing: Windowing, partial: Partial) -> None:
+def _merge(windowing: Windowing, partial: Partial, ask_again: AskAgain) -> None:
     unapplied = windowing.unapplied(partial)
     records = [each for each in decode_records(partial.states) if isinstance(each, StatesRecord)]
     if unapplied is None and not windowing.windows.any_late(records):
@@ -41,4 +44,4 @@ def _merge(allocation: Allocation, windowing: Windowing, partial: Partial) -> No
     windowing.withhold(taken(partial.roots, applied), taken(partial.ids, applied))
     if len(left):
         windowing.wait_for(taken(partial.roots, left), taken(partial.ids, left))
-        ask_again(allocation, taken(partial.roots, left), RETRIES_MAX)
+        ask_again(taken(partial.roots, left), RETRIES_MAX)
