@@ -35,7 +35,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.settings import TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_transport import GrpcTransport
-from onyx.transport.interface import Channel, Control, ControlKind, Delivery
+from onyx.transport.interface import Channel, Control, ControlKind, Delivery, Sendable
 
 JOB, VERSION = JobId("bench"), AllocationVersion(1)
 NEAR, FAR = GroupId("a"), GroupId("b")
@@ -71,7 +71,7 @@ class Side:
             JOB, VERSION, channel_in.target, 20_000, self.event.set
         )
 
-    def send(self, channel: Channel, item: Batch | Control) -> None:
+    def send(self, channel: Channel, item: Sendable) -> None:
         while True:
             self.event.clear()
             if self.transport.send(self.other, channel, item):

@@ -130,3 +130,8 @@ def prices(orders):
 
 def total_of_columns(batch):
     return batch.append_column("cents", pc.multiply(batch["total"], 100))
+
+
+def collatz(segment):
+    at = segment["at"]
+    return {**segment, "at": 3 * at + 1 if at % 2 else at // 2, "steps": segment["steps"] + 1}

@@ -94,6 +94,9 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     "sql is only for type function": edited(JOB, ("catalog.1.sql", "from segments")),
     "processor is only for type function": edited(JOB, ("catalog.1.processor", "app:Sums")),
     "sparkSql is only for type function": edited(JOB, ("catalog.1.sparkSql", "from segments")),
+    "combine is only for type reduce": edited(JOB, ("catalog.1.combine", True)),
+    "loopTo is only for type function": edited(JOB, ("catalog.1.loopTo", "read")),
+    "lapsMax is only for type function": edited(JOB, ("catalog.1.lapsMax", 3)),
     "state is only for type function": edited(JOB, ("catalog.1.state", {"seen": "value"})),
     "onTimer is only for type function": edited(JOB, ("catalog.1.onTimer", "app:due")),
     "join is only for type function": edited(

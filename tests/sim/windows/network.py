@@ -21,7 +21,7 @@ from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
-from onyx.transport.interface import Channel, Control
+from onyx.transport.interface import Channel, Sendable
 
 if TYPE_CHECKING:
     from tests.sim.windows.process import Process
@@ -114,9 +114,7 @@ class Link:
     ) -> BoundedInbox:
         return self._network.inboxes.open((job, version, target), segments_max, wake, _nothing)
 
-    def send(
-        self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
-    ) -> bool:
+    def send(self, group: GroupId, channel: Channel, item: Sendable, more: bool = False) -> bool:
         if self._network.reach(self._group, group) is None:
             return False
         inbox = self._network.inboxes.find((channel.job, channel.version, channel.target))

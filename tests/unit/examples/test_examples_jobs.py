@@ -21,6 +21,7 @@ WITHOUT_FUNCTIONS = {
     "examples/http/job.yaml",
     "examples/sql/drivers.yaml",
     "examples/sql/job.yaml",
+    "examples/features/combined.yaml",
     "examples/features/kubernetes.yaml",
     "examples/features/partitioned.yaml",
     "examples/features/streams.yaml",

@@ -105,6 +105,11 @@ def with_streams() -> Spec:
     }
 
 
+def with_loop() -> Spec:
+    back = [{"from": ["work"], "to": ["work"], "predicate": ["<", "v", 6]}]
+    return with_function(work={"loopTo": "work", "lapsMax": 3}, flowConditions=back)
+
+
 def when_idle() -> Spec:
     spec = copy.deepcopy(JOB)
     spec["catalog"][0] |= {"idleTimeout": 1_000, "whenIdle": "clock"}
@@ -137,6 +142,10 @@ ROWS: dict[str, list[Spec]] = {
         endless(copy.deepcopy(JOB)),
         endless(copy.deepcopy(with_trigger("segment", threshold=[1, "elements"]))),
     ],
+    "`combine`": [
+        {**JOB, "catalog": [JOB["catalog"][0], {**JOB["catalog"][1], "combine": True},
+                            JOB["catalog"][2]]},
+    ],
     "triggers `segment`, `punctuation`, `watermark`, `percentile-watermark`": [
         with_trigger("segment", threshold=[1, "elements"]),
         with_trigger("punctuation", pred="m:pred"),
@@ -164,6 +173,7 @@ ROWS: dict[str, list[Spec]] = {
     "[SQL](sql-columns.md) instead of a function": [
         with_function(work={"sql": "from segments", "fn": None, "params": None}),
     ],
+    "[loops](loops.md)": [with_loop()],
     "`whenIdle: clock`": [when_idle()],
     "`sparkStage` in the middle": [with_stage(), with_stage(sparkConf={"spark.sql.ansi": "1"})],
     "`bundleSegments`, `bundleSeconds`": [

@@ -11,7 +11,7 @@ from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
-from onyx.transport.encoded import Encoded
+from onyx.transport.encoded import Encoded, through_bytes
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (
     Acks,
@@ -26,7 +26,7 @@ from onyx.transport.frames.packets import (
     Open,
     Schema,
 )
-from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
+from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind, Partial
 from onyx.wire.v1 import streams_pb2 as pb
 
 MAX = 4_000_000
@@ -37,6 +37,7 @@ BATCH = Encoded(2, codec.encode([{}, {}]), codec.encode_column(ROOTS), codec.enc
 SCHEMA = pa.schema([("n", pa.int64()), ("name", pa.string())])
 ROWS = Columns(pa.record_batch([[1, 2], ["a", None]], schema=SCHEMA))
 COLUMNS = Encoded(2, columns_codec.encode(ROWS), BATCH.roots, BATCH.ids, columnar=True)
+STATES = Encoded(2, b"\x90", BATCH.roots, BATCH.ids, folded=True)
 
 
 def sealed(frame: pb.Frame) -> bytes:
@@ -55,7 +56,8 @@ def test_packets_survive_in_order():
         encoder.item_packet(3, 1, BATCH),
         encoder.schema_packet(3, SCHEMA),
         encoder.item_packet(3, 2, COLUMNS),
-        encoder.item_packet(3, 3, Control(ControlKind.END, 5, 2**64 - 1)),
+        encoder.item_packet(3, 3, STATES),
+        encoder.item_packet(3, 4, Control(ControlKind.END, 5, 2**64 - 1)),
         encoder.credit_packet(4, 100, 20_000),
         encoder.close_packet(3),
     ]
@@ -67,7 +69,8 @@ def test_packets_survive_in_order():
             Item(3, 1, BATCH),
             Schema(3, SCHEMA),
             Item(3, 2, COLUMNS),
-            Item(3, 3, Control(ControlKind.END, 5, 2**64 - 1)),
+            Item(3, 3, STATES),
+            Item(3, 4, Control(ControlKind.END, 5, 2**64 - 1)),
             Credit(4, 100, 20_000),
             Close(3),
         ),
@@ -171,10 +174,11 @@ ONE = codec.encode([{}])
         ),
         (
             with_packet(data=pb.Data(channel=1, segments=2, payload=ONE, columns=b"x")),
-            "to be both columns and dicts",
+            "to be of several forms",
         ),
         (with_packet(data=pb.Data(channel=1, segments=2**31, payload=ONE)), "2,147,483,648 seg"),
         (with_packet(data=pb.Data(channel=1, segments=2, columns=b"x")), "metadata is damaged"),
+        (with_packet(data=pb.Data(channel=1, segments=2, states=b"\x90")), "have no lineage"),
         (with_packet(data=pb.Data(channel=1, segments=3, columns=COLUMNS.payload)), "holds 2"),
         (with_packet(schema=pb.Schema(channel=1, schema=b"x")), "not the schema of a batch"),
         (with_packet(schema=pb.Schema(schema=columns_codec.encode_schema(SCHEMA))), "no channel"),
@@ -234,3 +238,11 @@ ONE = codec.encode([{}])
 def test_a_well_formed_message_that_makes_no_sense_is_refused(frame, message):
     with pytest.raises(FrameError, match=message):
         decoder.decode(frame, MAX)
+
+
+def test_states_cross_the_network_with_their_lineage():
+    partial = Partial(b"\x90", ROOTS, ROOTS)
+    found = through_bytes(partial)
+    assert isinstance(found, Partial)
+    assert found.states == partial.states
+    assert list(found.roots) == list(found.ids) == list(ROOTS)

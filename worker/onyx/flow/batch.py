@@ -50,6 +50,8 @@ class Batch:
     keys: FoundKeys | None = None
     """The keys as the receiver groups the segments, if the sender has had to find them and is in
     the same process; None: they are to be found."""
+    laps: Numbers | None = None
+    """How often each segment has gone round the loop that its task is in; None: never, all."""
     bad: list[tuple[int, Exception]] = field(default_factory=list)
     """What an input has read and is no segment of the job: index, increasing, and why."""
     upstream: str | None = None
@@ -65,6 +67,7 @@ class Batch:
             None if self.roots is None else taken(self.roots, chosen),
             None if self.ids is None else taken(self.ids, chosen),
             None if self.keys is None else self.keys.take(chosen),
+            None if self.laps is None else taken(self.laps, chosen),
             self._bad_of(chosen) if self.bad else [],
             self.upstream,
         )
@@ -76,6 +79,7 @@ class Batch:
             None if self.roots is None else self.roots[first:last],
             None if self.ids is None else self.ids[first:last],
             None if self.keys is None else self.keys.take(np.arange(first, last)),
+            None if self.laps is None else self.laps[first:last],
             [(index - first, error) for index, error in self.bad if first <= index < last],
             self.upstream,
         )
@@ -180,4 +184,12 @@ def concatenate(batches: Sequence[Batch]) -> Batch:
     keys = first.joined(known) if first is not None and len(known) == len(others) else None
     if not roots:
         return Batch(segments, keys=keys)
-    return Batch(segments, joined_numbers(roots), joined_numbers(ids), keys)
+    return Batch(segments, joined_numbers(roots), joined_numbers(ids), keys, _joined_laps(batches))
+
+
+def _joined_laps(batches: Sequence[Batch]) -> Numbers | None:
+    if all(batch.laps is None for batch in batches):
+        return None
+    return joined_numbers(
+        [np.zeros(len(batch), np.uint64) if batch.laps is None else batch.laps for batch in batches]
+    )

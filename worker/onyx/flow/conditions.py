@@ -253,8 +253,10 @@ def lacking(conditions: Conditions, segment: Segment) -> str:
 
 
 def children_of(job: Job, task: str) -> tuple[str, ...]:
-    """Children of a task, in the order of the workflow."""
-    return tuple(dict.fromkeys(child for parent, child in job.workflow if parent == task))
+    """Children of a task, in the order of the workflow; and the task that it loops to."""
+    below = tuple(dict.fromkeys(child for parent, child in job.workflow if parent == task))
+    back = job.entry(task).loop_to
+    return below if back is None else (*below, back)
 
 
 def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | None:
@@ -288,9 +290,10 @@ def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | No
 
 
 def set_apart(job: Job, task: str) -> frozenset[str]:
-    """Children that get only what is late, and only dead letters."""
-    letters = job.entry(task).dead_letter
-    return job.late_children(task) | ({letters} if letters is not None else set())
+    """Children that get only what is late, only dead letters, or only what goes back."""
+    entry = job.entry(task)
+    apart = {entry.dead_letter, entry.loop_to} - {None}
+    return job.late_children(task) | frozenset(child for child in apart if child is not None)
 
 
 def _concerns(condition: FlowCondition, task: str, children: tuple[str, ...]) -> bool:

@@ -47,6 +47,16 @@ _POSITION_MASK = np.uint64(POSITIONS_MAX - 1)
 _PARTITION_SHIFT = np.uint64(PARTITION_SHIFT)
 
 
+def above(frontiers: Mapping[int, int], roots: Numbers) -> Mask:
+    """Which roots, of whichever attempts, are not below the frontier of their partition."""
+    first = np.zeros(max(frontiers, default=0) + 2, dtype=np.uint64)
+    for partition, position in frontiers.items():
+        first[partition] = (partition << PARTITION_SHIFT) | position
+    array = array_of(first_attempts(roots))
+    found: Mask = array >= _of_partition(first, array)
+    return found
+
+
 class _Batch(NamedTuple):
     """Segments as they came, attempts included."""
 

@@ -2,8 +2,9 @@
 
 A segment that is the only child of its parent keeps the parent's id, so passing segments on one to
 one changes no tree: nothing is mixed and nothing is acked. Only a parent with several children,
-over all edges together, gives them ids of their own. The ack of a segment consumed is its own id
-XOR the ids of its children; an input task consumes nothing, so it acks the children only.
+over all edges together, gives them ids of their own; an edge that leads back always does. The ack
+of a segment consumed is its own id XOR the ids of its children; an input task consumes nothing, so
+it acks the children only.
 
 Invariant: each id is in the XOR of its tree twice, once when the segment is produced and once when
 it is consumed. So the XOR is zero exactly when every segment of the tree has been consumed.
@@ -33,6 +34,8 @@ class Share(NamedTuple):
     """For each segment the index in the batch of its parent, never falling; None: i-th of i-th."""
     child_index: Indices | None
     """Index among the children of the same parent; None: 0 for all."""
+    back: bool = False
+    """Whether the edge leads back: a segment that comes again is another one each time."""
 
 
 class Hop(NamedTuple):
@@ -60,10 +63,11 @@ def hop(ids: Numbers, shares: Sequence[Share], emitted: bool, withheld: bool = F
     """
     if withheld:
         return _withheld(ids, shares)
-    if len(shares) == 1 and shares[0].child_index is None:
+    back = any(share.back for share in shares)
+    if len(shares) == 1 and shares[0].child_index is None and not back:
         return _filtered(ids, shares[0].parents, emitted)
     children = _children(len(ids), shares)
-    if (children > 1).any():
+    if back or (children > 1).any():
         return _fan_out(array_of(ids), shares, children, emitted)
     sent = [_of_parents(ids, share) for share in shares]
     if emitted:
@@ -112,7 +116,7 @@ def _fan_out(ids: U64, shares: Sequence[Share], children: Indices, emitted: bool
     for share in shares:
         kept = array_of(_of_parents(ids, share))
         made = child_ids(kept, share.edge, share.child_index)
-        if some_only:
+        if some_only and not share.back:
             only = children == 1 if share.parents is None else children[share.parents] == 1
             made = np.where(only, kept, made)
         _xor_into(values, made, share.parents)

@@ -118,9 +118,32 @@ def edge_number(job: Job, parent: str, child: str) -> int:
     Raises:
         ValueError: the job has no such edge.
     """
-    if (parent, child) not in job.workflow:
+    if (parent, child) not in job.workflow and job.entry(parent).loop_to != child:
         raise ValueError(f"{parent} -> {child} is not in the workflow")
     return name_number(parent, child)
+
+
+def receivers(job: Job, task: str) -> tuple[str, ...]:
+    """Whom a task may send to: its children in the order of their names, and the task that it loops
+    to."""
+    back = job.entry(task).loop_to
+    return (*children(job.workflow).get(task, ()), *(() if back is None else (back,)))
+
+
+def loop_of(job: Job, task: str) -> frozenset[str]:
+    """The tasks of the loop that a task is in, or none."""
+    for entry in job.catalog:
+        if entry.loop_to is not None:
+            loop = between(job.workflow, entry.loop_to, entry.name)
+            if task in loop:
+                return loop
+    return frozenset()
+
+
+def between(edges: Sequence[Edge], first: str, last: str) -> frozenset[str]:
+    """Both tasks, and all on the paths from the first to the last."""
+    backwards = [(child, parent) for parent, child in edges]
+    return (ancestors(backwards, first) & ancestors(edges, last)) | {first, last}
 
 
 def begins_trees(job: Job, task: str) -> bool:

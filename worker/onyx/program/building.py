@@ -16,7 +16,7 @@ from onyx.joins.enrichment import Enrichment
 from onyx.joins.lookup import lookups
 from onyx.joins.table import Table
 from onyx.model.job import EMPTY, CatalogEntry, Job
-from onyx.model.workflow import children
+from onyx.model.workflow import receivers
 from onyx.program.keyed_function import keyed_function
 from onyx.program.processor import processing
 from onyx.program.program import Program
@@ -112,6 +112,6 @@ def _own_conditions(
 
 
 def _groupings(job: Job, task: str, resolve: Resolve) -> dict[str, Grouping]:
-    entries = [job.entry(child) for child in children(job.workflow)[task]]
+    entries = [job.entry(child) for child in receivers(job, task)]
     getters = [(entry, key_getter(entry, resolve, task)) for entry in entries]
     return {entry.name: Grouping(get, entry) for entry, get in getters if get is not None}

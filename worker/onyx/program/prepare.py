@@ -10,6 +10,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.leaves import Leaves
+from onyx.model.job import CatalogEntry
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.processor import Processing
 from onyx.program.program import Program
@@ -24,19 +25,40 @@ from onyx.windows.prepared import prepare as prepare_batch
 def read_groups(program: Program, batch: Batch) -> Keyed | None:
     """The groups of a batch, before the function may change what it is given; None without."""
     its = program.stateful
-    if its is None or its.group_key is None:
+    if its is None:
         return None
-    segments = batch.segments
     known = None if program.lifecycles.hooks else batch.keys  # hooks may have changed segments
-    with naming(program.entry):
+    getter = _getter(its, batch.upstream)
+    return groups_of(getter, its.group_keys, program.entry, batch.segments, known)
+
+
+def groups_of(
+    getter: KeyGetter | None,
+    keys: GroupKeys,
+    entry: CatalogEntry,
+    segments: Segments,
+    known: FoundKeys | None,
+) -> Keyed | None:
+    """The groups of segments as a task has them; None where it has no groups.
+
+    Args:
+        getter: reads the key of a segment; None without groups.
+        keys: those of columns that have come before.
+        entry: of the task, for messages.
+        known: their keys, if somebody has found them.
+    """
+    if getter is None:
+        return None
+    with naming(entry):
         read = format_of(segments).choose(_groups_of_dicts, _groups_of_columns)
-        return read(segments, _getter(its, batch), its.group_keys, known)
+        return read(segments, getter, keys, known)
 
 
-def _getter(its: Windowed | KeyedFunction | Processing | StreamJoin, batch: Batch) -> KeyGetter:
+def _getter(
+    its: Windowed | KeyedFunction | Processing | StreamJoin, upstream: str | None
+) -> KeyGetter | None:
     if isinstance(its, StreamJoin):
-        return next(side.getter for side in its.sides if side.task == batch.upstream)
-    assert its.group_key is not None, "asked before"
+        return next(side.getter for side in its.sides if side.task == upstream)
     return its.group_key
 
 

@@ -19,6 +19,7 @@ from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.task.parts.work import Work
 from onyx.task.task import Task
+from onyx.transport.interface import Partial
 
 
 def held_roots(task: Task) -> list[Numbers]:
@@ -37,7 +38,7 @@ def held_roots(task: Task) -> list[Numbers]:
 
 
 def _in_work(work: Work) -> list[Numbers]:
-    batches: list[Batch | None] = list(work.others)
+    batches: list[Batch | Partial | None] = [*work.others, *work.partials]
     batches += tuple(work.pieces.waiting)
     batches.append(work.batch)
     return [each.roots for each in batches if each is not None and each.roots is not None]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 
 from onyx.errors import InvariantViolated
-from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.requests.append import Append
@@ -23,7 +22,7 @@ from onyx.transport.counters import Counters
 from onyx.transport.frames.packets import Acks, Completions, Held
 from onyx.transport.grpc_server import Server
 from onyx.transport.inbox import BoundedInbox
-from onyx.transport.interface import Channel, Control, Handlers
+from onyx.transport.interface import Channel, Control, Handlers, Sendable
 from onyx.transport.links import Links
 from onyx.transport.local import LocalTransport
 from onyx.transport.pieces import acks_packets, completions_packets, held_packets, returns_packets
@@ -101,9 +100,7 @@ class GrpcTransport:
         """`wake` is called (on any thread) whenever something arrives in an empty inbox."""
         return self._local.open_inbox(job, version, target, segments_max, wake)
 
-    def send(
-        self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
-    ) -> bool:
+    def send(self, group: GroupId, channel: Channel, item: Sendable, more: bool = False) -> bool:
         """Queue a batch or control item. One thread at a time for each channel.
 
         Raises:
@@ -114,7 +111,7 @@ class GrpcTransport:
         link = None if self._links is None else self._links.get(group)
         if link is None:
             return False
-        if isinstance(item, Batch) and not len(item):
+        if not isinstance(item, Control) and not len(item):
             return True
         return link.send(channel, item, more)
 

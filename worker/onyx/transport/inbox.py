@@ -38,14 +38,14 @@ from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import Encoded
-from onyx.transport.interface import Channel, Control, ControlKind, Delivery
+from onyx.transport.interface import Channel, Control, ControlKind, Delivery, Partial, Sendable
 
 logger = logging.getLogger("onyx.transport")
 
 InboxKey = tuple[JobId, AllocationVersion, PeerId]
 
 
-def weight(item: Batch | Control | Encoded) -> int:
+def weight(item: Sendable | Encoded) -> int:
     """Segments that an item counts for; a control item is one, so that they are bounded too."""
     if isinstance(item, Control):
         return 1
@@ -55,7 +55,7 @@ def weight(item: Batch | Control | Encoded) -> int:
 @dataclass(slots=True)
 class _Waiting:
     channel: Channel
-    item: Batch | Control | Encoded
+    item: Sendable | Encoded
     weight: int
     taken: Callable[[int], None] | None
 
@@ -114,7 +114,7 @@ class BoundedInbox:
         granted a larger share before others joined keeps it until its next credit."""
         return max(1, self.segments_max // max(1, self._remote_channels))
 
-    def offer(self, channel: Channel, item: Batch | Control) -> bool:
+    def offer(self, channel: Channel, item: Sendable) -> bool:
         """Take an item of this process, or refuse it: False when there is no room besides what is
         kept for others, or the inbox has been closed."""
         size = weight(item)
@@ -225,7 +225,7 @@ class BoundedInbox:
         with self._lock:
             items = [waiting.item for waiting in self._queue]
         columns = [each.roots_column() for each in items if isinstance(each, Encoded)]
-        columns += [each.roots for each in items if isinstance(each, Batch)]
+        columns += [each.roots for each in items if isinstance(each, Batch | Partial)]
         return [each for each in columns if each is not None]
 
     @property
@@ -257,7 +257,7 @@ class BoundedInbox:
         return left
 
 
-def hurries(item: Batch | Control | Encoded) -> bool:
+def hurries(item: Sendable | Encoded) -> bool:
     """Whether nobody should wait for more before this item."""
     return isinstance(item, Control) and item.kind in _HURRYING
 

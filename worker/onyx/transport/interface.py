@@ -75,12 +75,29 @@ class Control:
 FLUSH = Control(ControlKind.FLUSH)
 
 
+@dataclass(frozen=True, slots=True)
+class Partial:
+    """Segments of which the sender has folded the states of windows already: these states, with the
+    lineage of all the segments. It is acked like a batch of them, and cannot be taken apart."""
+
+    states: bytes
+    """States of the receiver's shards, as `codec.records` has them."""
+    roots: Numbers
+    ids: Numbers
+
+    def __len__(self) -> int:
+        return len(self.roots)
+
+
+Sendable = Batch | Partial | Control
+
+
 @dataclass(slots=True)
 class Delivery:
     """What a task takes from its inbox."""
 
     channel: Channel
-    item: Batch | Control
+    item: Sendable
 
 
 class Inbox(Protocol):
@@ -186,9 +203,7 @@ class Transport(Protocol):
         """`wake` is called (on any thread) whenever something arrives in an empty inbox."""
         ...
 
-    def send(
-        self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
-    ) -> bool:
+    def send(self, group: GroupId, channel: Channel, item: Sendable, more: bool = False) -> bool:
         """Queue a batch or control item. False: no room, try again after `on_room`.
 
         Args:

@@ -21,7 +21,6 @@ import math
 import threading
 from collections.abc import Iterator
 
-from onyx.flow.batch import Batch
 from onyx.transport.counters import Counters
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (
@@ -41,7 +40,7 @@ from onyx.transport.frames.packets import (
     Schema,
 )
 from onyx.transport.inbox import BoundedInbox, hurries, weight
-from onyx.transport.interface import Channel, Control
+from onyx.transport.interface import Channel, Control, Sendable
 from onyx.transport.pacing import Pace, Urgency
 from onyx.transport.pieces import encoded_pieces
 from onyx.transport.receiving import Receiving
@@ -81,7 +80,7 @@ class Link:
 
     # Sending
 
-    def send(self, channel: Channel, item: Batch | Control, more: bool = False) -> bool:
+    def send(self, channel: Channel, item: Sendable, more: bool = False) -> bool:
         """Queue an item, or refuse it for now. `more`: another is about to follow.
 
         Raises:

@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from onyx.errors import InvariantViolated
-from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.runs import Numbers
 from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
-from onyx.transport.interface import Channel, Control, Handlers
+from onyx.transport.interface import Channel, Control, Handlers, Sendable
 
 
 class LocalTransport:
@@ -63,9 +62,7 @@ class LocalTransport:
         self.room()
         return inbox
 
-    def send(
-        self, group: GroupId, channel: Channel, item: Batch | Control, more: bool = False
-    ) -> bool:
+    def send(self, group: GroupId, channel: Channel, item: Sendable, more: bool = False) -> bool:
         """Queue a batch or control item. False for another group, and while the peer has no
         inbox."""
         if group != self._group:
@@ -76,7 +73,7 @@ class LocalTransport:
             # until the inbox opens or it is rewired itself.
             self._unroutable.refused_sends += 1
             return False
-        if isinstance(item, Batch):
+        if not isinstance(item, Control):
             if not len(item):
                 return True
             if not self._short_circuit:

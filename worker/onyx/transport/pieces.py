@@ -16,29 +16,32 @@ from onyx.ids import AllocationVersion, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.path_names import CHARACTERS_MAX
 from onyx.runs import Numbers
-from onyx.transport.encoded import Encoded, encoded
+from onyx.transport.encoded import Encoded, encoded, encoded_partial, with_lineage
 from onyx.transport.frames import encoder
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES, Acks, Completions, Held
+from onyx.transport.interface import Partial
 
-_LINEAGE_BYTES = 2 * codec.COLUMN_VALUE_BYTES
+_LINEAGE_BYTES = 3 * codec.COLUMN_VALUE_BYTES
 
 
-def encoded_pieces(batch: Batch, frame_bytes_max: int) -> Iterator[Encoded]:
-    """The batch as one or more encoded batches, in order, each at most one frame.
+def encoded_pieces(batch: Batch | Partial, frame_bytes_max: int) -> Iterator[Encoded]:
+    """The batch as one or more encoded batches, in order, each at most one frame. States of windows
+    are one piece: whoever folds them keeps within the bounds (`channels/combining`).
 
     Raises:
         SegmentError: a segment cannot be encoded, or one alone is larger than a frame.
     """
+    if isinstance(batch, Partial):
+        yield encoded_partial(batch)
+        return
     pieces = format_of(batch.segments).choose(_pieces_of_dicts, _pieces_of_columns)
-    return pieces(batch.segments, batch, frame_bytes_max - FRAME_OVERHEAD_BYTES)
+    yield from pieces(batch.segments, batch, frame_bytes_max - FRAME_OVERHEAD_BYTES)
 
 
 def _pieces_of_dicts(segments: list[Segment], batch: Batch, limit: int) -> Iterator[Encoded]:
     payload = codec.encode(segments, min(SEGMENT_BYTES_MAX, limit - _LINEAGE_BYTES))
     if len(batch) <= ROWS_MAX and len(payload) + _LINEAGE_BYTES * len(batch) <= limit:
-        yield Encoded(
-            len(batch), payload, codec.encode_column(batch.roots), codec.encode_column(batch.ids)
-        )
+        yield with_lineage(Encoded(len(batch), payload, b"", b""), batch)
         return
     half = len(batch) // 2
     for first, last in ((0, half), (half, len(batch))):
@@ -64,10 +67,11 @@ def _pieces_of_columns(columns: Columns, batch: Batch, limit: int) -> Iterator[E
 
 
 def _with_lineage(batch: Batch, segments: Segments, first: int, last: int) -> Batch:
-    """Some segments of a batch, with their roots and ids."""
+    """Some segments of a batch, with their roots, ids and laps."""
     roots = None if batch.roots is None else batch.roots[first:last]
     ids = None if batch.ids is None else batch.ids[first:last]
-    return Batch(segments, roots, ids)
+    laps = None if batch.laps is None else batch.laps[first:last]
+    return Batch(segments, roots, ids, laps=laps)
 
 
 def _column_slices(column: Numbers, frame_bytes_max: int) -> Iterator[slice]:

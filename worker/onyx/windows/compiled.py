@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation
@@ -45,6 +45,12 @@ class CompiledWindows:
     task: str
     windows: tuple[CompiledWindow, ...]
     grouped: bool
+
+    def only_folding(self) -> CompiledWindows:
+        """The windows without what makes them fire or refuse segments, for whoever folds a part of
+        the segments."""
+        windows = tuple(replace(each, triggers=(), lateness=None) for each in self.windows)
+        return CompiledWindows(self.task, windows, self.grouped)
 
     @property
     def columns(self) -> bool:

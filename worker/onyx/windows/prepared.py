@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from onyx.errors import UserError
 from onyx.flow.batch import Indices, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
@@ -21,6 +23,7 @@ from onyx.flow.segment_failure import Refusal
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import GroupKeys, Keyed, Values, chosen, rows
 from onyx.windows.compiled import CompiledWindow, CompiledWindows
+from onyx.windows.firing import Number
 from onyx.windows.groups import hashable_key, hashable_keys
 from onyx.windows.portable import check_portable
 
@@ -46,6 +49,14 @@ class Taken:
             self.ints,
             chosen(self.session_keys, indices),
         )
+
+    def is_behind(self, watermark: Number) -> bool:
+        """Whether a segment has a coordinate that the watermark has passed."""
+        found = self.coordinates
+        if found is None or not len(found):
+            return False
+        least = found.min().item() if isinstance(found, np.ndarray) else min(found)
+        return bool(least < watermark)
 
     def by_row(self) -> Taken:
         """The taken segments in lists, for who looks at single segments."""

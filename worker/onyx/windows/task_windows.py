@@ -180,10 +180,17 @@ class TaskWindows:
         """States of groups, folded elsewhere from other segments, are added to those here. Only of
         fixed, sliding and global windows, whose extents do not depend on segments."""
         for record in records:
-            window = self._found(record.window)
-            assert isinstance(window, Window), "a query of Spark has all states in memory"
-            window.merge(record)
+            self._own(record).merge(record)
             self._holder.trim()
+
+    def any_late(self, records: Sequence[StatesRecord]) -> bool:
+        """Whether some of the segments of states that were folded elsewhere may be late."""
+        return any(self._own(record).is_late(record) for record in records)
+
+    def _own(self, record: StatesRecord) -> Window:
+        window = self._found(record.window)
+        assert isinstance(window, Window), "states in files are not merged"
+        return window
 
     def snapshot(self, shard: int) -> list[Record]:
         """The whole state of a shard."""

@@ -180,6 +180,10 @@ class Window(AllInRecords):
         """The watermark was here when the restored state was recorded: what it passed has fired."""
         self._watermarks.task = watermark
 
+    def is_late(self, record: StatesRecord) -> bool:
+        """Whether segments of states that were folded elsewhere may be late."""
+        return self._extents.is_late(record)
+
     def merge(self, record: StatesRecord) -> None:
         """Add states that were folded elsewhere."""
         self._extents.settle()

@@ -149,6 +149,8 @@ class FunctionKeys(TypedDict, total=False):
     state: Mapping[str, str]
     state_ttl: Time
     on_timer: Fn
+    loop_to: str
+    laps_max: int
     dead_letter: str
     required_tags: Sequence[str]
     percentage: int
@@ -178,6 +180,7 @@ class ReduceKeys(TypedDict, total=False):
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
     flux_policy: Literal["kill", "continue", "recover"]
+    combine: bool
     dead_letter: str
     required_tags: Sequence[str]
     percentage: int
@@ -306,9 +309,12 @@ class TaskKeys(TypedDict, total=False):
     within: WithinKeys
     range: Time
     late_to: str
+    combine: bool
     state: Mapping[str, str]
     state_ttl: Time
     on_timer: Fn
+    loop_to: str
+    laps_max: int
     dead_letter: str
     required_tags: Sequence[str]
     percentage: int

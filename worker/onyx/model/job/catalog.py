@@ -15,7 +15,7 @@ from onyx.model.keys.durations import Amount, Duration
 from onyx.model.keys.key import Key
 from onyx.model.keys.kinds import Count, Function, Text
 from onyx.model.keys.states import StateName, StateTypeName
-from onyx.model.limits import PENDING_MAX, SEGMENTS_PER_SECOND_MAX, STATE_TTL_MS_MAX
+from onyx.model.limits import LAPS_MAX, PENDING_MAX, SEGMENTS_PER_SECOND_MAX, STATE_TTL_MS_MAX
 from onyx.model.state_types import STATES_MAX
 
 GROUPED = ("function", "output", "reduce")
@@ -115,6 +115,18 @@ class CatalogEntry(Work):
     ] = None
     """Child of a join that gets segments that come behind the watermark, whose partners may be
     gone. By default they are dropped and counted."""
+    combine: Annotated[
+        bool,
+        Key(
+            allowed_for=("reduce",),
+            restriction="Only on a task whose windows may be combined: fixed, sliding or global, "
+            "of count, sum, min, max or average, with a watermark trigger at most. Not with fn, "
+            "uniquenessKey, deadLetter, flow conditions, lifecycles, or guarantee: at-most-once.",
+        ),
+    ] = False
+    """true: the tasks before fold the segments of a batch into states of the windows, and send
+    these in place of the segments. It pays where groups are few: then most of what the network
+    carries, and of the work of the task, goes. A query of Spark does so wherever it can."""
     state: Annotated[
         Mapping[str, str] | None,
         MapOf(StateName(), StateTypeName(), STATES_MAX),
@@ -143,6 +155,25 @@ class CatalogEntry(Work):
     """Function that is called as `fn(timer, state)` when a timer is due that fn has set for a
     group. What it returns is sent like what fn returns. At the end of the job all timers are due.
     """
+    loop_to: Annotated[
+        TaskName | None,
+        Key(
+            allowed_for=("function",),
+            restriction="The task itself or one upstream of it. Needs lapsMax, and a flow "
+            "condition that names it. All tasks in between are functions without windows, state or "
+            "stage, and in no other loop. Not with guarantee: at-most-once or engine: spark.",
+        ),
+    ] = None
+    """Task that gets segments of this one again: those for which a flow condition of this task
+    names it. An input counts a segment as processed when all that has come of it has left the loop.
+    Watermarks do not wait for segments in it."""
+    laps_max: Annotated[
+        int | None,
+        Count(1, LAPS_MAX, "laps"),
+        Key(allowed_for=("function",), restriction="Needs loopTo."),
+    ] = None
+    """Times that a segment, and what comes of it, may go back to `loopTo`. What would go back
+    once more has failed."""
     dead_letter: Annotated[
         TaskName | None,
         Key(

@@ -13,10 +13,12 @@ from onyx.model.keys.section import Draft
 from onyx.model.report import Report
 from onyx.model.rules import (
     catalog,
+    combining,
     engine,
     failures,
     flow,
     lifecycles,
+    loops,
     processors,
     states,
     stream_joins,
@@ -44,6 +46,7 @@ ENTRY: Mapping[str, tuple[EntryRule, ...]] = {
         catalog.check_watermarks,
         states.check_state,
         processors.check_processor,
+        loops.check_entry,
         tables.check_table,
         tables.check_join,
         stream_joins.check_stream_join,
@@ -66,6 +69,7 @@ JOB: tuple[JobRule, ...] = (
     flow.check_retries,
     flow.check_compared_keys,
     failures.check_dead_letters,
+    loops.check_loops,
     lifecycles.check_tasks,
     windows.check_ids,
     windows.check_tasks,
@@ -89,4 +93,5 @@ JOB: tuple[JobRule, ...] = (
     upgrade.check_upgrade,
     engine.check_engine,
     window_engine.check_windows,
+    combining.check_combining,
 )

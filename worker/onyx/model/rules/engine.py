@@ -15,6 +15,10 @@ from onyx.model.rules.looking import entries, good
 
 _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
+    "laps_max": "the fragments of a query run one after the other: remove it with loopTo, or run "
+    "the job on peers",
+    "loop_to": "the fragments of a query run one after the other: run the job on peers, or repeat "
+    "in the function",
     "left": "two streams meet in state that peers keep: run the job on peers, or join them in a "
     "Spark stage",
     "partitioned": "a process of Spark has segments of all groups, so it reads all rows: remove "

@@ -91,6 +91,10 @@ def check_tasks(spec: Draft, path: str, report: Report) -> None:
     if edges is None:
         return
     below = workflow.children(edges)
+    for draft, _ in entries(spec, "catalog", path, "catalog"):
+        name, back = good(draft, "name"), good(draft, "loop_to")
+        if name in below and back is not None:
+            below[name] = (*below[name], back)
     for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
         for task in _sources(draft):
             if task != "all" and task not in below:

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Literal
 
 from onyx.errors import ManifestError
+from onyx.model.combining import against_combining, assigns_watermarks
 from onyx.model.job import CatalogEntry, Job, Window
 from onyx.model.workflow import parents, topological_order
-from onyx.spark.compiler.combining import against_combining
 from onyx.spark.compiler.edges import all_above
 from onyx.spark.compiler.plan import Exchange, Fragment, Middle, Plan, PlannedOutput, PlannedWindow
 from onyx.spark.compiler.refusals import is_unbounded, refusals
@@ -105,7 +105,7 @@ def _key(entry: CatalogEntry) -> str | None:
 def _exchange(job: Job, task: str, fragment: int, combine: bool) -> Exchange:
     windows = [each for each in job.windows if each.task == task]
     below = [each for each in job.windows if task in all_above(job, each.task)]
-    assigned = any(_assigns(job.entry(each)) for each in all_above(job, task))
+    assigned = any(assigns_watermarks(job.entry(each)) for each in all_above(job, task))
     against = [_against(job, each, combine) for each in windows]
     planned = tuple(
         PlannedWindow(each.id, each.type, _aggregation(each), not any(against), reason)
@@ -122,7 +122,7 @@ def _against(job: Job, window: Window, combine: bool) -> str:
         return "a micro-batch has to know what is late"
     if not combine:
         return "segments are behind the watermark"
-    return against_combining(job, window, any(map(_assigns, job.catalog)))
+    return against_combining(job, window, any(map(assigns_watermarks, job.catalog)))
 
 
 def _with_others(against: list[str]) -> list[str]:
@@ -138,10 +138,6 @@ def _watermarks(windows: list[Window], combined: bool) -> Literal["none", "segme
     if combined:
         return "segments"
     return "batches" if any(each.allowed_lateness is not None for each in windows) else "segments"
-
-
-def _assigns(entry: CatalogEntry) -> bool:
-    return entry.watermark_key is not None or entry.assign_watermark_fn is not None
 
 
 def _aggregation(window: Window) -> str:

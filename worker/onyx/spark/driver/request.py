@@ -115,7 +115,7 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     master: str = "local[*]"
     spark_conf: dict[str, str] = msgspec.field(default_factory=dict)
     combine: bool = True
-    """Whether windows may be folded before a shuffle (`compiler.combining`)."""
+    """Whether windows may be folded before a shuffle (`model.combining`)."""
     stage_attempts_max: int = 3
     """How often a Spark stage in the middle is run that fails."""
     table_bytes_max: int = 1_073_741_824

@@ -2,23 +2,21 @@
 
 Each origin folds its own segments with the code of peers, without triggers. Now and then, and at
 the end of the origin, the states go to the buckets of their groups, which merge them and let them
-fire. `compiler.combining` says for which windows this is right, but one thing only data show: a
+fire. `model.combining` says for which windows this is right, but one thing only data show: a
 segment behind the watermark of its own origin. It stops the query, which runs again without.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from onyx.codec.records import encode_records
 from onyx.flow.batch import Segments
-from onyx.flow.groups.keys import SHARDS
+from onyx.program.combining import states_of
 from onyx.program.program import Program
 from onyx.spark_query.folding.ordered import OrderedWindows
 from onyx.spark_query.folding.untracked import UntrackedFolding
-from onyx.windows.compiled import CompiledWindows
 from onyx.windows.records import StatesRecord
 from onyx.windows.task_windows import TaskWindows
 
@@ -32,12 +30,7 @@ class Combining(UntrackedFolding):
     def __init__(self, program: Program, watermark: Callable[[], int | None]) -> None:
         """`watermark`: that of the origin, before the batch that is worked on."""
         super().__init__(program)
-        compiled = self.windowed.compiled
-        self._compiled = CompiledWindows(
-            compiled.task,
-            tuple(replace(each, triggers=(), lateness=None) for each in compiled.windows),
-            compiled.grouped,
-        )
+        self._compiled = self.windowed.compiled.only_folding()
         self._watermark = watermark
         self._segments = 0
         self.windows: TaskWindows = OrderedWindows(self._compiled, watermark)
@@ -53,12 +46,9 @@ class Combining(UntrackedFolding):
         Args:
             bucket_of: gives the bucket of a shard.
         """
-        shards = range(SHARDS) if self.grouped else [0]
         found: dict[int, list[StatesRecord]] = {}
-        for shard, records in self.windows.snapshots(shards).items():
-            states = [each for each in records if isinstance(each, StatesRecord)]
-            if states:
-                found.setdefault(bucket_of(shard), []).extend(states)
+        for shard, states in states_of(self.windows).items():
+            found.setdefault(bucket_of(shard), []).extend(states)
         self.windows = OrderedWindows(self._compiled, self._watermark)
         self._segments = 0
         for bucket, states in found.items():

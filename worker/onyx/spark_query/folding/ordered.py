@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from onyx.flow.batch import Segments
 from onyx.flow.groups.keys import shard_of
 from onyx.spark_query.failure import Disordered
-from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindows
-from onyx.windows.firing import Added, Number
+from onyx.windows.firing import Added
 from onyx.windows.prepared import Taken
 from onyx.windows.task_windows import TaskWindows
 
@@ -42,15 +39,6 @@ class OrderedWindows(TaskWindows):
             Disordered: a segment is behind the watermark.
         """
         mark = self._mark()
-        for each in taken or ():
-            if (
-                mark is not None
-                and each.coordinates is not None
-                and _least(each.coordinates) < mark
-            ):
-                raise Disordered(self._task)
+        if mark is not None and any(each.is_behind(mark) for each in taken or ()):
+            raise Disordered(self._task)
         return super().add(segments, groups, now_ms, taken)
-
-
-def _least(coordinates: Axis) -> Number:
-    return coordinates.min().item() if isinstance(coordinates, np.ndarray) else min(coordinates)

@@ -27,7 +27,7 @@ def put_to_child(
         hashes: of the group keys, if they are known.
     """
     count = len(child.sites)
-    slots = _slots(groupings, child, batch, hashes) if count > 1 else None
+    slots = slots_of(groupings, child, batch, hashes) if count > 1 else None
     if slots is None:
         outbox.put(child, batch)
         return
@@ -37,9 +37,10 @@ def put_to_child(
             outbox.put_to(site, batch.take(mine))
 
 
-def _slots(
+def slots_of(
     groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None
 ) -> Indices | None:
+    """For each segment the slot of the peer that gets it; None: any peer may."""
     if hashes is not None:
         return slots_of_shards(hashes, len(child.sites))
     grouping = groupings.get(child.task)

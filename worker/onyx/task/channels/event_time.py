@@ -105,6 +105,8 @@ class EventTime:
         self._next_watermark_s = 0.0
         self._arrived: dict[int, int] = {}
         self._to_send: dict[int, int] = {}
+        self.passed: dict[int, int] = {}
+        """Frontiers that were sent on: nothing below them may follow."""
         self._stored: Mapping[int, int] = {}
         self._begun_s: float | None = None
         self._epoch = 0
@@ -127,6 +129,12 @@ class EventTime:
         return arrived
 
     # --- what a windowed task sends besides -------------------------------------------------------
+
+    @property
+    def sent_ms(self) -> int | None:
+        """The latest event time that was sent: those downstream have heard of no later one from
+        here."""
+        return self._sent.time_ms
 
     @property
     def mark(self) -> Mark:
@@ -189,6 +197,7 @@ class EventTime:
             if self._needed.windowed:
                 merge(self._arrived, frontiers.items())
         self._epoch = epoch
+        merge(self.passed, self._to_send.items())
         rising, self._to_send = tuple(sorted(self._to_send.items())), {}
         for start in range(0, max(1, len(rising)), FRONTIERS_MAX):
             part = rising[start : start + FRONTIERS_MAX]

@@ -3,6 +3,11 @@
 Bounded by construction: a task does not read the next batch before this is empty. A refused send
 keeps its position. An ungrouped batch goes to the next peer in turn that has room, so slow peers
 get less; a grouped one is split by the slot of its key and waits for exactly that peer.
+
+What goes back in a loop waits apart, and holds nothing up: the task goes on reading meanwhile. If
+it did not, two tasks of a loop with full inboxes would wait for each other for ever. So the tasks
+of a loop always come to read, and only what is in flight bounds what waits. More than
+`BACK_SEGMENTS_MAX` is an error, and no hang.
 """
 
 from __future__ import annotations
@@ -11,16 +16,20 @@ from collections import defaultdict, deque
 from collections.abc import Container
 from dataclasses import dataclass
 
+from onyx.errors import UserError
 from onyx.flow.batch import Batch
 from onyx.ids import TaskName
 from onyx.runs import Numbers
 from onyx.task.channels.wiring import ChildTask, Site, Wiring
-from onyx.transport.interface import Channel, Control, Transport
+from onyx.transport.interface import Channel, Control, Partial, Sendable, Transport
+
+BACK_SEGMENTS_MAX = 1_000_000
+"""Segments of a task that may wait to go back in a loop."""
 
 
 @dataclass(slots=True)
 class _Pending:
-    item: Batch | Control
+    item: Sendable
     sites: tuple[Site, ...]
     """One of them must take it."""
     child: TaskName | None = None
@@ -39,6 +48,11 @@ class Outbox:
         }
         self._children = wiring.children
         self._queue: deque[_Pending] = deque()
+        self._back: deque[_Pending] = deque()
+        self._back_segments = 0
+        self._sends_back = {
+            site.peer: child.task for child in wiring.children if child.back for site in child.sites
+        }
         self._turns: dict[TaskName | None, int] = defaultdict(lambda: wiring.rank)
         """Whose turn it is, for each child: one turn for all would give some peers nothing."""
 
@@ -54,23 +68,36 @@ class Outbox:
     def waiting_roots(self) -> list[Numbers]:
         """The roots of the batches that nobody has taken, as far as they have any; from any
         thread."""
-        items = [each.item for each in tuple(self._queue)]
-        columns = [each.roots for each in items if isinstance(each, Batch)]
+        items = [each.item for each in (*tuple(self._queue), *tuple(self._back))]
+        columns = [each.roots for each in items if isinstance(each, Batch | Partial)]
         return [each for each in columns if each is not None]
 
     def put(self, child: ChildTask, batch: Batch) -> None:
         """To any peer of the child task."""
         if len(batch):
-            self._queue.append(_Pending(batch, child.sites, child.task))
+            self._append(_Pending(batch, child.sites, child.task))
 
-    def put_to(self, site: Site, item: Batch | Control) -> None:
+    def put_to(self, site: Site, item: Sendable) -> None:
         """To exactly this peer."""
-        self._queue.append(_Pending(item, (site,)))
+        self._append(_Pending(item, (site,)))
+
+    def _append(self, pending: _Pending) -> None:
+        back = self._sends_back.get(pending.sites[0].peer)
+        if back is None:
+            self._queue.append(pending)
+            return
+        self._back.append(pending)
+        self._back_segments += _size(pending)
+        if self._back_segments > BACK_SEGMENTS_MAX:
+            raise UserError(
+                f"more than {BACK_SEGMENTS_MAX:,} segments wait to go back to {back}: each becomes "
+                "several in the loop; let fewer go back, or give the inputs a smaller maxPending"
+            )
 
     def broadcast(self, control: Control, to: Container[TaskName] | None = None) -> None:
         """To every peer downstream, or every one of these tasks, behind what was put before."""
         for child in self._children:
-            if to is None or child.task in to:
+            if not child.back and (to is None or child.task in to):
                 for site in child.sites:
                     self.put_to(site, control)
 
@@ -86,8 +113,10 @@ class Outbox:
         ]
 
     def drain(self, more: bool = False) -> bool:
-        """Hand over what can be handed over; True when nothing is left. `more`: another batch is
-        about to be put."""
+        """Hand over what can be handed over; True when nothing is left but what goes back. `more`:
+        another batch is about to be put."""
+        while self._back and self._offer(self._back[0], more):
+            self._back_segments -= _size(self._back.popleft())
         while self._queue:
             pending = self._queue[0]
             if not self._offer(pending, more):
@@ -107,3 +136,7 @@ class Outbox:
                 self._turns[pending.child] = turn + step + 1
                 return True
         return False
+
+
+def _size(pending: _Pending) -> int:
+    return 0 if isinstance(pending.item, Control) else len(pending.item)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Job
-from onyx.model.workflow import children, edge_number, parents
+from onyx.model.workflow import edge_number, loop_of, parents, receivers
 from onyx.replica.scheduling.colocation import SCHEDULER, machine_of
 from onyx.replica.state import Replica
 
@@ -33,6 +33,15 @@ class ChildTask:
     sites: tuple[Site, ...]
     by_id: bool = False
     """Segments are dealt by their ids, so that a repeat comes to the same peer."""
+    laps: int | None = None
+    """What going there adds to the laps of a segment: 0 inside a loop, 1 back to where it begins;
+    None: outside."""
+
+    @property
+    def back(self) -> bool:
+        """Whether the edge leads back. What goes there is of the same trees, and nothing else:
+        neither ends of input nor event time."""
+        return self.laps == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +59,15 @@ class Wiring:
     """How many peers the task has."""
     children: tuple[ChildTask, ...]
     upstream: Mapping[PeerId, TaskName]
-    """All peers of all parent tasks, each with its task."""
+    """All peers of all parent tasks, each with its task. Not those that send back."""
     ackers: tuple[Site, ...]
     sources: tuple[tuple[TaskName, tuple[Site, ...]], ...]
     """Peers of each input and windowed task by slot: the owners of partitions, to whom completions
     go."""
+    senders_back: frozenset[PeerId]
+    """Peers that send back to this one."""
+    loops: bool
+    """Whether the job has loops."""
     groups: tuple[GroupId, ...]
     """The groups that were there when this version began."""
 
@@ -75,6 +88,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
     """The wiring of a peer that the replica has allocated to `task` of the job."""
     run = replica.run(job_id)
     idle = _idle(replica, job_id, job)
+    loop = loop_of(job, task)
 
     def linked(to: str, source: PeerId, target: PeerId) -> bool:
         works = source not in idle and target not in idle
@@ -87,6 +101,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
             edge_number(job, task, name),
             tuple(site for site in sites if linked(name, peer, site.peer)),
             commits(job, name) or _split_by_id(job, name),
+            _laps(job, loop, task, name),
         )
 
     mine = sites_of(replica, job_id, task)
@@ -99,7 +114,7 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
         slot=run.slots[task][peer],
         rank=mine.index(me),
         task_peers=len(mine),
-        children=tuple(child(name) for name in children(job.workflow).get(task, ())),
+        children=tuple(child(name) for name in receivers(job, task)),
         upstream={
             each: TaskName(name)
             for name in parents(job.workflow).get(task, ())
@@ -108,8 +123,21 @@ def wire(replica: Replica, job_id: JobId, job: Job, peer: PeerId, task: TaskName
         },
         ackers=tuple(Site(each, replica.groups_reverse_index[each]) for each in run.ackers),
         sources=sources_of(replica, job_id),
+        senders_back=frozenset(
+            each
+            for entry in job.catalog
+            if entry.loop_to == task
+            for each in run.allocation[TaskName(entry.name)]
+        ),
+        loops=any(entry.loop_to is not None for entry in job.catalog),
         groups=tuple(replica.groups),
     )
+
+
+def _laps(job: Job, loop: frozenset[str], task: str, child: str) -> int | None:
+    if job.entry(task).loop_to == child:
+        return 1
+    return 0 if task in loop and child in loop else None
 
 
 def commits(job: Job, task: str) -> bool:

@@ -39,6 +39,8 @@ class Allocation:
     owners: Owners | None = None
     """The owners of partitions; known when the job is ready."""
     exhaust_proposed: bool = False
+    flush_again_s: float = 0.0
+    """In a job with loops, when outputs are asked again to make durable what they hold."""
     flush_wanted: bool = False
     """The plugin of an output is to make durable what it holds."""
     committing: Committing | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from onyx.program.program import Program
 from onyx.task.batching.sizing import BatchSizing
+from onyx.task.channels.combining import Combiners
 from onyx.task.delivery.policy import Delivery
 from onyx.task.parts.assignment import Assigned, Assignment, Registration
 from onyx.task.parts.followed import Followed
@@ -30,6 +31,8 @@ class Runtime(Assigned):
     sink: Sink | None = None
     tables: TaskTables | None = None
     """What the task looks up; None: nothing."""
+    combiners: Combiners = field(default_factory=dict)
+    """Fold what is sent to children whose windows are combined."""
     registration: Registration = field(default_factory=Registration)
     seal_progress: LatestProgress = field(default_factory=LatestProgress)
 

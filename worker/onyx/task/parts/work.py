@@ -10,7 +10,7 @@ from onyx.ids import PeerId
 from onyx.program.batch_work import BatchWork
 from onyx.seams import Clock
 from onyx.task.batching.timer import BatchTimer
-from onyx.transport.interface import Control
+from onyx.transport.interface import Control, Partial
 
 
 @dataclass(slots=True)
@@ -34,6 +34,8 @@ class Work(BatchWork):
     """Segments of other forms that were read with the batch, before they are its pieces."""
     controls: list[tuple[PeerId, Control]] = field(default_factory=list)
     """Control items behind the batch, each with the peer that sent it."""
+    partials: list[Partial] = field(default_factory=list)
+    """States that came in place of segments, beside the batch."""
     pieces: Pieces = field(default_factory=Pieces)
     """What is still to come of the batch that was read."""
     others: deque[Batch] = field(default_factory=deque)
@@ -57,7 +59,7 @@ class Work(BatchWork):
         """A new allocation version: control items and waiting pieces came on old channels."""
         self.forget_batch()
         self.controls, self.pieces = [], Pieces()
-        self.behind = []
+        self.behind, self.partials = [], []
         self.others.clear()
 
 

@@ -14,16 +14,18 @@ from onyx.flow.batch import Batch, by_format
 from onyx.ids import PeerId, TaskName
 from onyx.task.channels.senders import batches_apart
 from onyx.task.parts.work import Work
-from onyx.transport.interface import Control, Delivery
+from onyx.transport.interface import Control, Delivery, Partial
 
 
 def take_deliveries(work: Work, deliveries: Sequence[Delivery]) -> bool:
-    """Make them one batch, or one of each form, and the control items behind; False if there are
-    none."""
+    """Make them one batch, or one of each form, beside states of windows, and the control items
+    behind; False if there are none."""
     batches: list[Batch] = []
     for delivery in deliveries:
         if isinstance(delivery.item, Control):
             work.controls.append((delivery.channel.source, delivery.item))
+        elif isinstance(delivery.item, Partial):
+            work.partials.append(delivery.item)
         else:
             batches.append(delivery.item)
     work.take(by_format(batches) if batches else [])

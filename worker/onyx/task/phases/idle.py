@@ -16,6 +16,9 @@ from onyx.task.windowed.upkeep import follow, tend
 from onyx.telemetry.catalog import QUEUE, SOURCE_OFFSET, SOURCE_PENDING
 from onyx.transport.interface import FLUSH
 
+FLUSH_AGAIN_S = 1.0
+"""In a job with loops, between two flushes that an idle source of trees asks for."""
+
 
 def idle(task: BatchTask) -> Answer:
     """Do what is due; WAITING when nothing is."""
@@ -27,6 +30,8 @@ def idle(task: BatchTask) -> Answer:
     pass_event_time(runtime, allocation, task.work, runtime.clock, idle=True)
     if source is not None:
         _end_source(runtime, allocation, source)
+    if allocation.wiring.loops:
+        _flush_again(runtime, allocation)
     if not allocation.outbox.drain() and source is not None:
         return WAITING
     if sink is not None:
@@ -74,6 +79,18 @@ def _end_source(runtime: Runtime, allocation: Allocation, source: Source) -> Non
         runtime.assignment.propose(
             ExhaustInput(job=runtime.job_id, task=runtime.task, partitions=tuple(part))
         )
+
+
+def _flush_again(runtime: Runtime, allocation: Allocation) -> None:
+    """What was in a loop when outputs were told to flush comes to them later, when nothing more may
+    be sent that would have them told."""
+    source, windowing, now_s = runtime.source, allocation.windowing, runtime.clock.monotonic_s()
+    waits = source is not None and source.in_flight > 0
+    waits |= windowing is not None and windowing.emissions.unsettled > 0
+    if waits and now_s >= allocation.flush_again_s:
+        allocation.flush_again_s = now_s + FLUSH_AGAIN_S
+        allocation.acks.hurry()
+        allocation.outbox.broadcast(FLUSH)
 
 
 def _flush(allocation: Allocation, source: Source) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onyx.flow.batch import Batch
 from onyx.ids import TaskName
+from onyx.ledger.applied import above
 from onyx.task.channels.dealing import put_to_child
 from onyx.task.options import follow_limit
 from onyx.task.parts.allocation import Allocation
@@ -13,7 +14,7 @@ from onyx.task.phases.deliveries import read_apart, read_either, take_deliveries
 from onyx.task.source import segment_hooks
 from onyx.task.source.source import Source
 from onyx.telemetry.catalog import GIVEN_UP, RETRIES, SOURCE_OFFSET, SOURCE_PENDING
-from onyx.transport.interface import Delivery
+from onyx.transport.interface import Control, Delivery
 
 
 def read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
@@ -22,7 +23,7 @@ def read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     if source is None and program.keeps_parents_apart:
         return read_apart(work, allocation.wiring.upstream, lambda: _take(runtime, allocation))
     if source is None:
-        return take_deliveries(work, _take(runtime, allocation))
+        return take_deliveries(work, _living(allocation, _take(runtime, allocation)))
     if runtime.sink is None:
         work.take(_read_source(runtime, source))
         return work.batch is not None
@@ -64,6 +65,21 @@ def _read_source(runtime: Runtime, source: Source) -> list[Batch]:
         for batch in batches:
             segment_hooks.retried(source, runtime.program, batch)
     return batches
+
+
+def _living(allocation: Allocation, deliveries: list[Delivery]) -> list[Delivery]:
+    """Without what comes back in a loop although its tree is complete, as that of an attempt that
+    was overtaken by the next. Those downstream have been told that nothing of it follows, and may
+    have forgotten its ids."""
+    event_time, back = allocation.event_time, allocation.wiring.senders_back
+    if not back or event_time is None or not event_time.passed:
+        return deliveries
+    for delivery in deliveries:
+        item = delivery.item
+        if delivery.channel.source in back and isinstance(item, Batch) and item.roots is not None:
+            kept = above(event_time.passed, item.roots)
+            delivery.item = item.take(kept.nonzero()[0])
+    return [each for each in deliveries if isinstance(each.item, Control) or len(each.item)]
 
 
 def _take(runtime: Runtime, allocation: Allocation) -> list[Delivery]:

@@ -11,7 +11,7 @@ from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.ledger.hop import Hop
-from onyx.runs import Numbers, taken
+from onyx.runs import Numbers, array_of, taken
 from onyx.task.parts.allocation import Allocation
 from onyx.transport.interface import Transport
 
@@ -39,14 +39,19 @@ def without_retries(batch: Batch, leaves: Leaves, retries: Sequence[int]) -> tup
     return batch.take(kept), left
 
 
-def ask_for_retries(allocation: Allocation, roots: Numbers, routed: Routed) -> None:
-    """Have the owners of some roots of a batch read them again, each at most so many times."""
+def ask_again(allocation: Allocation, roots: Numbers, retries_max: int) -> None:
+    """Have the owners of some roots read them again, each at most so many times."""
     owners = allocation.owners
     assert owners is not None, "no batch is read before the job is ready"
+    parcels = owners.split(np.unique(array_of(roots)))
+    allocation.retries.extend((site, part, retries_max) for site, part in parcels)
+
+
+def ask_for_retries(allocation: Allocation, roots: Numbers, routed: Routed) -> None:
+    """Have some roots of a batch read again, as routing has decided."""
     wanted, limits = taken(roots, routed.retries), np.array(routed.retries_max)
     for limit in sorted(set(routed.retries_max)):
-        parcels = owners.split(np.unique(wanted[limits == limit]))
-        allocation.retries.extend((site, part, limit) for site, part in parcels)
+        ask_again(allocation, taken(wanted, limits == limit), limit)
 
 
 def send_retries(transport: Transport, allocation: Allocation) -> bool:

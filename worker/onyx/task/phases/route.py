@@ -6,7 +6,12 @@ retried leaves no trace in windows, or its replay would count twice or not at al
 
 from __future__ import annotations
 
+from functools import partial
+
+from onyx.flow.handling import Refused
+from onyx.flow.laps import LapLimit
 from onyx.flow.routed import Routed
+from onyx.model.job import CatalogEntry
 from onyx.program.assign import assign
 from onyx.program.keeping import keep_changes
 from onyx.program.prepare import prepare
@@ -15,7 +20,9 @@ from onyx.program.route import route as route_batch
 from onyx.program.streams.apply import join_batch, look
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.work import Work
+from onyx.task.phases.retries import ask_again
 from onyx.task.table import ADVANCED, Answer
+from onyx.task.windowed.partials import merge_partials
 
 
 def route(program: Program, allocation: Allocation, work: Work) -> Answer:
@@ -31,8 +38,16 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     if program.entry.stage is not None and not work.own and work.leaves is not None:
         work.routed = Routed({})  # to the stage: only what that makes goes further
         return ADVANCED
-    route_batch(program, allocation.group_checks, work)
+    route_batch(program, _refused(program.entry, allocation, work), work)
     return ADVANCED
+
+
+def _refused(entry: CatalogEntry, allocation: Allocation, work: Work) -> Refused:
+    """What children cannot be sent, and what may not go back once more."""
+    checks, laps = allocation.group_checks, None if work.batch is None else work.batch.laps
+    if entry.loop_to is None or entry.laps_max is None:
+        return checks
+    return LapLimit(entry.loop_to, entry.laps_max, laps, checks)
 
 
 def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answer:
@@ -41,14 +56,17 @@ def assign_windows(program: Program, allocation: Allocation, work: Work) -> Answ
     state or a processor has changed counts from now on."""
     if allocation.windowing is None:
         return ADVANCED
-    if program.windowed is not None:
-        assign(program, allocation.windowing, work)
-        return ADVANCED
     if program.streams is not None:
         with allocation.windowing.calls.failures():
             join_batch(program, allocation.windowing, work)
         return ADVANCED
-    keep_changes(allocation.windowing, work)
-    if program.keyed is not None and work.leaves is not None:
-        allocation.windowing.keyed.trim()
+    if program.windowed is None:
+        keep_changes(allocation.windowing, work)
+        if program.keyed is not None and work.leaves is not None:
+            allocation.windowing.keyed.trim()
+        return ADVANCED
+    if work.partials:
+        program.metrics.batch(sum(map(len, work.partials)), 0)
+        merge_partials(allocation.windowing, work, partial(ask_again, allocation))
+    assign(program, allocation.windowing, work)
     return ADVANCED

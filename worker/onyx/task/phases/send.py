@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from onyx.codec.returns import size_bytes
 from onyx.flow.batch import Batch, copies_of
+from onyx.flow.laps import laps_of
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop
 from onyx.ledger.returns import part_of
-from onyx.program.program import Program
 from onyx.program.route import route_emitted
 from onyx.runs import array_of, taken
+from onyx.task.channels.combining import put_combined
 from onyx.task.channels.dealing import put_to_child
 from onyx.task.channels.wiring import ChildTask
 from onyx.task.parts.allocation import Allocation
@@ -62,7 +63,7 @@ def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed
     # could be complete before; and always, because ids are the same on each replay.
     gives_back = bool(runtime.program.job.ack_returns) and not begins
     withheld = windowing is not None or gives_back
-    made = _put_all(runtime.program, allocation, batch, routed, begins, withheld)
+    made = _put_all(runtime, allocation, batch, routed, begins, withheld)
     if made is None or batch.roots is None:
         return
     roots, values = acked(allocation, batch.roots, made, routed)
@@ -79,13 +80,13 @@ def _send_emissions(runtime: Runtime, allocation: Allocation, windowing: Windowi
     program = runtime.program
     for child, batch in windowing.emissions.read(runtime.sizing.segments_max):
         routed = route_emitted(program, allocation.group_checks, batch, child)
-        made = _put_all(program, allocation, batch, routed, begins=True)
+        made = _put_all(runtime, allocation, batch, routed, begins=True)
         if made is not None and batch.roots is not None:
             allocation.acks.add(*acked(allocation, batch.roots, made, routed))
 
 
 def _put_all(
-    program: Program,
+    runtime: Runtime,
     allocation: Allocation,
     batch: Batch,
     routed: Routed,
@@ -101,19 +102,27 @@ def _put_all(
     Returns:
         Ids of what was sent and values to ack; None for segments without lineage.
     """
-    outbox, groupings = allocation.outbox, program.groupings
+    program = runtime.program
+    outbox, groupings, event_time = allocation.outbox, program.groupings, allocation.event_time
+    watermark = None if event_time is None else event_time.sent_ms
     shares, loose = _shares(allocation, batch, routed, program.entry.anchored)
     for child, share in loose:
         sent = Batch(share.segments, keys=share.keys)
         put_to_child(outbox, groupings, child, sent, share.hashes)
     if batch.roots is None or batch.ids is None:
         return None
-    lineage = [Share(child.edge, share.parents, share.child_index) for child, share in shares]
+    lineage = [
+        Share(child.edge, share.parents, share.child_index, child.back) for child, share in shares
+    ]
     made = hop(batch.ids, lineage, begins, withheld)
     for (child, share), ids in zip(shares, made.ids, strict=True):
         roots = batch.roots if share.parents is None else taken(batch.roots, share.parents)
-        sent = Batch(share.segments, roots, ids, share.keys)
-        put_to_child(outbox, groupings, child, sent, share.hashes)
+        laps = None
+        if child.laps is not None:
+            laps = laps_of(batch.laps, len(batch), share.parents, child.laps)
+        sent = Batch(share.segments, roots, ids, share.keys, laps)
+        combiner = runtime.combiners.get(child.task)
+        put_combined(outbox, combiner, groupings, child, sent, share.hashes, watermark)
     return made
 
 

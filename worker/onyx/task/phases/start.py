@@ -12,6 +12,7 @@ from onyx.program.program import Program, event_of
 from onyx.task.batch_task import BatchTask
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.building import build_plugin
+from onyx.task.channels.combining import combiners
 from onyx.task.delivery.mixed import delivery_of
 from onyx.task.loading import load
 from onyx.task.parts.followed import Followed
@@ -73,7 +74,8 @@ def build(task: BatchTask) -> Answer:
     runtime = dataclasses.replace(task.runtime, program=program)
     source, sink, cooperative = build_plugin(runtime)
     program.event["cooperative"] = cooperative
-    task.load(dataclasses.replace(runtime, source=source, sink=sink))
+    combined = combiners(program.job, program.task, services.resolve)
+    task.load(dataclasses.replace(runtime, source=source, sink=sink, combiners=combined))
     task.user_code.phases = user_phases(program)
     task.successors = successors(task.assignment.kind, _nothing_to_do(program))
     return ADVANCED

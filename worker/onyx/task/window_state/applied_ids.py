@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
-from onyx.flow.batch import Batch
 from onyx.ledger.applied import Applied, Mask
 from onyx.ledger.lineage import any_retried, first_attempts
 from onyx.runs import Numbers, joined, taken
 from onyx.task.window_state.chunks import NO_COLUMNS, Columns
+
+
+class Tracked(Protocol):
+    """Segments with lineage, or what was folded of them."""
+
+    @property
+    def roots(self) -> Numbers | None:
+        """The root of each segment."""
+        ...
+
+    @property
+    def ids(self) -> Numbers | None:
+        """The id of each segment."""
+        ...
+
+    def __len__(self) -> int: ...
 
 
 class AppliedIds:
@@ -22,7 +38,7 @@ class AppliedIds:
         self._news: list[Columns] = []
         self._forgotten: dict[int, int] = {}
 
-    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+    def fresh(self, batch: Tracked, withdrawn: Sequence[int]) -> Mask | None:
         """Which segments have not been applied yet; from now on they count as applied. None: all
         of them.
 
@@ -41,7 +57,7 @@ class AppliedIds:
                 self.apply(taken(roots, news), taken(ids, news))
         return news
 
-    def unapplied(self, batch: Batch) -> Mask | None:
+    def unapplied(self, batch: Tracked) -> Mask | None:
         """Which segments have not been applied yet; nothing changes. None: all of them."""
         if batch.roots is None or batch.ids is None:
             return None
@@ -78,7 +94,7 @@ class AppliedIds:
         return self._applied.columns()
 
 
-def without(batch: Batch, withdrawn: Sequence[int]) -> Mask:
+def without(batch: Tracked, withdrawn: Sequence[int]) -> Mask:
     """Which segments are not withdrawn."""
     news = np.ones(len(batch), dtype=np.bool_)
     news[list(withdrawn)] = False

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onyx.flow.batch import Batch
 from onyx.ledger.applied import Mask
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered
-from onyx.task.window_state.applied_ids import AppliedIds, without
+from onyx.task.window_state.applied_ids import AppliedIds, Tracked, without
 from onyx.task.window_state.chunks import NO_COLUMNS, Whole, stored
 from onyx.task.window_state.emissions import Emissions, Taken
 from onyx.windows.firing import Pages
@@ -41,13 +40,13 @@ class TaskState:
                 filters.restore(shard, keys)
         held.restored()
 
-    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+    def fresh(self, batch: Tracked, withdrawn: Sequence[int]) -> Mask | None:
         """Which segments have not been applied yet, as `AppliedIds.fresh`."""
         if self.applied is not None:
             return self.applied.fresh(batch, withdrawn)
         return without(batch, withdrawn) if withdrawn else None
 
-    def unapplied(self, batch: Batch) -> Mask | None:
+    def unapplied(self, batch: Tracked) -> Mask | None:
         """Which segments have not been applied yet; nothing changes. None: all of them."""
         return None if self.applied is None else self.applied.unapplied(batch)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.flow.batch import Batch, Segments
+from onyx.flow.batch import Segments
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
 from onyx.program.keyed.states import KeyedStates
@@ -24,6 +24,8 @@ from onyx.runs import Numbers
 from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.task.window_state.appends import Append, Appends
+from onyx.task.window_state.applied_ids import Tracked
+from onyx.task.window_state.awaited import Awaited
 from onyx.task.window_state.chunks import ChunkPace, Columns
 from onyx.task.window_state.emissions import Emissions
 from onyx.task.window_state.held_answers import Held, HeldAnswers
@@ -74,6 +76,7 @@ class Windowing:
         self.ended = False
         """Everything has fired for the last time, and arrived."""
         self.answers = HeldAnswers()
+        self._awaited = Awaited()
         self._values: list[Columns] = []
         self._pace = ChunkPace(clock, settings)
         self._marks: deque[tuple[int, Mark]] = deque()
@@ -116,16 +119,28 @@ class Windowing:
 
     # --- while a batch is worked on -------------------------------------------------------------
 
-    def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
+    def fresh(self, batch: Tracked, withdrawn: Sequence[int]) -> Mask | None:
         """Which segments have not been applied yet; from now on they count as applied. None: all
         of them.
 
         Args:
             withdrawn: segments that are not to be applied.
         """
+        if self._awaited and batch.ids is not None:
+            self._awaited.arrived(batch.ids)
         return self.state.fresh(batch, withdrawn)
 
-    def unapplied(self, batch: Batch) -> Mask | None:
+    def wait_for(self, roots: Numbers, ids: Numbers) -> None:
+        """Segments have come in a form that cannot be used, and will come again. Event time stands
+        still until then: they are not late because of that."""
+        self._awaited.add(roots, ids)
+
+    @property
+    def may_advance(self) -> bool:
+        """Whether event time may go on: all that came before has come to its end."""
+        return self.firing is None and not self._awaited
+
+    def unapplied(self, batch: Tracked) -> Mask | None:
         """Which segments have not been applied yet; nothing changes. None: all of them."""
         return self.state.unapplied(batch)
 
@@ -188,6 +203,8 @@ class Windowing:
         """Nothing below these positions of their partitions comes again."""
         if self.state.applied is not None:
             self.state.applied.forget(frontiers)
+        if self._awaited:
+            self._awaited.forget(frontiers)
 
     def close(self, shard: int) -> None:
         """It has fired for the last time."""

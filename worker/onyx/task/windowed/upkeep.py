@@ -25,10 +25,10 @@ def follow(allocation: Allocation) -> None:
     if windowing is None or event_time is None:
         return
     watermark = event_time.watermark
-    if watermark is not None and windowing.firing is None:
+    if watermark is not None and windowing.may_advance:
         fire(windowing, lambda: windowing.advance(watermark))
     windowing.forget(event_time.take_frontiers())
-    released = windowing.release(event_time.mark) if windowing.firing is None else None
+    released = windowing.release(event_time.mark) if windowing.may_advance else None
     if released is not None:
         event_time.release(released)
     first = windowing.emissions.first_partition

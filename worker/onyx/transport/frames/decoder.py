@@ -7,6 +7,7 @@ Everything in a frame is checked here, before any of it is delivered. The only e
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -137,15 +138,24 @@ def _read_open(message: pb.OpenChannel) -> Open:
 
 
 def _read_data(message: pb.Data) -> Item:
-    size, columnar = message.segments, bool(message.columns)
-    if size > COLUMN_VALUES_MAX or (columnar and message.payload):
-        raise FrameError(f"a batch claims {size:,} segments, or to be both columns and dicts")
-    payload = message.columns if columnar else message.payload
-    item = Encoded(size, payload, message.roots, message.ids, columnar)
+    size, columnar, folded = message.segments, bool(message.columns), bool(message.states)
+    forms = (message.payload, message.columns, message.states)
+    if size > COLUMN_VALUES_MAX or sum(map(bool, forms)) > 1:
+        raise FrameError(f"a batch claims {size:,} segments, or to be of several forms")
+    payload = next(filter(None, forms), b"")
+    item = Encoded(size, payload, message.roots, message.ids, columnar=columnar, folded=folded)
+    if message.laps:
+        item = replace(item, laps=message.laps)
     columns = (item.roots, item.ids)
+    if item.laps and not codec.is_column(item.laps, size):
+        raise FrameError(f"a batch of {size} segments has laps of {len(item.laps)} bytes")
     if any(columns) and not all(codec.is_column(each, size) for each in columns):
         sizes = (len(item.roots), len(item.ids))
         raise FrameError(f"a batch of {size} segments has columns of {sizes} bytes")
+    if folded:
+        if size == 0 or not any(columns):
+            raise FrameError(f"states of {size} segments have no lineage")
+        return Item(_number(message.channel), message.sequence, item)
     try:
         claimed = columns_codec.count(payload) if columnar else codec.count(payload)
     except SegmentError as error:

@@ -20,12 +20,12 @@ from onyx.transport.frames.packets import Acks, Completions, Held, Hello
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.wire.v1 import streams_pb2 as pb
 
-_PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG, _COLUMNS_TAG = (
-    bytes([(field << 3) | 2]) for field in (4, 3, 4, 7)
+_PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG, _COLUMNS_TAG, _STATES_TAG = (
+    bytes([(field << 3) | 2]) for field in (4, 3, 4, 7, 8)
 )
-"""The tags of `Frame.packets`, `Packet.data`, `Data.payload` and `Data.columns`, each with a length
-(wire type 2): the large part of a batch is put in here, because each message around it
-would copy it."""
+"""The tags of `Frame.packets`, `Packet.data`, `Data.payload`, `Data.columns` and `Data.states`,
+each with a length (wire type 2): the large part of a batch is put in here, because each message
+around it would copy it."""
 _CONTROL_KINDS = {
     ControlKind.FLUSH: pb.CONTROL_KIND_FLUSH,
     ControlKind.END: pb.CONTROL_KIND_END,
@@ -116,11 +116,18 @@ def item_packet(number: int, sequence: int, item: Encoded | Control) -> bytes:
         segments=item.segments,
         roots=item.roots,
         ids=item.ids,
+        laps=item.laps,
     ).SerializeToString()
-    payload = (_COLUMNS_TAG if item.columnar else _PAYLOAD_TAG) + _varint(len(item.payload))
+    payload = _payload_tag(item) + _varint(len(item.payload))
     data = _DATA_TAG + _varint(len(lineage) + len(payload) + len(item.payload))
     packet = _PACKET_TAG + _varint(len(data) + len(lineage) + len(payload) + len(item.payload))
     return b"".join((packet, data, lineage, payload, item.payload))
+
+
+def _payload_tag(item: Encoded) -> bytes:
+    if item.folded:
+        return _STATES_TAG
+    return _COLUMNS_TAG if item.columnar else _PAYLOAD_TAG
 
 
 def _varint(number: int) -> bytes:

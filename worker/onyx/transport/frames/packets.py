@@ -13,7 +13,7 @@ from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control
 
-PROTOCOL = 8
+PROTOCOL = 9
 """Version of the protocol; groups of different versions refuse each other. To be raised with every
 change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128

@@ -165,6 +165,10 @@ class Extents(ABC, Generic[E]):
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record of `take_changes`, `states` or `snapshot`."""
 
+    def is_late(self, record: StatesRecord) -> bool:
+        """Whether segments of states that were folded elsewhere may be late."""
+        return False
+
     def merge(self, record: StatesRecord) -> None:
         """Add states that were folded elsewhere from other segments."""
         raise NotImplementedError("extents that depend on segments cannot be merged by record")

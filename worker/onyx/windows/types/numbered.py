@@ -125,6 +125,12 @@ class NumberedExtents(Extents[int]):
         assert self._lateness is not None
         return self.bounds(number)[1] + self._lateness < watermark
 
+    def is_late(self, record: StatesRecord) -> bool:
+        """Whether the extent is past, for a shard at least."""
+        marks = self._watermarks
+        latest = max(marks.task, *marks.own.values()) if marks.own else marks.task
+        return self._lateness is not None and self._is_past(record.extent, latest)
+
     # Extents are looked at and changed.
 
     def find(self, key: Any, number: int | None = None) -> Sequence[int]:

@@ -109,12 +109,14 @@ class Schema(_message.Message):
     def __init__(self, channel: _Optional[int] = ..., schema: _Optional[bytes] = ...) -> None: ...
 
 class Data(_message.Message):
-    __slots__ = ("channel", "sequence", "segments", "payload", "columns", "roots", "ids")
+    __slots__ = ("channel", "sequence", "segments", "payload", "columns", "states", "laps", "roots", "ids")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    LAPS_FIELD_NUMBER: _ClassVar[int]
     ROOTS_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     channel: int
@@ -122,9 +124,11 @@ class Data(_message.Message):
     segments: int
     payload: bytes
     columns: bytes
+    states: bytes
+    laps: bytes
     roots: bytes
     ids: bytes
-    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., segments: _Optional[int] = ..., payload: _Optional[bytes] = ..., columns: _Optional[bytes] = ..., roots: _Optional[bytes] = ..., ids: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, channel: _Optional[int] = ..., sequence: _Optional[int] = ..., segments: _Optional[int] = ..., payload: _Optional[bytes] = ..., columns: _Optional[bytes] = ..., states: _Optional[bytes] = ..., laps: _Optional[bytes] = ..., roots: _Optional[bytes] = ..., ids: _Optional[bytes] = ...) -> None: ...
 
 class Control(_message.Message):
     __slots__ = ("channel", "sequence", "kind", "root", "id", "time_ms", "lull", "epoch", "partitions", "frontiers")

@@ -1,11 +1,15 @@
-"""Which windows are combined before the shuffle: each partition folds its own segments, and states
-instead of segments are shuffled, then merged.
+"""Which windows are combined before segments go to the peers or processes of their groups: whoever
+has segments folds them, and states instead of segments travel, then are merged.
 
-That gives the same as one fold behind the shuffle when nothing looks at single segments or at
-their order: numbers of built-in aggregations, extents that are known before segments come, and one
-trigger that waits for the watermark or the end. The watermark needs care: a segment behind the
-watermark of its own partition would have made an extent fire twice. The query notices one
-(`spark_query.folding.combine`), and runs again without combining.
+That gives the same as one fold behind the way when nothing looks at single segments or at their
+order: numbers of built-in aggregations, extents that are known before segments come, and one
+trigger that waits for the watermark or the end. (Sums of floats are added in another order.) The
+watermark needs care: a segment behind the watermark of its own origin would have made an extent
+fire twice. `Taken.is_behind` finds one. A query of Spark runs again without combining then; a peer
+sends the batch as segments.
+
+These are the rules of both engines. A query of Spark combines wherever they allow it; peers do for
+tasks with `combine: true`, because to fold twice pays only where groups are few.
 
 Rejected: `window()` and `groupBy` of Spark. Its own aggregation begins with the same step, a
 partial one before the shuffle, but segments would have to move to the JVM for it, and their types
@@ -14,7 +18,7 @@ would have to be known.
 
 from __future__ import annotations
 
-from onyx.model.job import Job, Window
+from onyx.model.job import CatalogEntry, Job, Window
 from onyx.model.kinds import AGGREGATIONS, TRIGGERS, WINDOWS, aggregation_name
 from onyx.model.workflow import ancestors
 
@@ -26,6 +30,31 @@ def against_combining(job: Job, window: Window, assigned: bool) -> str:
         assigned: whether inputs above its task assign watermarks.
     """
     return _of_task(job, window.task) or _of_window(window) or _of_triggers(job, window, assigned)
+
+
+def against_combining_on_peers(job: Job, window: Window) -> str:
+    """Why peers cannot combine a window before its segments are sent; empty if they can."""
+    if job.guarantee == "at-most-once":
+        return "guarantee: at-most-once has no lineage to send with states"
+    if window.allowed_lateness is not None and job.guarantee != "exactly-once":
+        return (
+            "allowedLateness needs guarantee: exactly-once, by which late segments are sent again"
+        )
+    if window.engine == "spark":
+        return "a window with engine: spark keeps segments"
+    if _is_watched(job, window.task):
+        return "lifecycles look at its batches"
+    assigned = any(map(assigns_watermarks, job.catalog))
+    return against_combining(job, window, assigned)
+
+
+def assigns_watermarks(entry: CatalogEntry) -> bool:
+    """Whether a task is an input that says how far event time has come."""
+    return entry.watermark_key is not None or entry.assign_watermark_fn is not None
+
+
+def _is_watched(job: Job, task: str) -> bool:
+    return any(each.task in (task, "all") for each in job.lifecycles)
 
 
 def _of_task(job: Job, task: str) -> str:

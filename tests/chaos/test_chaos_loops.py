@@ -1,0 +1,97 @@
+"""Loops, and states in place of segments, under kills, stops and rescaling: as a plain loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.jobs.exactly_once import (
+    CHAOS,
+    PARTITIONS,
+    RANGE_MS,
+    Faults,
+    Gate,
+    Row,
+    compare,
+    disturb,
+    written,
+)
+from tests.support.servers.cluster import Cluster
+
+from onyx.log.server.process import ZooKeeperServer
+
+from loops_job import LAPS_MAX, measured  # isort: skip
+from windows_job import DISORDER_MS  # isort: skip
+
+pytestmark = pytest.mark.server
+MODULE = CHAOS / "loops_job.py"
+SEGMENTS = 30_000
+
+
+def manifest(folder: Path, loop: bool) -> dict[str, Any]:
+    """Sums by key and time: of what has gone round a loop, at the end; or as the watermark passes,
+    folded before they are sent."""
+    read = {"segments": SEGMENTS, "fn": "loops_job:measured", "partitions": PARTITIONS}
+    write = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 0.5}
+    time = {"windowKey": "time", "range": [RANGE_MS, "milliseconds"]}
+    emit = f"loops_job:emit_{'total' if loop else 'sum'}"
+    back = {"fn": "loops_job:lap", "loopTo": "pass", "lapsMax": LAPS_MAX}
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": "loops"},
+        "spec": {
+            "guarantee": "exactly-once",
+            "workflow": [["read", "pass"], ["pass", "sum"], ["pass", "turn"], ["turn", "sum"],
+                         ["sum", "write"]] if loop
+            else [["read", "pass"], ["pass", "sum"], ["sum", "write"]],
+            "catalog": [
+                {"name": "read", "type": "input", "plugin": "loops_job:gated_generator",
+                 "batchSize": 500, "maxPeers": 2, "watermarkKey": "time",
+                 "allowedDisorder": [DISORDER_MS, "milliseconds"],
+                 "options": {**read, "gate": str(folder / "gate")}},
+                {"name": "pass", "type": "function", "fn": "loops_job:same", "batchSize": 500},
+                *([{"name": "turn", "type": "function", "batchSize": 500, **back}] * loop),
+                {"name": "sum", "type": "reduce", "batchSize": 500, "groupByKey": "key",
+                 "minPeers": 1, "fluxPolicy": "continue", "combine": not loop},
+                {"name": "write", "type": "output", "plugin": "files", "batchSize": 500,
+                 "maxPeers": 2, "options": write},
+            ],
+            "flowConditions": [
+                {"from": ["pass"], "to": ["turn"], "predicate": [">", "left", 0]},
+                {"from": ["pass"], "to": ["sum"], "predicate": ["==", "left", 0]},
+                {"from": ["turn"], "to": ["pass"], "predicate": [">", "left", 0]},
+                {"from": ["turn"], "to": ["sum"], "predicate": ["==", "left", 0]},
+            ] * loop,
+            "windows": [
+                {"id": "sums", "task": "sum", "type": "global" if loop else "fixed",
+                 "aggregation": ["sum", "v"], **({} if loop else time)},
+            ],
+            "triggers": [
+                {"id": "passed", "windowId": "sums", "type": "watermark", "postEvictor": ["all"],
+                 "refinement": "discarding", "emit": emit},
+            ],
+        },
+    }  # fmt: skip
+
+
+def expected(loop: bool) -> Counter[Row]:
+    sums: Counter[tuple[int, int]] = Counter()
+    for number in range(SEGMENTS):
+        each = measured(number)
+        start = 0 if loop else each["time"] // RANGE_MS * RANGE_MS
+        sums[each["key"], start] += each["v"] + (each["left"] if loop else 0)
+    return Counter(("sums", key, start, total) for (key, start), total in sums.items())
+
+
+@pytest.mark.parametrize("loop", [True, False], ids=["loop", "combined"])
+def test_each_segment_counts_once_after_kills_and_a_rescaling(
+    zookeeper: ZooKeeperServer, tmp_path: Path, loop: bool
+) -> None:
+    faults = Faults(kills=3, stops=1, seed=11, pause_max_s=0.5)
+    with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
+        gate = Gate(tmp_path / "gate", SEGMENTS // PARTITIONS)
+        disturb(cluster, manifest(tmp_path, loop), gate, faults)
+    compare(written(tmp_path), expected(loop))

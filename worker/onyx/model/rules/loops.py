@@ -1,0 +1,107 @@
+"""Rules of loops: a task sends back, a limited number of times, what a flow condition says."""
+
+from __future__ import annotations
+
+from onyx.model.keys.section import Draft
+from onyx.model.report import Report, at, listed, nearest, show
+from onyx.model.rules.catalog import STAGES
+from onyx.model.rules.looking import entries, good, tasks_with_state
+from onyx.model.workflow import ancestors, between
+
+_LOST = "nobody would know when it has come to its end"
+
+
+def check_entry(draft: Draft, path: str, report: Report) -> None:
+    """A loop has an end."""
+    if "laps_max" in draft and "loop_to" not in draft:
+        report.add(at(path, "lapsMax"), "is given without loopTo", "add it, or remove this")
+    if "loop_to" in draft and "laps_max" not in draft:
+        what = "is missing, but a loop must have an end"
+        report.add(at(path, "lapsMax"), what, "say how often a segment may go back")
+
+
+def check_loops(spec: Draft, path: str, report: Report) -> None:
+    """Loops lead back over functions whose segments are accounted for, each by itself."""
+    tasks = {
+        name: (draft, where)
+        for draft, where in entries(spec, "catalog", path, "catalog")
+        if (name := good(draft, "name")) is not None
+    }
+    edges = good(spec, "workflow")
+    loops = [name for name, (draft, _) in tasks.items() if good(draft, "loop_to") is not None]
+    if edges is None or not loops:
+        return
+    _check_accounts(spec, tasks, at(tasks[loops[0]][1], "loopTo"), report)
+    stateful = tasks_with_state(spec, path)
+    seen: dict[str, str] = {}
+    for name in loops:
+        draft, where = tasks[name]
+        target, where = good(draft, "loop_to"), at(where, "loopTo")
+        if target not in tasks:
+            hint = nearest(target, sorted(tasks)) or "add it to the catalog"
+            report.add(where, f"{show(target)} is not in the catalog", hint)
+            continue
+        known = any(name in edge for edge in edges)
+        if not known or (target != name and target not in ancestors(edges, name)):
+            what = f"{show(target)} is neither {name} itself nor before it"
+            report.add(where, what, "what comes after a task is its child: add an edge")
+            continue
+        _check_condition(spec, path, name, target, where, report)
+        for task in sorted(between(edges, target, name)):
+            if task in seen:
+                what = f"makes a loop over {task}, which is in the loop of {seen[task]} already"
+                report.add(where, what, "make one loop of both, or put a task between them")
+                break
+            seen[task] = name
+            against = _against(tasks[task][0], task in stateful) if task in tasks else ""
+            if against:
+                hint = "let the loop begin behind it, or end before it"
+                report.add(where, f"makes a loop over {task}, {against}", hint)
+
+
+def _against(draft: Draft, stateful: bool) -> str:
+    """Why a task cannot be in a loop."""
+    kind = good(draft, "type")
+    if kind not in (None, "function"):
+        return f"which is of type {kind}: only functions may be in one"
+    if stateful:
+        return "which has windows or state: what it sends begins anew, and would wait for itself"
+    if any(good(draft, field) is not None for field in STAGES):
+        return "which is a stage of Spark: it runs when all has come"
+    return ""
+
+
+def _check_condition(
+    spec: Draft, path: str, task: str, target: str, where: str, report: Report
+) -> None:
+    """Something goes back, and not everything does."""
+    for draft, _ in entries(spec, "flow_conditions", path, "flowConditions"):
+        sources, to = good(draft, "from_task"), good(draft, "to")
+        if sources is None or to is None:
+            return  # it could not be read, and may be the one
+        from_here = task in ((sources,) if isinstance(sources, str) else sources)
+        if (from_here or sources == "all") and isinstance(to, tuple) and target in to:
+            return
+    what = f"is {target}, but no flow condition of {task} sends anything there"
+    report.add(where, what, f"add one with from: [{task}] and to: [{target}]")
+
+
+def _check_accounts(
+    spec: Draft, tasks: dict[str, tuple[Draft, str]], where: str, report: Report
+) -> None:
+    """A loop has come to its end when all trees of segments are complete."""
+    if good(spec, "guarantee") == "at-most-once":
+        what = f"is not for guarantee: at-most-once, where {_LOST}"
+        report.add(where, what, "choose at-least-once or exactly-once")
+        return
+    loose = [
+        name
+        for name, (draft, _) in tasks.items()
+        if good(draft, "guarantee") == "at-most-once" or good(draft, "anchored") is False
+    ]
+    for draft, _ in entries(spec, "flow_conditions", "", "flowConditions"):
+        if good(draft, "anchored") is False:
+            loose.append("a flow condition")
+    if loose:
+        what = f"is not for a job in which {listed(loose)} sends what is not accounted for: {_LOST}"
+        report.add(where, what, "account for all of it, or do that in a job of its own")

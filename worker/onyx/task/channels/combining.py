@@ -1,0 +1,114 @@
+"""States in place of segments, for children whose windows are combined (`combine: true`).
+
+A partial has the lineage of all segments that were folded into it, so acks, completion and replays
+know nothing of it: the child acks each of the segments. Invariant: only first attempts are folded.
+What the child cannot take as a whole it has read again, and then it comes as segments, of which it
+takes those that are new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from onyx.codec.records import encode_records
+from onyx.errors import SegmentError
+from onyx.flow.batch import U64, Batch
+from onyx.flow.predicates import Resolve
+from onyx.ledger.lineage import any_retried
+from onyx.model.job import Job
+from onyx.model.workflow import children
+from onyx.program.combining import Combiner, States
+from onyx.program.windows import compiled
+from onyx.runs import taken
+from onyx.task.channels.dealing import Groupings, put_to_child, slots_of
+from onyx.task.channels.outbox import Outbox
+from onyx.task.channels.wiring import ChildTask, Site
+from onyx.transport.interface import Partial
+
+SEGMENTS_MAX = 65_536
+"""Segments whose lineage fits into a frame, beside the states."""
+STATES_BYTES_MAX = 524_288
+"""States, encoded, that fit into a frame beside the lineage; larger ones gain nothing."""
+
+Combiners = Mapping[str, Combiner]
+"""By child task, of those that are combined."""
+
+
+def combiners(job: Job, task: str, resolve: Resolve) -> Combiners:
+    """The combiners of a task.
+
+    Raises:
+        UserError: a function of a child is not registered or not of the right kind.
+    """
+    entries = [job.entry(child) for child in children(job.workflow)[task]]
+    windows = {each.name: compiled(job, each.name, resolve) for each in entries if each.combine}
+    return {
+        each.name: Combiner(its, each)
+        for each in entries
+        if (its := windows.get(each.name)) is not None
+    }
+
+
+def put_combined(
+    outbox: Outbox,
+    combiner: Combiner | None,
+    groupings: Groupings,
+    child: ChildTask,
+    batch: Batch,
+    hashes: U64 | None,
+    watermark: int | None,
+) -> None:
+    """Put a batch into the outbox as states, or as it is where that cannot be or gains nothing.
+
+    Args:
+        combiner: of the child; None if it is not combined.
+        hashes: of the group keys, if they are known.
+        watermark: the latest one that was sent to the child.
+    """
+    partials = None
+    if combiner is not None and _may_fold(batch):
+        states = combiner.fold(batch, watermark)
+        if states is not None:
+            partials = _partials(states, groupings, child, batch, hashes)
+    if partials is None:
+        put_to_child(outbox, groupings, child, batch, hashes)
+        return
+    for site, partial in partials:
+        outbox.put_to(site, partial)
+
+
+def _may_fold(batch: Batch) -> bool:
+    roots = batch.roots
+    return roots is not None and len(batch) <= SEGMENTS_MAX and not any_retried(roots)
+
+
+def _partials(
+    states: States, groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None
+) -> list[tuple[Site, Partial]] | None:
+    """What each peer of the child gets; None: the states are too large, or have no encoding."""
+    try:
+        found = list(_split(states, groupings, child, batch, hashes))
+    except SegmentError:
+        return None
+    return found if all(len(each.states) <= STATES_BYTES_MAX for _, each in found) else None
+
+
+def _split(
+    states: States, groupings: Groupings, child: ChildTask, batch: Batch, hashes: U64 | None
+) -> Iterator[tuple[Site, Partial]]:
+    """By the slot of each shard, which is that of each segment of its groups."""
+    roots, ids, count = batch.roots, batch.ids, len(child.sites)
+    assert roots is not None, "only segments with lineage are folded"
+    assert ids is not None
+    slots = slots_of(groupings, child, batch, hashes) if count > 1 else None
+    for slot, site in enumerate(child.sites):
+        mine = [
+            record
+            for shard, records in states.items()
+            if shard % count == slot
+            for record in records
+        ]
+        if slots is None:
+            yield site, Partial(encode_records(mine), roots, ids)
+        elif len(where := (slots == slot).nonzero()[0]):
+            yield site, Partial(encode_records(mine), taken(roots, where), taken(ids, where))
