@@ -36,6 +36,7 @@ from onyx.flow.predicates import (
 )
 from onyx.flow.segment_failure import RetriesExhausted
 from onyx.model.job import FlowCondition, Job, Targets
+from onyx.model.workflow import back_from
 
 PostTransform = Callable[[Any, Any, Exception], Any]
 MESSAGE_CHARACTERS_MAX = 4_096
@@ -255,7 +256,7 @@ def lacking(conditions: Conditions, segment: Segment) -> str:
 def children_of(job: Job, task: str) -> tuple[str, ...]:
     """Children of a task, in the order of the workflow; and the task that it loops to."""
     below = tuple(dict.fromkeys(child for parent, child in job.workflow if parent == task))
-    back = job.entry(task).loop_to
+    back = back_from(job, task)
     return below if back is None else (*below, back)
 
 
@@ -291,8 +292,8 @@ def compile_conditions(job: Job, task: str, resolve: Resolve) -> Conditions | No
 
 def set_apart(job: Job, task: str) -> frozenset[str]:
     """Children that get only what is late, only dead letters, or only what goes back."""
-    entry = job.entry(task)
-    apart = {entry.dead_letter, entry.loop_to} - {None}
+    letters = {entry.dead_letter for entry in job.catalog if entry.name == task}
+    apart = letters | {back_from(job, task)}
     return job.late_children(task) | frozenset(child for child in apart if child is not None)
 
 

@@ -118,15 +118,20 @@ def edge_number(job: Job, parent: str, child: str) -> int:
     Raises:
         ValueError: the job has no such edge.
     """
-    if (parent, child) not in job.workflow and job.entry(parent).loop_to != child:
+    if (parent, child) not in job.workflow and back_from(job, parent) != child:
         raise ValueError(f"{parent} -> {child} is not in the workflow")
     return name_number(parent, child)
+
+
+def back_from(job: Job, task: str) -> str | None:
+    """The task that a task loops to."""
+    return next((entry.loop_to for entry in job.catalog if entry.name == task), None)
 
 
 def receivers(job: Job, task: str) -> tuple[str, ...]:
     """Whom a task may send to: its children in the order of their names, and the task that it loops
     to."""
-    back = job.entry(task).loop_to
+    back = back_from(job, task)
     return (*children(job.workflow).get(task, ()), *(() if back is None else (back,)))
 
 

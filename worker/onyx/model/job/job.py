@@ -159,5 +159,5 @@ class Job:
     def late_children(self, task: str) -> frozenset[str]:
         """Children of a task that get its late segments: of its windows, or of a join."""
         named = {window.late_to for window in self.windows if window.task == task}
-        named.add(self.entry(task).late_to)
+        named |= {entry.late_to for entry in self.catalog if entry.name == task}
         return frozenset(child for child in named if child is not None)
