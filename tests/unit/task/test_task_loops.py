@@ -6,10 +6,15 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.jobs.bench import Bench
 
+from onyx.flow.batch import Batch
+from onyx.ids import AllocationVersion
+from onyx.ledger.lineage import pack_roots
 from onyx.settings import Settings
+from onyx.transport.interface import Channel
 
 FORMATS = ["dicts", "arrow"]
 
@@ -133,6 +138,30 @@ def test_after_crashes_everything_has_come_out(
     run(bench)
     assert bench.completed
     assert set(written(bench)) == set(EXPECTED)
+
+
+def test_what_comes_back_of_a_complete_tree_is_dropped() -> None:
+    """An attempt was overtaken by the next, whose tree is complete: those downstream were told."""
+    job = spec(laps_max=10)
+    job["workflow"] = [["read", "head"], ["head", "tail"], ["tail", "count"], ["count", "write"]]
+    job["catalog"].append({"name": "count", "type": "reduce"})
+    job["windows"] = [{"id": "w", "task": "count", "type": "global", "aggregation": "count"}]
+    job["triggers"] = [{"windowId": "w", "type": "watermark", "refinement": "accumulating",
+                        "emit": "m:emitted"}]  # fmt: skip
+    job["flowConditions"][1]["to"] = ["count"]
+    bench = Bench(job, {**FUNCTIONS, "m:emitted": lambda *of: {"count": of[4]}})
+    bench.start()
+    head, tail = bench.task("head"), bench.task("tail")
+    allocation = head.allocation
+    allocation.event_time.passed[0] = 5
+    channel = Channel(bench.id, AllocationVersion(1), tail.peer, head.peer)
+    roots = pack_roots(0, 1, np.array([3, 5], np.uint64))
+    batch = Batch([{"at": 3}, {"at": 5}], roots, roots, laps=np.ones(2, np.uint64))
+    allocation.inbox.offer(channel, batch)
+    while head.work.batch is None:
+        bench.step(head)
+    assert head.work.batch.segments == [{"at": 5}]
+    assert list(head.work.batch.laps) == [1]
 
 
 def fan_out(segment: dict[str, Any]) -> list[dict[str, Any]]:
