@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 import onyx
+from onyx.processors import Processor
 from onyx.telemetry.logs import location
 
 Segment = dict[str, Any]
@@ -110,3 +111,8 @@ def hooks() -> dict[str, Any]:
 
 def spark_total(frame: Any) -> Any:
     return frame.groupBy().sum("n").withColumnRenamed("sum(n)", "total")
+
+
+class Sums(Processor):
+    def __init__(self, by: int) -> None:
+        self.by = by

@@ -41,6 +41,13 @@ def test_the_calls_of_a_chain_are_a_path_of_tasks() -> None:
     assert (double["params"], double["options"]) == (["by"], {"by": 2})
 
 
+def test_a_processor_is_a_class_that_params_are_given_to() -> None:
+    job = READ.process(own.Sums, by=2).write(stdout())
+    sums = spec(job)["catalog"][1]
+    assert sums["processor"] == f"{own.Sums.__module__}:Sums"
+    assert (sums["name"], sums["params"], sums["options"]) == ("Sums", ["by"], {"by": 2})
+
+
 def test_two_outputs_in_a_row_get_the_same_segments() -> None:
     job = READ.map(own.inc).write(files("out")).write(stdout(), name="print")
     assert spec(job)["workflow"][1:] == [["inc", "write"], ["inc", "print"]]

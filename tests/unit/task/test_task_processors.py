@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -295,3 +296,124 @@ def test_a_processor_that_saves_changes_is_exact_when_peers_die(rounds: int) -> 
     bench.settle()
     assert bench.completed
     assert set(written(bench)) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("failing", [7, 22, 43])
+def test_a_task_that_is_restarted_goes_on_with_what_was_durable(failing: int) -> None:
+    broken = [True]
+
+    class Sometimes(Totals):
+        def process_item(self, ordinal: int, item: Any) -> bool:
+            if broken[0] and item["n"] == failing:
+                raise ValueError("not now")
+            return super().process_item(ordinal, item)
+
+    bench = bench_of(
+        Sometimes,
+        peers=1,
+        lifecycles=[{"task": "totals", "calls": "m:calls"}],
+        functions={"m:calls": lambda: {"handle_exception": lambda *_: "restart"}},
+    )
+    bench.settle()
+    assert not bench.completed
+    while not bench.restarted:
+        bench.clock.advance(0.5)
+        bench.round()
+    broken[0] = False
+    bench.crash(bench.task("totals"))
+    bench.settle()
+    assert bench.completed
+    assert set(written(bench)) == set(EXPECTED)
+
+
+def test_a_processor_that_may_block_has_a_thread_of_its_own_and_is_closed() -> None:
+    closed: list[int] = []
+
+    class Blocks(Totals):
+        is_cooperative = False
+
+        def close(self) -> None:
+            closed.append(self.context.index)
+
+    bench = bench_of(Blocks)
+    bench.settle()
+    for index in range(2):
+        assert not bench.task("totals", index).cooperative
+        bench.stop(bench.task("totals", index))
+    assert sorted(closed) == [0, 1]
+
+
+class Greets(Processor):
+    """Made with a parameter and a table."""
+
+    def __init__(self, word: str, users: Any) -> None:
+        self.word = word
+        self.users = users
+
+    def process_item(self, ordinal: int, item: Any) -> bool:
+        return self.try_emit({"said": f"{self.word} {self.users[item['n'] % 2]['name']}"})
+
+
+def test_a_processor_gets_params_and_tables_as_its_arguments(tmp_path: Path) -> None:
+    users = tmp_path / "users.jsonl"
+    users.write_text('{"id": 0, "name": "ada"}\n{"id": 1, "name": "bob"}\n')
+    table = {"name": "users", "type": "table", "plugin": "files", "key": "id",
+             "options": {"path": str(users)}}  # fmt: skip
+    task = {"processor": "m:totals", "params": ["word"], "options": {"word": "hi"},
+            "tables": ["users"]}  # fmt: skip
+    bench = bench_of(Greets, task=task, tasks=[table])
+    bench.settle()
+    assert bench.completed
+    assert Counter(row["said"] for row in bench.written("write")) == {"hi ada": 30, "hi bob": 30}
+
+
+def test_segments_that_do_not_fit_the_schema_are_dead_letters() -> None:
+    segments = [{"n": n if n % 10 != 9 else "nine"} for n in range(40)]
+    task = {"processor": "m:totals", "batchFormat": "arrow", "schema": {"n": "int64", "time": "int64"},
+            "deadLetter": "failed"}  # fmt: skip
+    failed = {"name": "failed", "type": "output", "plugin": "blackhole"}
+    segments = [{"time": n, **each} for n, each in enumerate(segments)]
+    read = {"options": {"segments": segments, "partitions": 1}}
+    bench = bench_of(Columnar, task=task, tasks=[failed], read=read)
+    bench.settle()
+    assert bench.completed
+    assert len(bench.written("failed")) == 4
+    assert Counter(row["n"] for row in bench.written("write")) == {
+        n: 2 for n in range(40) if n % 10 != 9
+    }
+
+
+class Halves(Processor):
+    """A segment for each two, the rest at the end: no row has one of its own."""
+
+    def init(self) -> None:
+        self.held: list[int] = []
+
+    def process_item(self, ordinal: int, item: Any) -> bool:
+        pair = [*self.held, item["n"]]
+        if len(pair) == 2 and not self.try_emit({"pair": pair}):
+            return False
+        self.held = pair if len(pair) == 1 else []
+        return True
+
+    def complete(self) -> bool:
+        return not self.held or self.try_emit({"pair": self.held})
+
+    def save_to_snapshot(self) -> bool:
+        return self.outbox.offer_to_snapshot(f"of {self.context.index}", self.held)
+
+    def restore_from_snapshot(self, inbox: Inbox[tuple[str, list[int]]]) -> None:
+        for _, held in inbox.drain():
+            self.held += held
+
+
+@pytest.mark.parametrize("rounds", range(5, 90, 6))
+def test_segments_without_groups_are_processed_once_when_a_peer_dies(rounds: int) -> None:
+    bench = bench_of(Halves, task={"processor": "m:totals"})
+    for _ in range(rounds):
+        bench.round()
+    bench.crash(bench.task("totals", rounds % 2))
+    bench.settle()
+    assert bench.completed
+    pairs = {tuple(row["pair"]) for row in bench.written("write")}
+    assert sorted(n for pair in pairs for n in pair) == list(range(60))
