@@ -369,8 +369,8 @@ def test_a_processor_gets_params_and_tables_as_its_arguments(tmp_path: Path) -> 
 
 def test_segments_that_do_not_fit_the_schema_are_dead_letters() -> None:
     segments = [{"n": n if n % 10 != 9 else "nine"} for n in range(40)]
-    task = {"processor": "m:totals", "batchFormat": "arrow", "schema": {"n": "int64", "time": "int64"},
-            "deadLetter": "failed"}  # fmt: skip
+    task = {"processor": "m:totals", "batchFormat": "arrow", "deadLetter": "failed",
+            "schema": {"n": "int64", "time": "int64"}}  # fmt: skip
     failed = {"name": "failed", "type": "output", "plugin": "blackhole"}
     segments = [{"time": n, **each} for n, each in enumerate(segments)]
     read = {"options": {"segments": segments, "partitions": 1}}

@@ -64,7 +64,7 @@ class ProcessorStates:
         self._calls = calls
         self._snapshot = snapshot
         self._shards = cycle(own or [0])
-        """What is made goes into them in turn."""
+        """Where what is made goes, in turn."""
         self._clock = clock
         self._ended = ended
         self._whole = not calls.processor.saves_changes
