@@ -113,8 +113,37 @@ class KeepsWhatOnePeerHas(Sums):
             self.sums = dict(sums)
 
 
-def test_a_right_processor_passes_in_all_ways() -> None:
-    verify_processor(Sums, input=INPUT, output=OUTPUT, group_by=lambda each: each["user"])
+class EndsInPages(Sums):
+    """What it has sent it does not save."""
+
+    completes_in_pages = True
+
+    def complete(self) -> bool:
+        for user in sorted(self.sums):
+            if not self.try_emit({"user": user, "total": self.sums[user]}):
+                return False
+            del self.sums[user]
+        return True
+
+
+class SendsAgain(EndsInPages):
+    """Saves what it has sent."""
+
+    def init(self) -> None:
+        super().init()
+        self.sent: set[str] = set()
+
+    def complete(self) -> bool:
+        for user in sorted(self.sums.keys() - self.sent):
+            if not self.try_emit({"user": user, "total": self.sums[user]}):
+                return False
+            self.sent.add(user)
+        return True
+
+
+@pytest.mark.parametrize("make", [Sums, EndsInPages])
+def test_a_right_processor_passes_in_all_ways(make: Callable[[], Processor]) -> None:
+    verify_processor(make, input=INPUT, output=OUTPUT, group_by=lambda each: each["user"])
 
 
 @pytest.mark.parametrize(
@@ -126,9 +155,10 @@ def test_a_right_processor_passes_in_all_ways() -> None:
         (SaysDoneTooEarly, "complete of processor SaysDoneTooEarly is done, but"),
         (ForgetsItsState, "restored: each batch"),
         (RestoresTheFirstOnly, "restored: each batch"),
-        (NeverMoves, "was called 1,000 times and neither took nor offered anything"),
+        (NeverMoves, "was called 100,000 times and neither took nor offered anything"),
         (SavesNoTruth, "save_to_snapshot of processor SavesNoTruth returns True or False"),
         (SavesTwice, "twice"),
+        (SendsAgain, "restored: each batch: not expected"),
         (KeepsWhatOnePeerHas, "each batch, on other peers"),
     ],
 )

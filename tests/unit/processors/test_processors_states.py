@@ -10,7 +10,7 @@ import pytest
 from tests.support.clocks import ManualClock
 
 from onyx.errors import UserFunctionError
-from onyx.processors import Context, Inbox, Processor
+from onyx.processors import Context, Inbox, Processor, traverse
 from onyx.program.processing.calls import Calls
 from onyx.program.processing.outboxes import outbox_of
 from onyx.program.processing.snapshot import Snapshot
@@ -46,14 +46,17 @@ class Noted(Processor):
 
 
 def states_of(
-    processor: Processor | None = None, ended: Collection[str] = (), clock: Any = None
+    processor: Processor | None = None,
+    ended: Collection[str] = (),
+    clock: Any = None,
+    room: int = 1_024,
 ) -> ProcessorStates:
     made = processor or Noted()
     parents = (Parent("a", frozenset({"a"})), Parent("b", frozenset({"b"})))
     its = Processing(type(made), "m:Noted", parents, frozenset({"a", "b"}), None, GroupKeys(), True)
     clock = clock or ManualClock()
     context = Context("job", "task", 0, 1, ("a", "b"))
-    calls = Calls(made, "m:Noted", outbox_of("dicts"), context, clock)
+    calls = Calls(made, "m:Noted", outbox_of("dicts", room, room), context, clock)
     calls.init()
     return ProcessorStates("task", its, calls, Snapshot(OWN, InMemory()), OWN, clock, lambda: ended)
 
@@ -110,6 +113,41 @@ def test_what_is_made_goes_into_no_shard_that_has_ended() -> None:
     found = made(taker.complete(OWN, 0))
     assert {shard for shard, _ in found} <= {2, 3}
     assert {"had": 5} not in [segment for _, segment in found], "that was sent"
+
+
+class InPages(Noted):
+    """A number for each item, with the state saved in between."""
+
+    completes_in_pages = True
+
+    def complete(self) -> bool:
+        while self.had:
+            if not self.try_emit({"left": self.had}):
+                return False
+            self.had -= 1
+        return True
+
+    def save_to_snapshot(self) -> bool:
+        entries = [(number, 1) for number in range(self.had)]
+        self.saving = getattr(self, "saving", None) or traverse(entries)
+        if not self.save_from(self.saving):
+            return False
+        self.saving = None
+        return True
+
+
+def test_state_is_saved_between_two_pages_of_the_end_whatever_was_refused() -> None:
+    states = states_of(InPages(), room=1)
+    states.process(0, [{}] * 3)
+    states.take_changes()
+    left, had = list[Any](), list[Any]()
+    for page in states.complete(OWN, 0):
+        left += [segment for _, segment in made(iter([page])) if "left" in segment]
+        states.take_changes()
+        taker = restored(states, OWN)
+        had.append([each["had"] for _, each in made(taker.complete(OWN, 0)) if "had" in each])
+    assert had[2:] == [[2], [1], [0], []], "behind the ends of two parents"
+    assert left == [{"left": 3}, {"left": 2}, {"left": 1}]
 
 
 def test_nothing_is_saved_when_nothing_was_called() -> None:

@@ -15,6 +15,50 @@ Accept = Callable[[Any], tuple[Any, int]]
 """An item in the form that is sent, and for how many segments it counts."""
 
 
+class _Bucket:
+    """What was taken, up to a limit, and what was refused until it is offered again."""
+
+    __slots__ = ("_most", "_must_return", "_refused", "_taken", "_weight")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: list[Any] = []
+        self._weight = 0
+        self._refused: list[Any] = []
+        self._must_return = False
+
+    @property
+    def owes(self) -> bool:
+        """Whether what was refused is still to be offered again."""
+        return bool(self._refused)
+
+    def offer(self, item: Any, accept: Accept) -> bool:
+        """Take an item, or refuse it. Raises as `Outbox.offer`."""
+        if self._must_return:
+            raise UserFunctionError(
+                "the outbox has refused an item, and is offered one in the same call: return from "
+                "the method when offer returns False, and offer that item at the next call"
+            )
+        if self._refused and not _same(self._refused.pop(), item):
+            raise UserFunctionError(
+                "the outbox is offered another item than the one that it refused, which would be "
+                "lost: keep what is refused, and offer it at the next call"
+            )
+        if self._weight >= self._most:
+            self._refused, self._must_return = [item], True
+            return False
+        accepted, weight = accept(item)
+        self._taken.append(accepted)
+        self._weight += weight
+        return True
+
+    def take(self) -> list[Any]:
+        """What was taken; there is room again."""
+        taken, self._taken = self._taken, []
+        self._weight, self._must_return = 0, False
+        return taken
+
+
 class Outbox:
     """The items that a processor has offered since the engine took them last."""
 
@@ -26,15 +70,9 @@ class Outbox:
             entries_max: so many entries of the snapshot are taken at once.
         """
         self._accept = accept
-        self._segments_max = segments_max
-        self._entries_max = entries_max
-        self._items: list[Any] = []
-        self._segments = 0
-        self._entries: list[tuple[Any, Any]] = []
+        self._items = _Bucket(segments_max)
+        self._entries = _Bucket(entries_max)
         self._dropped: list[Any] = []
-        self._refused: list[Any] = []
-        """The item or entry that was refused, until it is offered again."""
-        self._must_return = False
 
     # What a processor calls.
 
@@ -49,64 +87,42 @@ class Outbox:
             SegmentError: it cannot be sent.
             UserFunctionError: it is not what was refused last, or was refused in the same call.
         """
-        self._check_turn(item)
-        if self._segments >= self._segments_max:
-            return self._refuse(item)
-        accepted, segments = self._accept(item)
-        self._items.append(accepted)
-        self._segments += segments
-        return True
+        return self._items.offer(item, self._accept)
 
     def offer_to_snapshot(self, key: Any, value: Any) -> bool:
         """Save an entry of the state, in `save_to_snapshot`. Both are anything that a segment may
         hold. Returns and raises as `offer`."""
-        self._check_turn((key, value))
-        if len(self._entries) >= self._entries_max:
-            return self._refuse((key, value))
-        self._entries.append((key, value))
-        return True
+        return self._entries.offer((key, value), _as_it_is)
 
     def drop_from_snapshot(self, key: Any) -> None:
         """An entry is gone. Only where the processor saves changes: what is not offered is gone
         otherwise."""
         self._dropped.append(key)
 
-    def _check_turn(self, item: Any) -> None:
-        if self._must_return:
-            raise UserFunctionError(
-                "the outbox has refused an item, and is offered one in the same call: return from "
-                "the method when offer returns False, and offer that item at the next call"
-            )
-        if self._refused:
-            refused = self._refused.pop()
-            if not _same(refused, item):
-                raise UserFunctionError(
-                    "the outbox is offered another item than the one that it refused, which would "
-                    "be lost: keep what is refused, and offer it at the next call"
-                )
-
-    def _refuse(self, item: Any) -> bool:
-        self._refused, self._must_return = [item], True
-        return False
-
     # What the engine calls.
 
     @property
     def owes(self) -> bool:
-        """Whether the processor still has to offer what was refused."""
-        return bool(self._refused)
+        """Whether the processor still has to offer an item that was refused."""
+        return self._items.owes
+
+    @property
+    def owes_entry(self) -> bool:
+        """Whether it still has to offer an entry that was refused."""
+        return self._entries.owes
 
     def take(self) -> list[Any]:
         """The items, accepted; there is room again."""
-        items, self._items = self._items, []
-        self._segments, self._must_return = 0, False
-        return items
+        return self._items.take()
 
     def take_entries(self) -> tuple[list[tuple[Any, Any]], list[Any]]:
         """The entries of the snapshot, and the keys that are gone; there is room again."""
-        entries, dropped = self._entries, self._dropped
-        self._entries, self._dropped, self._must_return = [], [], False
-        return entries, dropped
+        dropped, self._dropped = self._dropped, []
+        return self._entries.take(), dropped
+
+
+def _as_it_is(item: Any) -> tuple[Any, int]:
+    return item, 1
 
 
 def _same(one: Any, other: Any) -> bool:

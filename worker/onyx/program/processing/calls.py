@@ -17,7 +17,7 @@ from onyx.seams import Clock
 
 logger = logging.getLogger("onyx.task")
 
-CALLS_IN_VAIN_MAX = 1_000
+CALLS_IN_VAIN_MAX = 100_000
 """So many calls one after another may do nothing."""
 SLOW_CALL_S = 0.1
 """A cooperative processor whose call takes longer is named in the log: others wait for it."""
@@ -63,7 +63,7 @@ class Calls:
             made = self._outbox.take()
             self._moved("process", len(inbox) < before or bool(made))
             yield made
-        self._check_all_offered("process")
+        self._check_offered("process", self._outbox.owes)
 
     def until_done(self, method: str, *arguments: Any) -> Iterator[list[Any]]:
         """Call a method until it says that it is done; what is offered, likewise."""
@@ -75,7 +75,7 @@ class Calls:
             made = self._outbox.take()
             self._moved(method, done or bool(made))
             yield made
-        self._check_all_offered(method)
+        self._check_offered(method, self._outbox.owes)
 
     def save(self, take: Entries) -> None:
         """Have the state saved."""
@@ -89,7 +89,7 @@ class Calls:
                 )
             self._moved(method, done or bool(entries) or bool(dropped))
             take(entries, dropped)
-        self._check_all_offered(method)
+        self._check_offered(method, self._outbox.owes_entry)
 
     def restore(self, entries: Iterable[tuple[Any, Any]]) -> None:
         """Give back what was saved."""
@@ -149,8 +149,8 @@ class Calls:
                 "is_cooperative = False)",
             )
 
-    def _check_all_offered(self, method: str) -> None:
-        if self._outbox.owes:
+    def _check_offered(self, method: str, owes: bool) -> None:
+        if owes:
             raise self._wrong(
                 method, "is done, but what the outbox has refused was not offered again: it is lost"
             )
