@@ -48,10 +48,10 @@ class StoredSide:
         return tuple(self._parts)
 
     def add(self, rows: KeyedRows) -> None:
-        """More rows."""
+        """More rows, in order (`part.in_order`)."""
         if not len(rows):
             return
-        self._parts.append(self._part(in_order(rows)))
+        self._parts.append(self._part(rows))
         while self._merge_last():
             pass
 
