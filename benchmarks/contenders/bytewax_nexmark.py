@@ -17,7 +17,7 @@ from bytewax.dataflow import Dataflow
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.operators import windowing
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
-from nexmark.dicts import add_bid, add_count, few_auctions, in_euros
+from nexmark.dicts import add_bid, add_count, better, few_auctions, in_euros, near, of_category
 
 BATCH = 1000
 FOLDER = Path(os.environ["BENCH_FOLDER"])
@@ -101,6 +101,69 @@ def q2() -> Dataflow:
     flow = Dataflow("q2")
     bids = op.input("bids", flow, Events("bids"))
     op.output("write", op.filter_map("few", bids, few_auctions), Sink("price"))
+    return flow
+
+
+def q3() -> Dataflow:
+    """By hand: what a seller has opened waits for the seller, and the seller stays for ever."""
+    flow = Dataflow("q3")
+    sells = op.filter_map("category", op.input("auctions", flow, Events("auctions")), of_category)
+    registers = op.filter_map("near", op.input("persons", flow, Events("persons")), near)
+
+    def meet(state: Any, event: dict[str, Any]) -> Any:
+        person, waiting = state or (None, [])
+        if "seller" in event:
+            if person is None:
+                return (None, [*waiting, event]), []
+            return (person, []), [{**event, **person}]
+        return (event, []), [{**each, **event} for each in waiting]
+
+    both = op.merge(
+        "both",
+        op.key_on("by_seller", sells, lambda auction: str(auction["seller"])),
+        op.key_on("by_id", registers, lambda person: str(person["id"])),
+    )
+    joined = op.stateful_flat_map("join", both, meet)
+    op.output("write", op.map("row", joined, lambda item: item[1]), Sink("auction"))
+    return flow
+
+
+def q9() -> Dataflow:
+    """By hand: the best bid of an auction, and those that have come before it. Nothing is forgotten
+    before the end of the data."""
+    flow = Dataflow("q9")
+    auctions = op.input("auctions", flow, Events("auctions"))
+    bids = op.input("bids", flow, Events("bids"))
+
+    def bid_on(state: Any, bid: dict[str, Any]) -> None:
+        auction = state["auction"]
+        if auction["date_time"] <= bid["date_time"] <= auction["expires"]:
+            found = [bid["price"], bid["bidder"], bid["date_time"]]
+            state["best"] = better(None, state["best"], found)
+
+    def gather(state: Any, event: dict[str, Any]) -> Any:
+        if "seller" in event:
+            state["auction"] = event
+            for bid in state.pop("waiting"):
+                bid_on(state, bid)
+        elif state["auction"] is None:
+            state["waiting"].append(event)
+        else:
+            bid_on(state, event)
+        return state
+
+    both = op.merge(
+        "both",
+        op.key_on("by_id", auctions, lambda auction: str(auction["id"])),
+        op.key_on("by_auction", bids, lambda bid: str(bid["auction"])),
+    )
+    empty = {"auction": None, "best": None}
+    best = op.fold_final("winning", both, lambda: {**empty, "waiting": []}, gather)
+
+    def row(item: Any) -> dict[str, Any] | None:
+        return {"price": item[1]["best"][0]} if item[1]["best"] else None
+
+    op.output("write", op.filter_map("rows", best, row), Sink("price"))
     return flow
 
 

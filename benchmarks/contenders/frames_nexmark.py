@@ -27,6 +27,18 @@ def polars_query(query: str, column: str, folder: str) -> Any:
         found = bids.with_columns(price=pl.col("price") * 908 // 1000)
     elif query == "q2":
         found = bids.filter(pl.col("auction") % 123 == 0).select("auction", "price")
+    elif query == "q3":
+        cities = ["Boise", "Portland", "San Francisco"]
+        persons = pl.scan_parquet(f"{folder}/persons-*.parquet")
+        near = persons.filter(pl.col("city").is_in(cities)).select("name", "city", seller="id")
+        auctions = pl.scan_parquet(f"{folder}/auctions-*.parquet").filter(pl.col("category") == 3)
+        found = auctions.select("seller", auction="id").join(near, on="seller")
+    elif query == "q9":
+        auctions = pl.scan_parquet(f"{folder}/auctions-*.parquet")
+        opened = auctions.select("expires", auction="id", opened="date_time")
+        pairs = bids.join(opened, on="auction").filter(time.is_between("opened", "expires"))
+        ranked = pairs.sort(-pl.col("price"), "date_time", "bidder")
+        found = ranked.group_by("auction").agg(pl.col("price", "bidder", "date_time").first())
     elif query == "q5":
         each = [
             bids.select("auction", until=time // SLIDE_MS + later)
@@ -52,6 +64,11 @@ SQL = {
     "q0": "select * from bids",
     "q1": "select * replace (price * 908 // 1000 as price) from bids",
     "q2": "select auction, price from bids where auction % 123 = 0",
+    "q3": """
+        select auctions.id as auction, name, city from auctions join persons
+        on seller = persons.id
+        where category = 3 and city in ('Boise', 'Portland', 'San Francisco')
+    """,
     "q5": """
         with counts as (
             select until, auction, count(*) as bids
@@ -69,6 +86,11 @@ SQL = {
         select id as person, name, persons.date_time // 10000 as start from persons
         semi join auctions
         on seller = persons.id and persons.date_time // 10000 = auctions.date_time // 10000
+    """,
+    "q9": """
+        select auction, price, bidder, bids.date_time from bids join auctions
+        on auction = id and bids.date_time between auctions.date_time and expires
+        qualify row_number() over (partition by id order by price desc, bids.date_time, bidder) = 1
     """,
 }
 

@@ -15,6 +15,11 @@ SQL = {
     "q0": "select * from bids",
     "q1": "select auction, bidder, price * 908 div 1000 as price, date_time from bids",
     "q2": "select auction, price from bids where auction % 123 = 0",
+    "q3": """
+        select auctions.id as auction, name, city from auctions join persons
+        on seller = persons.id
+        where category = 3 and city in ('Boise', 'Portland', 'San Francisco')
+    """,
     "q5": """
         with counts as (
             select until, auction, count(*) as bids
@@ -30,6 +35,14 @@ SQL = {
             select date_time div 10000 as start, max(price) as price from bids group by 1)
         select bids.* from bids join highest
         on bids.date_time div 10000 = highest.start and bids.price = highest.price
+    """,
+    "q9": """
+        select auction, price from
+            (select bids.*, row_number() over
+                (partition by id order by price desc, bids.date_time, bidder) as rank
+             from bids join auctions
+             on auction = id and bids.date_time between auctions.date_time and expires)
+        where rank = 1
     """,
     "q8": """
         select id as person, name, persons.date_time div 10000 as start from persons

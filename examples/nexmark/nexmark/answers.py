@@ -20,6 +20,15 @@ def q2(read):
     return bids.loc[bids["auction"] % 123 == 0, ["auction", "price"]]
 
 
+def q3(read):
+    persons, auctions = read("persons"), read("auctions")
+    near = persons[persons["city"].isin(["Boise", "Portland", "San Francisco"])]
+    near = near.rename(columns={"date_time": "registered"})
+    sold = auctions.loc[auctions["category"] == 3, ["id", "seller", "date_time"]]
+    sold = sold.rename(columns={"id": "auction"})
+    return sold.merge(near, left_on="seller", right_on="id")
+
+
 def q5(read):
     bids = read("bids")
     first = bids["date_time"] // SLIDE_MS * SLIDE_MS + SLIDE_MS - 1
@@ -46,12 +55,22 @@ def q8(read):
     return both[["id", "name", "start"]].rename(columns={"id": "person", "start": "from"})
 
 
+def q9(read):
+    opened = read("auctions")[["id", "date_time", "expires"]].rename(columns={"date_time": "from"})
+    pairs = read("bids").merge(opened, left_on="auction", right_on="id")
+    pairs = pairs[pairs["date_time"].between(pairs["from"], pairs["expires"])]
+    ranked = pairs.sort_values(["price", "date_time", "bidder"], ascending=[False, True, True])
+    return ranked.drop_duplicates("auction")[["auction", "price", "bidder", "date_time"]]
+
+
 def q13(read):
     bids = read("bids")
     return bids.assign(key=bids["auction"] % 10_000).merge(read("side-input"), on="key")
 
 
-QUERIES = {"q0": q0, "q1": q1, "q2": q2, "q5": q5, "q7": q7, "q8": q8, "q13": q13}
+QUERIES = {
+    "q0": q0, "q1": q1, "q2": q2, "q3": q3, "q5": q5, "q7": q7, "q8": q8, "q9": q9, "q13": q13,
+}  # fmt: skip
 
 
 def answer(query, folder):

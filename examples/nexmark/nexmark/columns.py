@@ -55,6 +55,15 @@ def sells(auctions):
     )
 
 
+def in_time(pairs):
+    """q9: of each auction the highest bids of this batch, while it is open; others cannot win."""
+    pairs = pairs.filter(pc.less_equal(pairs["bid_date_time"], pairs["expires"]))
+    found, of = np.unique(pairs["id"].to_numpy(), return_inverse=True)
+    prices, highest = pairs["bid_price"].to_numpy(), np.zeros(len(found), np.int64)
+    np.maximum.at(highest, of, prices)
+    return pairs.filter(pa.array(prices == highest[of]))
+
+
 def with_key(bids):
     """q13"""
     return bids.append_column("key", pa.array(bids["auction"].to_numpy() % 10_000))

@@ -14,6 +14,32 @@ def few_auctions(bid):
     return {"auction": bid["auction"], "price": bid["price"]} if bid["auction"] % 123 == 0 else None
 
 
+# q3: who sells in three cities what category
+
+CITIES_NEAR = {"Boise", "Portland", "San Francisco"}
+
+
+def of_category(auction):
+    if auction["category"] != 3:
+        return None
+    return {
+        "auction": auction["id"],
+        "seller": auction["seller"],
+        "date_time": auction["date_time"],
+    }
+
+
+def near(person):
+    if person["city"] not in CITIES_NEAR:
+        return None
+    return {
+        "id": person["id"],
+        "name": person["name"],
+        "city": person["city"],
+        "registered": person["date_time"],
+    }
+
+
 # q5: which auction had the most bids in ten seconds
 
 
@@ -89,6 +115,36 @@ def new_sellers(event, window, trigger, state_event, by_event):
         "name": by_event["registers"][0]["name"],
         "from": state_event["lower_bound"],
     }
+
+
+# q9: the winning bid of each auction
+
+OF_A_BID = ("bid_price", "bid_bidder", "bid_date_time")
+
+
+def in_time(pair):
+    return pair if pair["bid_date_time"] <= pair["expires"] else None
+
+
+def winning():
+    """Aggregation: the highest bid; of several the first one, and of these that of the lowest
+    bidder."""
+    return {
+        "init": lambda window: None,
+        "create_state_update": lambda window, best, pair: [pair[key] for key in OF_A_BID],
+        "apply_state_update": better,
+    }
+
+
+def better(window, best, bid):
+    (price, bidder, time), none = bid, best is None
+    return bid if none or (-price, time, bidder) < (-best[0], best[2], best[1]) else best
+
+
+def winning_bid(event, window, trigger, state_event, best):
+    price, bidder, time = best
+    auction = state_event["group_key"]
+    return {"auction": auction, "price": price, "bidder": bidder, "date_time": time}
 
 
 # q13: bids with what a side input has
