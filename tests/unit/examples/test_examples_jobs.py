@@ -25,6 +25,7 @@ WITHOUT_FUNCTIONS = {
     "examples/features/kubernetes.yaml",
     "examples/features/partitioned.yaml",
     "examples/features/streams.yaml",
+    "examples/nexmark/q3-columns.yaml",
     "examples/features/tags.yaml",
     "examples/joins/job.yaml",
 }

@@ -116,6 +116,8 @@ def _found(job: Job, question: Question) -> Asked:
     for each in (*windows, *states):
         if each.name == question.window:
             return each
+    if any(each.type == "join" and each.name == question.window for each in job.catalog):
+        raise UserError(f"task {question.window} is a join, whose rows are not shown: emit them")
     names = [each.name for each in (*windows, *states)]
     what = "window or state" if states else "window"
     has = f"it has {', '.join(names)}" if names else "it has none"
