@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from onyx.errors import UserError
+from onyx.flow.arrays import Indices
 from onyx.flow.batch import Segment, Segments, as_dicts, joined
 from onyx.flow.columns.record_batch import Columns
 from onyx.joins.streams.spans import LEFT, Side
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.stored_form import is_dicts, segments_of
+
+
+class Chosen(NamedTuple):
+    """Rows, and which of them are meant: in any order, and repeated."""
+
+    rows: pa.RecordBatch
+    where: Indices
+
+    def taken(self) -> pa.RecordBatch:
+        """The rows that are meant."""
+        return self.rows.take(pa.array(self.where))
 
 
 class Results:
@@ -30,15 +44,13 @@ class Results:
         """A side has rows like these."""
         self._known[side] = None if is_dicts(rows) else rows.schema
 
-    def of_pairs(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Segments:
-        """A segment for each row of both, which have as many."""
-        if is_dicts(left) or is_dicts(right):
-            sides = (as_dicts(segments_of(left)), as_dicts(segments_of(right)))
-            mine, others = map(self._named_dicts, (0, 1), sides)
-            return [{**each, **other, **each} for each, other in zip(mine, others, strict=True)]
-        found = {**self._named(1, right), **self._named(0, left)}
-        order = [*self._named(0, left), *self._named(1, right)]
-        return _columns({name: found[name] for name in order})
+    def of_pairs(self, left: Chosen, right: Chosen) -> Segments:
+        """A segment for each row that is chosen of both, which are as many."""
+        if is_dicts(left.rows) or is_dicts(right.rows):
+            pairs = zip(self._chosen_dicts(0, left), self._chosen_dicts(1, right), strict=True)
+            return [{**mine, **other, **mine} for mine, other in pairs]
+        mine, others = self._named(0, left.taken()), self._named(1, right.taken())
+        return _columns({**mine, **others, **mine})
 
     def of_lone(self, side: Side, rows: pa.RecordBatch) -> Segments:
         """A segment for each row of one side."""
@@ -51,6 +63,14 @@ class Results:
             nulls = {prefix + each.name: pa.nulls(len(rows), each.type) for each in other}
         first, second = (mine, nulls) if side == LEFT else (nulls, mine)
         return _columns({**first, **second, **mine})
+
+    def _chosen_dicts(self, side: int, chosen: Chosen) -> list[Segment]:
+        """The dicts of rows, each made once: a row may meet many."""
+        different, which = np.unique(chosen.where, return_inverse=True)
+        segments = as_dicts(segments_of(chosen.rows.take(pa.array(different))))
+        named = self._named_dicts(side, segments)
+        indices: list[int] = which.tolist()
+        return [named[index] for index in indices]
 
     def _named_dicts(self, side: int, segments: Sequence[Segment]) -> list[Segment]:
         prefix = self._prefixes[side]

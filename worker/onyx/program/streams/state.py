@@ -27,7 +27,7 @@ from onyx.joins.streams.stored import StoredSide
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.keeping import Chronicle, rows_in
 from onyx.program.streams.looking import look_at
-from onyx.program.streams.results import Results, gathered
+from onyx.program.streams.results import Chosen, Results, gathered
 from onyx.program.streams.stored_form import segments_of, stored
 from onyx.windows.firing import Added, AnyFiring, Extent, Made, Number, Pages
 from onyx.windows.groups import Shards
@@ -126,7 +126,7 @@ class JoinedStreams:
             reach = self._spans.reach(side, rows.times)
             for part in self._stored[1 - side].parts:
                 for mine, others in part.pairs(rows, reach):
-                    pair = rows.rows.take(mine), part.rows.rows.take(others)
+                    pair = Chosen(rows.rows, mine), Chosen(part.rows.rows, others)
                     yield self._results.of_pairs(*(pair if side == LEFT else pair[::-1]))
         self._stored[side].add(rows)
         self._chronicle.added(side, rows)
@@ -225,8 +225,8 @@ class JoinedStreams:
         for number, part in enumerate(parts):
             mine = np.flatnonzero(chosen == number)
             if len(mine):
-                others = part.rows.rows.take(where[mine])
-                yield self._results.of_pairs(rows.rows.take(mine), others)
+                others = Chosen(part.rows.rows, where[mine])
+                yield self._results.of_pairs(Chosen(rows.rows, mine), others)
         yield self._results.of_lone(LEFT, rows.rows.take(np.flatnonzero(chosen == NONE)))
 
     def _gone(self, side: Side) -> Callable[[KeyedRows], Mask]:
