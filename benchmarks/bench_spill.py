@@ -5,7 +5,8 @@
 A global count of five million groups. Each group comes once; then more segments come, 19 of 20 of
 them of one group in a hundred; then the state is read for a snapshot, shard by shard, and restored
 from it beside the first. Changes are taken after each ten batches. Each way is a process of its
-own, first with all states in memory, then with at most 200,000 of them there and the rest on disk.
+own: with all states in memory, with at most 200,000 of them there and the rest on disk, and so
+with segments that come as columns.
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
+import pyarrow as pa
 from benchmarks.bench_windows import compiled
 from benchmarks.figures import Figure, Measured, run
 
+from onyx.flow.batch import Segments
+from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.state.local.spilled import Spill
 from onyx.windows.buckets import Holder, InMemory
+from onyx.windows.coded import GroupKeys, Keyed
 from onyx.windows.task_windows import TaskWindows
 
 GROUPS, GROUPS_QUICK = 5_000_000, 200_000
@@ -61,13 +66,19 @@ def again(groups: int, segments: int) -> Iterator[list[str]]:
         ]
 
 
-def add(windows: TaskWindows, batches: Iterable[list[str]]) -> float:
+def add(windows: TaskWindows, batches: Iterable[list[str]], columns: bool) -> float:
     """Segments a second, without the time that it takes to make them."""
     spent_s, many = 0.0, 0
+    known = GroupKeys()
     for number, keys in enumerate(batches, 1):
-        segments: list[dict[str, Any]] = [{} for _ in keys]
+        segments: Segments = [{} for _ in keys]
+        if columns:
+            segments = Columns.of(pa.record_batch({"k": keys}))
         start = time.perf_counter()
-        windows.add(segments, keys, 0)
+        groups: Keyed = keys
+        if isinstance(segments, Columns):
+            groups = known.of(KeyCodes.of_column(segments, "k"))
+        windows.add(segments, groups, 0)
         if number % BATCHES_A_CHUNK == 0:
             windows.take_changes()
         spent_s += time.perf_counter() - start
@@ -79,7 +90,7 @@ def holder(folder: Path, extents_max: int) -> Holder:
     return Spill(folder, extents_max) if extents_max else InMemory()
 
 
-def measure_one(extents_max: int, groups: int, segments: int) -> dict[str, float]:
+def measure_one(extents_max: int, columns: bool, groups: int, segments: int) -> dict[str, float]:
     """Rates, seconds, and memory beyond that of the process before."""
     process = psutil.Process()
     before = process.memory_info().rss
@@ -89,15 +100,16 @@ def measure_one(extents_max: int, groups: int, segments: int) -> dict[str, float
         found[f"{name} MiB"] = (process.memory_info().rss - before) / MIB
 
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as folder:
-        windows = TaskWindows(compiled(WINDOW, AT_END), shard_of, holder(Path(folder), extents_max))
-        found["first segments/s"] = add(windows, each_once(groups))
+        made = compiled(WINDOW, AT_END, columns)
+        windows = TaskWindows(made, shard_of, holder(Path(folder), extents_max))
+        found["first segments/s"] = add(windows, each_once(groups), columns)
         memory("first")
-        found["next segments/s"] = add(windows, again(groups, segments))
+        found["next segments/s"] = add(windows, again(groups, segments), columns)
         memory("next")
         start = time.perf_counter()
         frozen = windows.freeze(range(SHARDS))
         found["frozen s"] = time.perf_counter() - start
-        other = TaskWindows(compiled(WINDOW, AT_END), shard_of, holder(Path(folder), extents_max))
+        other = TaskWindows(made, shard_of, holder(Path(folder), extents_max))
         for shard in range(SHARDS):
             other.restore(shard, frozen(shard))
         found["restored groups/s"] = groups / (time.perf_counter() - start)
@@ -117,11 +129,16 @@ def measure(options: argparse.Namespace) -> Measured:
     if options.quick:
         groups, segments, extents_max = GROUPS_QUICK, SEGMENTS_QUICK, EXTENTS_MAX_QUICK
     details = {}
-    for name, extents in {"in memory": 0, "on disk": extents_max}.items():
+    ways = {
+        "in memory": (0, False),
+        "on disk": (extents_max, False),
+        "on disk, columns": (extents_max, True),
+    }
+    for name, way in ways.items():
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            details[name] = pool.apply(measure_one, (extents, groups, segments))
+            details[name] = pool.apply(measure_one, (*way, groups, segments))
         print(name, "  ".join(f"{what} {value:,.0f}" for what, value in details[name].items()))
-    memory, disk = details["in memory"], details["on disk"]
+    memory, disk, columns = details.values()
     return Measured(
         [
             Figure(
@@ -131,6 +148,10 @@ def measure(options: argparse.Namespace) -> Measured:
             Figure(
                 "segments into states on disk", disk["next segments/s"], "/s", GOAL_RATE,
                 at_least=True, note=f"in memory {memory['next segments/s']:,.0f}/s",
+            ),
+            Figure(
+                "segments into states on disk, columns", columns["next segments/s"], "/s",
+                GOAL_RATE, at_least=True, note=f"{columns['next MiB']:,.0f} MiB",
             ),
         ],
         details,

@@ -106,7 +106,7 @@ class SetSessionArrays(WindowRecord, frozen=True, tag="session-arrays"):
     """The first and the last coordinates of sessions: those of a group together and in order."""
     types: Sequence[str]
     states: Sequence[bytes]
-    """As in `SetArrays`."""
+    """Types and columns of the states, as `SetArrays` has them."""
     fired: Mapping[str, bytes]
     """For each watermark trigger that has seen the last segment of some session, a byte a session:
     whether it has."""

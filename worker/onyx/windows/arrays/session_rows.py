@@ -115,7 +115,7 @@ class SessionRows:
         self._changed.all[owners] = True
 
     def are_marked(self, owners: Indices) -> Mask:
-        """Of which owners something is to be recorded."""
+        """Which owners have something that is to be recorded."""
         found: Mask = self._changed.all[owners]
         return found
 
