@@ -11,7 +11,7 @@ not elsewhere and of which nothing is to be recorded is there until `compacted`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from onyx.windows.arrays.key_table import KeyTable, table_for
 from onyx.windows.arrays.session_records import Bounds
 from onyx.windows.coded import Groups
 from onyx.windows.groups import Shards, slices_of
-from onyx.windows.records import Records, SetSessionArrays, append
+from onyx.windows.records import Record, Records, SetSessionArrays, append
 
 _COMPACT_MIN = 1_024
 """Fewer rows than these are not worth it to leave out those that are not alive."""
@@ -260,13 +260,18 @@ class SessionRows:
         self._append(records, window, changed)
         self._changed.all.fill(False)
 
-    def records(self, window: str, shard: int) -> Iterator[SetSessionArrays]:
-        """All sessions of a shard."""
-        records: Records = {}
-        self._append(records, window, self.with_sessions([shard]))
-        for record in records.get(shard, ()):
-            assert isinstance(record, SetSessionArrays), "made here"
-            yield record
+    def records(self, window: str) -> Callable[[int], Sequence[Record]]:
+        """What gives all sessions of a shard."""
+        owners = self.with_sessions()
+        owners = owners[np.argsort(self._shard_of.all[owners], kind="stable")]
+        slices = slices_of(self._shard_of.all[owners])
+
+        def of_shard(shard: int) -> Sequence[Record]:
+            records: Records = {}
+            self._append(records, window, owners[slices.get(shard, slice(0))])
+            return records.get(shard, [])
+
+        return of_shard
 
     def _append(self, records: Records, window: str, owners: Indices) -> None:
         """Add all sessions of some owners, a record a shard."""

@@ -13,7 +13,7 @@ not hold; those that somebody asks for one by one. So results are those of objec
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import compress
+from itertools import chain, compress
 from math import ceil, floor, isfinite
 from operator import and_
 from typing import Any
@@ -336,13 +336,8 @@ class SessionsInArrays(SessionExtents):
 
     def states(self, frozen: Frozen) -> Callable[[int], Iterator[Record]]:
         """What gives the states of a shard, as they are frozen."""
-        objects = super().states(frozen)
-
-        def records(shard: int) -> Iterator[Record]:
-            yield from self._rows.records(self._window, shard)
-            yield from objects(shard)
-
-        return records
+        arrays, objects = self._rows.records(self._window), super().states(frozen)
+        return lambda shard: chain(arrays(shard), objects(shard))
 
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record of `take_changes`, `states` or `snapshot`."""
