@@ -16,7 +16,7 @@ from typing import Any
 from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.windows.buckets import Holder, InMemory
-from onyx.windows.coded import Keyed, keyed
+from onyx.windows.coded import Groups, Keyed, keyed
 from onyx.windows.compiled import ROWS_PAGE_MAX, CompiledWindows
 from onyx.windows.firing import PENDING, Added, AnyFiring, Extent, Number, Pages
 from onyx.windows.groups import Shards
@@ -93,6 +93,9 @@ class TaskWindows:
         if not len(segments):
             return Added([], [])
         keys = keyed(segments, groups)
+        if not self._holder.in_memory and isinstance(keys, Groups) and keys.column is not None:
+            # States on disk are looked for by shard: those of a column are computed together.
+            self._shards.learn(keys.keys, self._shards.of_column(keys.column).tolist())
         fired: list[tuple[int, AnyFiring]] = []
         late: set[int] | None = None
         windows = self._windows.values()

@@ -65,7 +65,7 @@ class Snapshot:
             key = hashable_key(raw)
             self._entries.remove(key)
             self._settle(key)
-        encoded = encode_each([value for _, value in entries])
+        encoded = encode_each([[value] for _, value in entries])
         for (raw, _), data in zip(entries, encoded, strict=True):
             key = hashable_key(raw)
             if key in self._offered:

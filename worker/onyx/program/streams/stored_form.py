@@ -22,7 +22,7 @@ def stored(segments: Segments) -> pa.RecordBatch:
 
 
 def _of_dicts(segments: list[Segment]) -> pa.RecordBatch:
-    column = pa.array(encode_each(segments), pa.binary())
+    column = pa.array(encode_each([[each] for each in segments]), pa.binary())
     return pa.RecordBatch.from_arrays([column], schema=_DICTS)
 
 

@@ -12,12 +12,13 @@ and a position on disk for each shard (a peer touches all its shards all the tim
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, KeysView
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary, finalize
 
-from onyx.codec.values import decode_values, encode_values
+from onyx.codec.values import decode_values, encode_each
 from onyx.errors import SettingsError
 from onyx.flow.groups.keys import key_bytes
 from onyx.settings import StateSettings
@@ -254,9 +255,11 @@ class SpilledBucket(Bucket):
         dump = self._form.dump
         for begin in range(0, len(keys), PAGE):
             batch = WriteBatch(raw_mode=True)
-            for key in keys[begin : begin + PAGE]:
-                state = dict.__getitem__(self, key)
-                batch.put(self._name(key), encode_values([dump_key(key), dump(state)]))
+            page = keys[begin : begin + PAGE]
+            states = map(dump, map(partial(dict.__getitem__, self), page))
+            pairs = list(zip(map(dump_key, page), states, strict=True))
+            for key, encoded in zip(page, encode_each(pairs), strict=True):
+                batch.put(self._name(key), encoded)
             self._spill.db.write(batch)
             self._written = True
 
