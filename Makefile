@@ -74,7 +74,7 @@ unit: setup ## Run all tests but the long campaigns
 long: setup ## Run the long campaigns, that `make test` has in a shorter form (6 minutes)
 	$(BIN)/python -m pytest $(PARALLEL) -m long
 
-sim: setup ## Simulate clusters, and jobs with windows, requests or state: SEEDS=2000, or one by SEED=7 STEPS=300 WORLD=cluster (BUG=B1 plants a bug)
+sim: setup ## Simulate clusters, and jobs with windows, requests, state or joins: SEEDS=2000, or one by SEED=7 STEPS=300 WORLD=cluster (BUG=B1 plants a bug)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(BUG),--bug $(BUG)) $(if $(WORLD),--world $(WORLD))
 
 conformance: setup ## Run conformance case files: CASES='FILE...'

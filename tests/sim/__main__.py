@@ -1,9 +1,10 @@
 """Run seeds: `python -m tests.sim --seeds 2000`, or look at one: `--seed 17 --world cluster`.
 
-There are four worlds: `cluster` (the replica and its groups under a simulated ZooKeeper), `windows`
+There are five worlds: `cluster` (the replica and its groups under a simulated ZooKeeper), `windows`
 (the tasks of a windowed job over stores that fail), `requests` (jobs whose segments clients hand
-over, and their journals) and `keyed` (jobs whose functions have state and timers, and tables). A
-run of the last three takes so much longer that each gets a tenth of the seeds.
+over, and their journals), `keyed` (jobs whose functions have state and timers, and tables) and
+`joins` (of two streams). A run of the last four takes so much longer that each gets a tenth of the
+seeds.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from functools import partial
 
 from tests.sim.bugs import NAMES
 from tests.sim.cluster import Outcome, simulate
+from tests.sim.joins import run as joins
+from tests.sim.joins.bugs import NAMES as JOIN_NAMES
 from tests.sim.keyed import run as keyed
 from tests.sim.keyed.bugs import NAMES as KEYED_NAMES
 from tests.sim.requests import run as requests
@@ -34,6 +37,7 @@ WORLDS_OF_JOBS = {
     "windows": (windows.simulate, WINDOW_NAMES),
     "requests": (requests.simulate, REQUEST_NAMES),
     "keyed": (keyed.simulate, KEYED_NAMES),
+    "joins": (joins.simulate, JOIN_NAMES),
 }
 """With the bugs that can be planted there."""
 

@@ -42,9 +42,9 @@ from onyx.task.acking.owners import Owners
 from onyx.task.batch_task import BatchTask
 from onyx.task.channels.wiring import sources_of
 from onyx.task.holding import holds_for
-from onyx.task.kinds import new_task
+from onyx.task.kinds import kind_of, new_task
 from onyx.task.messages import Completions, Ready, Returns, Rewire, Seal, Stop
-from onyx.task.table import Kind, Progress
+from onyx.task.table import Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Transport
@@ -151,12 +151,13 @@ class Process:
         return future
 
     def resolve(self, name: str) -> Callable[..., Any]:
-        if name == "m:fall_apart" + OVER_COLUMNS:
-            return over_columns(self.resolve("m:fall_apart"))
+        poisonous = self.world.poisonous
+        if name == poisonous + OVER_COLUMNS:
+            return over_columns(self.resolve(poisonous))
         if name not in self.world.functions:
             raise NameNotRegistered(f"{name} is not registered")
         found = self.world.functions[name]
-        return self.world.poison.guarded(self, found) if name == "m:fall_apart" else found
+        return self.world.poison.guarded(self, found) if name == poisonous else found
 
     def build_input(self, plugin: str, context: PluginContext) -> Input:
         return Partitions(self.world)
@@ -269,9 +270,9 @@ class Process:
         name = self._task_of(peer)
         if name is None:
             return
-        kind = self.world.job.entry(name).type
-        kind_of = Kind.FUNCTION if kind == "reduce" else Kind(kind)
-        self.tasks[peer] = new_task(self, peer, self.world.job_id, name, kind_of, _nothing)
+        job = self.world.job_id
+        kind = kind_of(self._replica, job, name)
+        self.tasks[peer] = new_task(self, peer, job, name, kind, _nothing)
 
     def _task_of(self, peer: PeerId) -> TaskName | None:
         allocation = self._replica.run(self.world.job_id).allocation

@@ -104,6 +104,8 @@ class World:
     process: type[Process] = Process
     made_storage: type[Storage] = Storage
     made_checks: type[Checks] = Checks
+    poisonous = "m:fall_apart"
+    """The function over which processes end."""
 
     def __init__(self, seed: int) -> None:
         self.choice = random.Random(f"{seed}/world")

@@ -1,0 +1,78 @@
+"""Bugs planted on purpose in joins of two streams: the simulator must find each.
+
+M1 the log does not say how far event time is; M2 a snapshot has the newest rows only; M3 rows go
+when they meet nothing new, though others still ask whether they have met something; M4 a row is
+alone as soon as the watermark has passed it; M5 who takes over has the rows of one side only; M6
+what is known as applied meets the other side again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tests.sim.planting import Plants, planted_of
+
+from onyx.flow.arrays import Mask
+from onyx.flow.batch import Batch
+from onyx.joins.streams.keyed_rows import KeyedRows
+from onyx.joins.streams.spans import LEFT, Interval, Side, Times
+from onyx.program.streams.keeping import Chronicle
+from onyx.program.streams.state import JoinedStreams
+from onyx.task.window_state.windowing import Windowing
+from onyx.windows.records import Record, Records, WatermarkReached
+
+_freeze = Chronicle.freeze
+_fresh = Windowing.fresh
+_take_changes = Chronicle.take_changes
+
+
+def _rows_only(chronicle: Chronicle, known: Any) -> Records:
+    """M1."""
+    found = _take_changes(chronicle, known)
+    return {
+        shard: [each for each in records if not isinstance(each, WatermarkReached)]
+        for shard, records in found.items()
+    }
+
+
+def _newest_only(
+    chronicle: Chronicle,
+    parts: Sequence[tuple[Side, KeyedRows]],
+    gone: Mapping[Side, Callable[[KeyedRows], Mask]],
+) -> Callable[[int], list[Record]]:
+    """M2."""
+    return _freeze(chronicle, parts[-1:], gone)
+
+
+def _gone_when_alone(spans: Interval, side: Side, watermarks: Times) -> Times:
+    """M3."""
+    return spans.alone_before(side, watermarks)
+
+
+def _alone_at_once(spans: Interval, side: Side, watermarks: Times) -> Times:
+    """M4."""
+    return watermarks
+
+
+def _restore_left(joined: JoinedStreams) -> None:
+    """M5."""
+    joined._store_restored(LEFT)
+
+
+def _all_of_them(windowing: Windowing, batch: Batch, withdrawn: Sequence[int]) -> None:
+    """M6."""
+    _fresh(windowing, batch, withdrawn)
+
+
+PLANTS: Plants = {
+    "M1": (Chronicle, "take_changes", _rows_only),
+    "M2": (Chronicle, "freeze", _newest_only),
+    "M3": (Interval, "gone_before", _gone_when_alone),
+    "M4": (Interval, "alone_before", _alone_at_once),
+    "M5": (JoinedStreams, "restored", _restore_left),
+    "M6": (Windowing, "fresh", _all_of_them),
+}
+NAMES = tuple(PLANTS)
+planted = partial(planted_of, PLANTS)
