@@ -31,9 +31,16 @@ FOUND_BY = {
     "K15": {"S1", "T3", "W5"},
     "K16": {"T1"},
     "K17": {"W3"},
+    "K18": {"C5"},
+    "K19": {"S2"},
+    "K20": {"U"},
+    "K21": {"V3"},
 }
 """The invariants by which each may be found: another one would mean that it is not understood."""
-FIRST_SEEDS = {"K4": 4, "K5": 1, "K7": 4, "K13": 12, "K14": 7, "K15": 1}
+FIRST_SEEDS = {
+    "K4": 4, "K5": 1, "K7": 4, "K13": 3, "K14": 7, "K15": 1,
+    "K18": 7, "K19": 65, "K20": 1, "K21": 1,
+}  # fmt: skip
 """Where to begin to look for those that show in some of the jobs only."""
 SEEDS_MAX = 60
 

@@ -9,7 +9,9 @@ items that go from a map are not recorded; K11 what is known as applied is calle
 takes over does not look at timers; K13 a table of which something could not be read counts as
 whole; K14 a call over columns that fails leaves what it has set; K15 a state that is on disk is not
 written again; K16 at the end timers by the clock are dropped; K17 event time goes on downstream
-before what functions have returned.
+before what functions have returned. Of loops: K18 what goes back has the id that it had before; K19
+what comes back of a tree that is complete goes on; K20 an edge inside a loop counts as a lap; K21
+what goes back holds the task up.
 """
 
 from __future__ import annotations
@@ -28,23 +30,29 @@ from onyx.keyed.changes import Changes
 from onyx.keyed.expiry import Expiry
 from onyx.keyed.states import Lists, Maps
 from onyx.keyed.timers import Clock, Timer, Timers
+from onyx.ledger.hop import Share
 from onyx.program.keyed.held import HeldStates
 from onyx.runs import Numbers
 from onyx.state.chunks import Chunk
 from onyx.state.local.spilled import SpilledBucket
 from onyx.tables import loading
+from onyx.task.channels.outbox import Outbox
+from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
+from onyx.task.phases import intake, send
 from onyx.task.window_state.applied_ids import AppliedIds
 from onyx.task.window_state.chunks import NO_COLUMNS
 from onyx.task.window_state.emissions import Emissions, Taken
 from onyx.task.window_state.state import TaskState
 from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed import build
+from onyx.transport.interface import Delivery
 from onyx.windows.coded import Groups
 from onyx.windows.records import Record
 from onyx.windows.watermarks import Mark
 
 _applied = AppliedIds.__init__
+_laps_of = send.laps_of
 _call_columns = HeldStates.call_columns
 _held = build._held
 _reads = loading._reads
@@ -194,6 +202,26 @@ def _at_once(windowing: Windowing, mark: Mark) -> Mark:
     return mark
 
 
+def _not_back(edge: int, parents: Any, child_index: Any, back: bool) -> Share:
+    """K18."""
+    return Share(edge, parents, child_index)
+
+
+def _all_deliveries(allocation: Allocation, deliveries: list[Delivery]) -> list[Delivery]:
+    """K19."""
+    return deliveries
+
+
+def _one_more_lap(laps: Numbers | None, many: int, parents: Any, more: int) -> Numbers | None:
+    """K20."""
+    return _laps_of(laps, many, parents, 1)
+
+
+def _in_one_queue(outbox: Outbox, pending: Any) -> None:
+    """K21."""
+    outbox._queue.append(pending)
+
+
 PLANTS: Plants = {
     "K1": (Timers, "delete", _delete_unrecorded),
     "K2": (Timers, "take_due", _all_of_the_key),
@@ -212,6 +240,10 @@ PLANTS: Plants = {
     "K15": (SpilledBucket, "_write", _write_once),
     "K16": (Timers, "take_all", _those_by_event_time),
     "K17": (Windowing, "release", _at_once),
+    "K18": (send, "Share", _not_back),
+    "K19": (intake, "_living", _all_deliveries),
+    "K20": (send, "laps_of", _one_more_lap),
+    "K21": (Outbox, "_append", _in_one_queue),
 }
 NAMES = tuple(PLANTS)
 planted = partial(planted_of, PLANTS)

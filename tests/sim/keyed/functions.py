@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from tests.sim.keyed.plain import PlainGroup
+from tests.sim.windows.columns import over_columns
 
 from onyx.flow.columnar import ROW
 
@@ -30,6 +31,8 @@ STATE = {
 STATE_OF_COLUMNS = {"count": "value[int]", "bits": "value[int]", "note": "value[str]"}
 STATE_OF_SECOND = {"count": "value[int]", "groups": "map[str, int]"}
 RESTS = 5
+LAPS = 3
+"""So often go leaves round a loop, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,8 @@ class Calls:
             return self.due(timer, state)
 
         names = {"m:gather": keep, "m:gather_columns": keep_columns, "m:due": due}
-        return {**names, "m:again": self.again}
+        turns = {"m:turn": turn, "m:turn_columns": over_columns(turn)}
+        return {**names, **turns, "m:again": self.again}
 
     def _with_name(self, segment: Segment, names: Any = None) -> Segment:
         """A segment with its name, if this function looks it up."""
@@ -178,6 +182,12 @@ class Calls:
         for name in STATE_OF_COLUMNS:
             setattr(state, name, [getattr(group, name) for group in groups])
         return made
+
+
+def turn(segment: Segment) -> Segment:
+    """How often a leaf is still to go round a loop."""
+    left = segment.get("laps")
+    return {**segment, "laps": number_of(segment) % (LAPS + 1) if left is None else left - 1}
 
 
 def name_of(record: Segment) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
-from tests.sim.keyed.functions import STATE, STATE_OF_COLUMNS, STATE_OF_SECOND, Calls, Plan
+from tests.sim.keyed.functions import LAPS, STATE, STATE_OF_COLUMNS, STATE_OF_SECOND, Calls, Plan
 from tests.sim.windows.columns import draw_formats
 from tests.sim.windows.failing import Failing, add_bad, add_to, draw_failing
 from tests.sim.windows.story import FUNCTIONS, Leaf, Segment, Story, draw_segments, fall_apart
@@ -71,6 +72,8 @@ def draw(seed: int) -> KeyedStory:
     spec = _spec(choice, real_ms if honest else 0, columns, ttl_ms)
     if lookup:
         _add_table(choice, spec, lookup, drops, versions)
+    if choice.random() < 0.3:
+        _add_loop(choice, spec)
     chained = choice.random() < 0.4
     if chained:
         _add_second(choice, spec)
@@ -195,6 +198,25 @@ def _add_table(
     catalog.append(table)
 
 
+def _add_loop(choice: random.Random, spec: dict[str, Any]) -> None:
+    """Behind what makes leaves these go round, some more often than others: over one task, or
+    two."""
+    names = choice.choice((("turn",), ("turn", "back")))
+    behind = spec["workflow"][1][1]
+    path = ["pass", *names, behind]
+    spec["workflow"][1:2] = [list(edge) for edge in pairwise(path)]
+    for name in names:
+        fn = "m:turn" if name == "turn" else "m:same"
+        size = choice.choice((1, 2, 5, 20))
+        spec["catalog"].append({"name": name, "type": "function", "fn": fn, "batchSize": size})
+    last = {"from": [names[-1]], "shortCircuit": True}
+    spec["catalog"][-1] |= {"loopTo": "turn", "lapsMax": LAPS}
+    spec["flowConditions"] = [
+        {**last, "to": ["turn"], "predicate": [">", "laps", 0]},
+        {"from": [names[-1]], "to": [behind], "predicate": ["==", "laps", 0]},
+    ]
+
+
 def _add_second(choice: random.Random, spec: dict[str, Any]) -> None:
     spec["workflow"][-1:] = [["gather", "again"], ["again", "write"]]
     again = {
@@ -227,11 +249,13 @@ def _add_failing(
     fn = spec["catalog"][2]["fn"]
     if columns:
         failing.bad = {}
+    loop = spec.get("flowConditions", [])
     add_to(spec, failing, choice)
+    spec["flowConditions"] += loop
     for entry in spec["catalog"]:
         if entry["name"] == "gather":
             entry["fn"] = fn
-        if entry["name"] == "named":
+        if entry["name"] in ("named", "turn", "back"):
             entry["deadLetter"] = "dead"
     add_bad(parts, failing, choice)
     return failing
