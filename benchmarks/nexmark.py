@@ -40,14 +40,16 @@ EXAMPLE = ROOT / "examples" / "nexmark"
 CODE = {"PYTHONPATH": python_path(HERE / "jobs", CONTENDERS, EXAMPLE)}
 PATHWAY = "pathway"
 """Folder of its venv, among the data."""
-OF_STREAMS = ("q3", "q9")
+OF_STREAMS = ("q3", "q4", "q6", "q9")
 """Queries that are not written for Pathway: its joins keep all that there is."""
 SUMMED = {
     "q0": "price",
     "q1": "price",
     "q2": "price",
     "q3": "auction",
+    "q4": "price",
     "q5": "auction",
+    "q6": "price",
     "q7": "price",
     "q8": "person",
     "q9": "price",
@@ -58,7 +60,9 @@ EVENTS = {
     "q1": 10_000_000,
     "q2": 10_000_000,
     "q3": 5_000_000,
+    "q4": 1_000_000,
     "q5": 1_000_000,
+    "q6": 1_000_000,
     "q7": 4_000_000,
     "q8": 2_000_000,
     "q9": 1_000_000,

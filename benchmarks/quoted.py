@@ -26,7 +26,7 @@ def _nexmark() -> list[Quoted]:
     return [
         Quoted(f"{query} in {kind}, one process, to Bytewax", f"{query}: CPU of {way} / *", goal)
         for kind, way, goal in (("dicts", "onyx-1", 1.0), ("columns", "onyx-1-columns", 0.5))
-        for query in ("q0", "q1", "q2", "q5", "q7", "q8")
+        for query in ("q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "q8", "q9")
     ]
 
 
@@ -117,6 +117,13 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
                5.0),
         Quoted("a running sum, which each segment gets, to it, segments",
                "a running sum *, segments", 5.0),
+    ),
+    "combining": (
+        Quoted("CPU of three processes with `combine: true`, to without it, columns",
+               "CPU *, columns", 1.0),
+        Quoted("the same, segments", "CPU *, segments", 1.0),
+        Quoted("bytes between them, columns", "bytes *, columns", 0.2),
+        Quoted("the same, segments", "bytes *, segments", 0.2),
     ),
     "joins": (
         Quoted("rows of columns that get what a table of a million has under a number",

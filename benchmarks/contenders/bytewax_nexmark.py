@@ -128,10 +128,43 @@ def q3() -> Dataflow:
     return flow
 
 
+def q4() -> Dataflow:
+    flow = Dataflow("q4")
+    sold = op.map("category", winners(flow), lambda won: (str(won[0]["category"]), won[1]))
+    sums = op.fold_final("sum", sold, lambda: [0, 0], lambda all, won: [all[0] + won, all[1] + 1])
+    prices = op.map("row", sums, lambda item: {"price": item[1][0] // item[1][1]})
+    op.output("write", prices, Sink("price"))
+    return flow
+
+
+def q6() -> Dataflow:
+    flow = Dataflow("q6")
+
+    def of_seller(won: Any) -> Any:
+        auction, price = won
+        return str(auction["seller"]), [auction["expires"], auction["id"], price]
+
+    def average(item: Any) -> dict[str, Any]:
+        prices = [price for _, _, price in item[1]]
+        return {"price": sum(prices) // len(prices)}
+
+    sold = op.map("seller", winners(flow), of_seller)
+    last = op.fold_final("last", sold, list, lambda last, won: sorted([*last, won])[-10:])
+    op.output("write", op.map("row", last, average), Sink("price"))
+    return flow
+
+
 def q9() -> Dataflow:
-    """By hand: the best bid of an auction, and those that have come before it. Nothing is forgotten
-    before the end of the data."""
     flow = Dataflow("q9")
+    prices = op.map("row", winners(flow), lambda won: {"price": won[1]})
+    op.output("write", prices, Sink("price"))
+    return flow
+
+
+def winners(flow: Dataflow) -> Any:
+    """By hand: each auction that somebody has bid on, and the highest price. It has the best bid of
+    an auction, and those that have come before it; nothing is forgotten before the end of the
+    data."""
     auctions = op.input("auctions", flow, Events("auctions"))
     bids = op.input("bids", flow, Events("bids"))
 
@@ -160,11 +193,11 @@ def q9() -> Dataflow:
     empty = {"auction": None, "best": None}
     best = op.fold_final("winning", both, lambda: {**empty, "waiting": []}, gather)
 
-    def row(item: Any) -> dict[str, Any] | None:
-        return {"price": item[1]["best"][0]} if item[1]["best"] else None
+    def won(item: Any) -> Any:
+        state = item[1]
+        return (state["auction"], state["best"][0]) if state["best"] else None
 
-    op.output("write", op.filter_map("rows", best, row), Sink("price"))
-    return flow
+    return op.filter_map("won", best, won)
 
 
 def q5() -> Dataflow:

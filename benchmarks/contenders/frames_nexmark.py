@@ -33,12 +33,8 @@ def polars_query(query: str, column: str, folder: str) -> Any:
         near = persons.filter(pl.col("city").is_in(cities)).select("name", "city", seller="id")
         auctions = pl.scan_parquet(f"{folder}/auctions-*.parquet").filter(pl.col("category") == 3)
         found = auctions.select("seller", auction="id").join(near, on="seller")
-    elif query == "q9":
-        auctions = pl.scan_parquet(f"{folder}/auctions-*.parquet")
-        opened = auctions.select("expires", auction="id", opened="date_time")
-        pairs = bids.join(opened, on="auction").filter(time.is_between("opened", "expires"))
-        ranked = pairs.sort(-pl.col("price"), "date_time", "bidder")
-        found = ranked.group_by("auction").agg(pl.col("price", "bidder", "date_time").first())
+    elif query in ("q4", "q6", "q9"):
+        found = polars_winners(query, bids, pl.scan_parquet(f"{folder}/auctions-*.parquet"))
     elif query == "q5":
         each = [
             bids.select("auction", until=time // SLIDE_MS + later)
@@ -57,9 +53,35 @@ def polars_query(query: str, column: str, folder: str) -> Any:
     return found.select(pl.len(), pl.col(column).sum().alias("sum")).collect().row(0)
 
 
+def polars_winners(query: str, bids: Any, auctions: Any) -> Any:
+    """Queries about the winning bid of each auction."""
+    import polars as pl
+
+    price = pl.col("price")
+    opened = auctions.select("expires", "category", "seller", auction="id", opened="date_time")
+    pairs = bids.join(opened, on="auction").filter(
+        pl.col("date_time").is_between("opened", "expires")
+    )
+    ranked = pairs.sort(-price, "date_time", "bidder")
+    its = ["price", "bidder", "date_time", "expires", "category", "seller"]
+    found = ranked.group_by("auction").agg(pl.col(its).first())
+    if query == "q9":
+        return found
+    if query == "q4":
+        return found.group_by("category").agg(price.sum() // pl.len())
+    last = found.sort("expires", "auction").group_by("seller").tail(10)
+    return last.group_by("seller").agg(price.sum() // pl.len())
+
+
 # DuckDB
 
 
+WINNERS = """
+    select auction, price, bidder, bids.date_time, expires, category, seller
+    from bids join auctions
+    on auction = id and bids.date_time between auctions.date_time and expires
+    qualify row_number() over (partition by id order by price desc, bids.date_time, bidder) = 1
+"""
 SQL = {
     "q0": "select * from bids",
     "q1": "select * replace (price * 908 // 1000 as price) from bids",
@@ -68,6 +90,14 @@ SQL = {
         select auctions.id as auction, name, city from auctions join persons
         on seller = persons.id
         where category = 3 and city in ('Boise', 'Portland', 'San Francisco')
+    """,
+    "q4": f"select category, sum(price) // count(*) as price from ({WINNERS}) group by category",
+    "q6": f"""
+        with last as (
+            select * from ({WINNERS})
+            qualify 10 >= row_number()
+                over (partition by seller order by expires desc, auction desc))
+        select seller, sum(price) // count(*) as price from last group by seller
     """,
     "q5": """
         with counts as (
@@ -87,11 +117,7 @@ SQL = {
         semi join auctions
         on seller = persons.id and persons.date_time // 10000 = auctions.date_time // 10000
     """,
-    "q9": """
-        select auction, price, bidder, bids.date_time from bids join auctions
-        on auction = id and bids.date_time between auctions.date_time and expires
-        qualify row_number() over (partition by id order by price desc, bids.date_time, bidder) = 1
-    """,
+    "q9": WINNERS,
 }
 
 

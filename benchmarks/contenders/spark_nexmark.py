@@ -11,6 +11,14 @@ from typing import Any
 
 from spark_stream import session_of, tree_cpu_s
 
+WINNERS = """
+    select * from
+        (select bids.*, category, seller, expires, row_number() over
+            (partition by id order by price desc, bids.date_time, bidder) as rank
+         from bids join auctions
+         on auction = id and bids.date_time between auctions.date_time and expires)
+    where rank = 1
+"""
 SQL = {
     "q0": "select * from bids",
     "q1": "select auction, bidder, price * 908 div 1000 as price, date_time from bids",
@@ -36,14 +44,15 @@ SQL = {
         select bids.* from bids join highest
         on bids.date_time div 10000 = highest.start and bids.price = highest.price
     """,
-    "q9": """
-        select auction, price from
-            (select bids.*, row_number() over
-                (partition by id order by price desc, bids.date_time, bidder) as rank
-             from bids join auctions
-             on auction = id and bids.date_time between auctions.date_time and expires)
-        where rank = 1
+    "q4": f"select category, sum(price) div count(*) as price from ({WINNERS}) group by category",
+    "q6": f"""
+        select seller, sum(price) div count(*) as price from
+            (select *, row_number() over
+                (partition by seller order by expires desc, auction desc) as place
+             from ({WINNERS}))
+        where place <= 10 group by seller
     """,
+    "q9": WINNERS,
     "q8": """
         select id as person, name, persons.date_time div 10000 as start from persons
         left semi join auctions

@@ -55,6 +55,16 @@ def reading_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch({"key": numbers * 2_654_435_761 % KEYS, "v": numbers % 97})
 
 
+def few(number: int) -> dict[str, Any]:
+    """Segments of ten groups, a thousand in a second."""
+    return {"key": number % 10, "v": number % 97, "at": number}
+
+
+def few_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
+    numbers = batch["n"].to_numpy()
+    return pa.record_batch({"key": numbers % 10, "v": numbers % 97, "at": numbers})
+
+
 def add(segment: dict[str, Any], state: Any) -> None:
     state.total = (state.total or 0) + segment["v"]
 

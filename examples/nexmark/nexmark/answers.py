@@ -29,6 +29,21 @@ def q3(read):
     return sold.merge(near, left_on="seller", right_on="id")
 
 
+def q4(read):
+    return averages(winners(read), "category")
+
+
+def q6(read):
+    last = winners(read).sort_values(["expires", "auction"]).groupby("seller").tail(10)
+    return averages(last, "seller")
+
+
+def averages(sold, by):
+    """Whole averages of prices."""
+    prices = sold.groupby(by)["price"]
+    return (prices.sum() // prices.size()).rename("price").reset_index()
+
+
 def q5(read):
     bids = read("bids")
     first = bids["date_time"] // SLIDE_MS * SLIDE_MS + SLIDE_MS - 1
@@ -56,11 +71,16 @@ def q8(read):
 
 
 def q9(read):
-    opened = read("auctions")[["id", "date_time", "expires"]].rename(columns={"date_time": "from"})
+    return winners(read)[["auction", "price", "bidder", "date_time"]]
+
+
+def winners(read):
+    """The winning bid of each auction, and what is known of the auction."""
+    opened = read("auctions").rename(columns={"date_time": "from"})
     pairs = read("bids").merge(opened, left_on="auction", right_on="id")
     pairs = pairs[pairs["date_time"].between(pairs["from"], pairs["expires"])]
     ranked = pairs.sort_values(["price", "date_time", "bidder"], ascending=[False, True, True])
-    return ranked.drop_duplicates("auction")[["auction", "price", "bidder", "date_time"]]
+    return ranked.drop_duplicates("auction")
 
 
 def q13(read):
@@ -69,7 +89,8 @@ def q13(read):
 
 
 QUERIES = {
-    "q0": q0, "q1": q1, "q2": q2, "q3": q3, "q5": q5, "q7": q7, "q8": q8, "q9": q9, "q13": q13,
+    "q0": q0, "q1": q1, "q2": q2, "q3": q3, "q4": q4, "q5": q5, "q6": q6, "q7": q7, "q8": q8,
+    "q9": q9, "q13": q13,
 }  # fmt: skip
 
 

@@ -117,6 +117,35 @@ def new_sellers(event, window, trigger, state_event, by_event):
     }
 
 
+# q4 and q6: averages of winning bids, of a category, and of the last ten of a seller
+
+
+def sold(event, window, trigger, state_event, price):
+    return {**state_event["group_key"], "price": price}
+
+
+def average_price(event, window, trigger, state_event, prices):
+    return {"category": state_event["group_key"], "price": prices["sum"] // prices["n"]}
+
+
+def last_ten():
+    """Aggregation: when the ten last auctions closed, which these are, and their prices."""
+    return {
+        "init": lambda window: [],
+        "create_state_update": lambda window, last, auction: closed(auction),
+        "apply_state_update": lambda window, last, auction: sorted([*last, auction])[-10:],
+    }
+
+
+def closed(auction):
+    return [auction["expires"], auction["id"], auction["price"]]
+
+
+def average_of_ten(event, window, trigger, state_event, last):
+    prices = [price for _, _, price in last]
+    return {"seller": state_event["group_key"], "price": sum(prices) // len(prices)}
+
+
 # q9: the winning bid of each auction
 
 OF_A_BID = ("bid_price", "bid_bidder", "bid_date_time")

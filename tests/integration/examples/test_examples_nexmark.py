@@ -33,7 +33,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def env(folder: Path) -> Iterator[TestEnv]:
-    with with_test_env(6, modules=MODULES, settings=Settings(data_dir=str(folder))) as env:
+    with with_test_env(7, modules=MODULES, settings=Settings(data_dir=str(folder))) as env:
         yield env
 
 
