@@ -41,6 +41,7 @@ PROGRAMS = {
     "bench_windows": Program("bench_windows", "windows alone: segments into states, firings"),
     "bench_spill": Program("bench_spill", "state in memory and on disk"),
     "joins": Program("joins", "columns enriched from a table of a million rows"),
+    "timer_memory": Program("timer_memory", "ten million keys with a timer each"),
     "combining": Program("combining", "windows that are combined before they are sent"),
     "keyed_state": Program("keyed_state", "state by key in functions, against windows"),
     "bad_rows": Program("bad_rows", "what a few bad records cost in columns"),

@@ -118,6 +118,10 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
         Quoted("a running sum, which each segment gets, to it, segments",
                "a running sum *, segments", 5.0),
     ),
+    "timer_memory": (
+        Quoted("most memory while ten million keys set a timer each, and these fire",
+               "memory of * keys with timers, on disk", 1_024, "MiB"),
+    ),
     "combining": (
         Quoted("CPU of three processes with `combine: true`, to without it, columns",
                "CPU *, columns", 1.0),
