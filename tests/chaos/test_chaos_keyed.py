@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.jobs.exactly_once import CHAOS, PARTITIONS, Faults, Gate, disturb
-from tests.support.servers.cluster import Cluster
+from tests.support.jobs.exactly_once import CHAOS, PARTITIONS, Faults, rows_after, writing
 
 from onyx.log.server.process import ZooKeeperServer
 
@@ -38,17 +36,10 @@ def manifest(folder: Path, segments: int) -> dict[str, Any]:
                 {"name": "track", "type": "function", "fn": "keyed_job:track",
                  "onTimer": "keyed_job:idle", "state": STATE, "stateTtl": "1 day",
                  "batchSize": 500, "groupByKey": "key", "fluxPolicy": "continue"},
-                {"name": "write", "type": "output", "plugin": "files", "batchSize": 500,
-                 "maxPeers": 2, "options": {"path": str(folder / "out"), "format": "jsonl",
-                                            "rollSeconds": 0.5}},
+                writing(folder),
             ],
         },
     }  # fmt: skip
-
-
-def written(folder: Path) -> list[dict[str, Any]]:
-    parts = sorted((folder / "out").glob("*.jsonl"))
-    return [json.loads(line) for part in parts for line in part.read_text("utf-8").splitlines()]
 
 
 def check(rows: list[dict[str, Any]], segments: int) -> None:
@@ -83,7 +74,6 @@ def test_states_and_timers_are_exactly_right_after_kills_and_a_rescaling(
     zookeeper: ZooKeeperServer, tmp_path: Path, kills: int, segments: int
 ) -> None:
     faults = Faults(kills=kills, stops=1, seed=11, pause_max_s=0.5)
-    with Cluster(zookeeper.address, tmp_path, CHAOS / "keyed_job.py") as cluster:
-        gate = Gate(tmp_path / "gate", segments // PARTITIONS)
-        disturb(cluster, manifest(tmp_path, segments), gate, faults)
-    check(written(tmp_path), segments)
+    job, module = manifest(tmp_path, segments), CHAOS / "keyed_job.py"
+    rows = rows_after(faults, zookeeper.address, tmp_path, module, job, segments)
+    check(rows, segments)

@@ -16,6 +16,7 @@ from tests.support.jobs.exactly_once import (
     Row,
     compare,
     disturb,
+    writing,
     written,
 )
 from tests.support.servers.cluster import Cluster
@@ -34,7 +35,6 @@ def manifest(folder: Path, loop: bool) -> dict[str, Any]:
     """Sums by key and time: of what has gone round a loop, at the end; or as the watermark passes,
     folded before they are sent."""
     read = {"segments": SEGMENTS, "fn": "loops_job:measured", "partitions": PARTITIONS}
-    write = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 0.5}
     time = {"windowKey": "time", "range": [RANGE_MS, "milliseconds"]}
     emit = f"loops_job:emit_{'total' if loop else 'sum'}"
     back = {"fn": "loops_job:lap", "loopTo": "pass", "lapsMax": LAPS_MAX}
@@ -56,8 +56,7 @@ def manifest(folder: Path, loop: bool) -> dict[str, Any]:
                 *([{"name": "turn", "type": "function", "batchSize": 500, **back}] * loop),
                 {"name": "sum", "type": "reduce", "batchSize": 500, "groupByKey": "key",
                  "minPeers": 1, "fluxPolicy": "continue", "combine": not loop},
-                {"name": "write", "type": "output", "plugin": "files", "batchSize": 500,
-                 "maxPeers": 2, "options": write},
+                writing(folder),
             ],
             "flowConditions": [
                 {"from": ["pass"], "to": ["turn"], "predicate": [">", "left", 0]},

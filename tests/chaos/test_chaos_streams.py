@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.jobs.exactly_once import CHAOS, PARTITIONS, Faults, Gate, disturb
-from tests.support.servers.cluster import Cluster
+from tests.support.jobs.exactly_once import CHAOS, PARTITIONS, Faults, rows_after, writing
 from tests.support.stream_joins import Plain, counted
 
 from onyx.log.server.process import ZooKeeperServer
@@ -41,17 +39,10 @@ def manifest(folder: Path, segments: int, columns: bool) -> dict[str, Any]:
                  "left": {"task": "orders", "key": "key", "at": "time"},
                  "right": {"task": "payments", "key": "of", "at": "time", "prefix": "p_"},
                  "within": {"before": BEFORE_MS, "after": AFTER_MS}},
-                {"name": "write", "type": "output", "plugin": "files", "batchSize": 500,
-                 "maxPeers": 2, "options": {"path": str(folder / "out"), "format": "jsonl",
-                                            "rollSeconds": 0.5}},
+                writing(folder),
             ],
         },
     }  # fmt: skip
-
-
-def written(folder: Path) -> list[dict[str, Any]]:
-    parts = sorted((folder / "out").glob("*.jsonl"))
-    return [json.loads(line) for part in parts for line in part.read_text("utf-8").splitlines()]
 
 
 def expected(segments: int) -> list[dict[str, Any]]:
@@ -78,7 +69,6 @@ def test_a_join_is_exactly_right_after_kills_and_a_rescaling(
     zookeeper: ZooKeeperServer, tmp_path: Path, kills: int, segments: int, columns: bool
 ) -> None:
     faults = Faults(kills=kills, stops=1, seed=13, pause_max_s=0.5)
-    with Cluster(zookeeper.address, tmp_path, CHAOS / "streams_job.py") as cluster:
-        gate = Gate(tmp_path / "gate", segments // PARTITIONS)
-        disturb(cluster, manifest(tmp_path, segments, columns), gate, faults)
-    assert counted(written(tmp_path)) == counted(expected(segments))
+    job, module = manifest(tmp_path, segments, columns), CHAOS / "streams_job.py"
+    rows = rows_after(faults, zookeeper.address, tmp_path, module, job, segments)
+    assert counted(rows) == counted(expected(segments))

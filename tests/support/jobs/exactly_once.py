@@ -61,7 +61,6 @@ def manifest(folder: Path, segments: int, columns: bool = False) -> dict[str, An
     form = {"batchFormat": "arrow" if columns else "dicts"}
     fn = "windows_job:measured_columns" if columns else "windows_job:measured"
     read = {"segments": segments, "fn": fn, "partitions": PARTITIONS}
-    write = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 0.5}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -93,8 +92,7 @@ def manifest(folder: Path, segments: int, columns: bool = False) -> dict[str, An
                     "minPeers": 1,
                     "fluxPolicy": "continue",
                 },
-                {"name": "write", "type": "output", "plugin": "files", "batchSize": 500,
-                 "maxPeers": 2, "options": write},
+                writing(folder),
             ],
             "windows": [
                 {"id": "sums", "task": "sum", "type": "fixed", "aggregation": ["sum", "v"],
@@ -125,13 +123,37 @@ def expected(segments: int) -> Counter[Row]:
     return Counter(rows)
 
 
+def writing(folder: Path) -> dict[str, Any]:
+    """The task of a job that writes what `rows_of` reads."""
+    options = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 0.5}
+    its = {"plugin": "files", "batchSize": 500, "maxPeers": 2, "options": options}
+    return {"name": "write", "type": "output", **its}
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    """What was written."""
+    parts = sorted((folder / "out").glob("*.jsonl"))
+    return [json.loads(line) for part in parts for line in part.read_text("utf-8").splitlines()]
+
+
 def written(folder: Path) -> Counter[Row]:
-    rows: Counter[Row] = Counter()
-    for part in sorted((folder / "out").glob("*.jsonl")):
-        for line in part.read_text("utf-8").splitlines():
-            row = json.loads(line)
-            rows[row["window"], row["key"], row["from"], row["sum"]] += 1
-    return rows
+    rows = rows_of(folder)
+    return Counter((row["window"], row["key"], row["from"], row["sum"]) for row in rows)
+
+
+def rows_after(
+    faults: Faults, address: str, folder: Path, module: Path, job: dict[str, Any], segments: int
+) -> list[dict[str, Any]]:
+    """What a job with a gate has written, when it has come through all faults to its end.
+
+    Args:
+        address: of ZooKeeper.
+        module: the code of the job.
+        segments: that each of its inputs has.
+    """
+    with Cluster(address, folder, module) as cluster:
+        disturb(cluster, job, Gate(folder / "gate", segments // PARTITIONS), faults)
+    return rows_of(folder)
 
 
 def run(
