@@ -5,7 +5,7 @@ What it sets is of all rows at once, so the batch fails or counts as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -56,8 +56,9 @@ def over_columns(
     if not leaves.failures and uniques is not None:
         keeping.first_seen(shards.tolist(), uniques)
     assert isinstance(leaves.segments, Columns), "made by a function over columns"
-    of_leaves = shards if leaves.parents is None else shards[leaves.parents]
-    work.made.extend(_by_shard(leaves.segments, of_leaves))
+    if len(leaves.segments):
+        # All into one shard: many small batches would take longer, and nobody is promised an order.
+        work.made.append((int(shards[0]), leaves.segments))
     found = [each._replace(at=int(rows.where[each.at])) for each in returned]
     failed = Leaves([], nothing, None, leaves.failures)
     return of_some(failed, rows.where, rows.misfits), found
@@ -138,14 +139,3 @@ def _first(keeping: KeepingStates, shards: Indices, values: list[Any]) -> Indice
             seen.add((shard, key))
             fresh.append(index)
     return np.array(fresh, dtype=np.intp)
-
-
-def _by_shard(made: Columns, shards: Indices) -> Iterator[tuple[int, Columns]]:
-    """What was made, by shard, each in order."""
-    if not len(shards):
-        return
-    order = np.argsort(shards, kind="stable")
-    made, shards = made.take(order), shards[order]
-    firsts = np.flatnonzero(np.diff(shards, prepend=-1))
-    for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(shards)], strict=True):
-        yield int(shards[first]), made.slice(first, end)
