@@ -155,7 +155,8 @@ BREAKING = {
 
 
 @pytest.mark.parametrize(
-    ("types", "is_breaking"), [("'a', 'c'", False), ("'a', 'b'", True), ("'b', 'c'", True)]
+    ("types", "is_breaking"),
+    [("'a', 'c'", False), ("'c'", False), ("'a', 'b'", True), ("'b', 'c'", True)],
 )
 def test_a_key_may_be_needed_for_a_type_that_is_new(types: str, is_breaking: bool) -> None:
     def needing(types: str, choices: list[str]) -> dict[str, Any]:

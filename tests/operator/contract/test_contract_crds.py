@@ -114,7 +114,6 @@ BAD_JOBS: dict[str, dict[str, Any]] = {
     ),
     "how is only for type join": edited(JOB, ("catalog.1.how", "outer")),
     "within is only for type join": edited(JOB, ("catalog.1.within", {"before": 1})),
-    "range is only for type join": edited(JOB, ("catalog.1.range", 60_000)),
     "lateTo is only for type join": edited(JOB, ("catalog.1.lateTo", "late")),
     "tables is only for type function": edited(JOB, ("catalog.1.tables", ["users"])),
     "partitioned is only for type table": edited(JOB, ("catalog.1.partitioned", True)),

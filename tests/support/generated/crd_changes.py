@@ -149,7 +149,7 @@ _PARTS = re.compile(r"\\.|\[(?:\\.|[^]\\])*\]|.", re.DOTALL)
 
 def _is_harmless(rule: str, old: Schema) -> bool:
     """Whether a rule was there, also without types that are new or with keys that may be given
-    instead; is about a key that was not there, or allows a key for more types."""
+    instead; is about types or a key that were not there, or allows a key for more types."""
     known = [each["rule"] for each in old.get("x-kubernetes-validations", ())]
     shorter = _of_old_types(rule, old)
     while shorter not in known and _INSTEAD.search(shorter):
@@ -158,7 +158,7 @@ def _is_harmless(rule: str, old: Schema) -> bool:
         return True
     about = _FOR_TYPES.fullmatch(rule)
     if about is None:
-        return False
+        return shorter.startswith("!(self.type in [])")
     before = [each for text in known if (each := _FOR_TYPES.fullmatch(text))]
     types = [_types(each) for each in before if each["key"] == about["key"]]
     is_new_key = about["key"] not in old.get("properties", {})
