@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.support.jobs.bench import Bench
 
@@ -205,6 +206,21 @@ def test_a_processor_over_columns_gets_and_offers_record_batches() -> None:
     assert bench.completed
     assert by_content(bench.written("write")) == by_content([*EVENTS, *EVENTS])
     assert set(bench.outputs["write"][0].batches) == {"columns"}
+
+
+def test_hooks_get_what_a_processor_made_in_its_format() -> None:
+    seen: list[Any] = []
+    hooks = {"after_apply_fn": lambda event, _: seen.append(event["results"])}
+    bench = bench_of(
+        Columnar,
+        task={"processor": "m:totals", "batchFormat": "arrow"},
+        functions={"m:hooks": lambda: hooks},
+        lifecycles=[{"task": "totals", "calls": "m:hooks"}],
+    )
+    bench.settle()
+    batches = [each for each in seen if each]
+    assert all(isinstance(each, pa.RecordBatch) for each in batches)
+    assert sum(len(each) for each in batches) == 2 * len(EVENTS)
 
 
 class Fails(Processor):

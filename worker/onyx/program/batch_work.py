@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from onyx.flow.batch import Batch, Segments
+import pyarrow as pa
+
+from onyx.flow.batch import Batch, Segment, Segments, as_given, joined
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.joins.streams.looked import Looked
@@ -41,3 +43,9 @@ class BatchWork:
         """How many segments the function has made."""
         leaves = 0 if self.leaves is None else len(self.leaves)
         return leaves + sum(len(segments) for _, segments in self.made)
+
+    @property
+    def made_as_given(self) -> pa.RecordBatch | list[Segment]:
+        """What has been made, as hooks have it."""
+        made = [segments for _, segments in self.made]
+        return as_given(joined(made)) if made else []

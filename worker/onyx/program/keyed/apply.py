@@ -14,7 +14,7 @@ import numpy as np
 
 from onyx.codec.returns import size_bytes
 from onyx.errors import contained
-from onyx.flow.batch import Indices, Segment, as_dicts, as_given, joined
+from onyx.flow.batch import Indices, Segment, as_dicts
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.program.batch_work import BatchWork
@@ -44,8 +44,7 @@ def apply_keyed(program: Program, keeping: KeepingStates, work: BatchWork) -> No
     else:
         work.leaves, work.returned = _over_segments(program, its, keeping, work, groups, where)
     if program.observed:
-        made = [each for _, each in work.made]
-        program.event["results"] = as_given(joined(made)) if made else []
+        program.event["results"] = work.made_as_given
 
 
 def _over_segments(

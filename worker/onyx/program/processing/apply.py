@@ -48,7 +48,7 @@ def apply_processor(program: Program, keeping: KeepingProcessor, work: BatchWork
             detail = f"{error} (the batch has {len(where)} segments)"
             raise Failure(Phase.APPLY_FN.value, error, detail, len(where)) from error
     if program.observed:
-        program.event["results"] = [each for _, made in work.made for each in as_dicts(made)]
+        program.event["results"] = work.made_as_given
     work.leaves = Leaves([], np.empty(0, dtype=np.intp), None, misfits)
 
 
