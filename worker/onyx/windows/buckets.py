@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, overload
 
 import pyarrow as pa
 
@@ -31,10 +31,34 @@ class Held(NamedTuple):
 
 
 class PairsInArrays(Sequence[Pair]):
-    """Groups with their states that are kept in arrays: pairs, for who looks at single ones."""
+    """Groups with their states that are kept in arrays: pairs, for who looks at single ones, made
+    then. To be read before the states change."""
+
+    _pairs: list[Pair] | None = None
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self._made())
+
+    @overload
+    def __getitem__(self, index: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Pair]: ...
+
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+        return self._made()[index]
+
+    def _made(self) -> list[Pair]:
+        if self._pairs is None:
+            self._pairs = list(zip(self.groups(), self.states(), strict=True))
+        return self._pairs
 
     def groups(self) -> list[Any]:
         """The groups."""
+        raise NotImplementedError
+
+    def states(self) -> list[Any]:
+        """Their states, as Python has them."""
         raise NotImplementedError
 
     def held(self) -> Held | None:

@@ -6,13 +6,13 @@ groups together gets columns, for which no object is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any, overload
+from collections.abc import Callable
+from typing import Any
 
 from onyx.flow.batch import Indices
 from onyx.windows.aggregations.array_forms import ArrayForm
 from onyx.windows.arrays.rows import Rows
-from onyx.windows.buckets import Held, Pair, PairsInArrays
+from onyx.windows.buckets import Held, PairsInArrays
 
 Given = Callable[[Rows, list[Any], Indices], None]
 """Called with groups that somebody gets, and will ask for, and their rows."""
@@ -26,22 +26,9 @@ class PairsOfRows(PairsInArrays):
         self._form = form
         self._rows = rows
         self._given = given
-        self._pairs: list[Pair] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def __iter__(self) -> Iterator[Pair]:
-        return iter(self._made())
-
-    @overload
-    def __getitem__(self, index: int) -> Pair: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Pair]: ...
-
-    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
-        return self._made()[index]
 
     def groups(self) -> list[Any]:
         """The groups."""
@@ -58,8 +45,6 @@ class PairsOfRows(PairsInArrays):
             return None
         return Held(groups, self._form.to_arrow(self._held.states(rows)), slices)
 
-    def _made(self) -> list[Pair]:
-        if self._pairs is None:
-            states = self._form.to_python(self._held.states(self._rows))
-            self._pairs = list(zip(self.groups(), states, strict=True))
-        return self._pairs
+    def states(self) -> list[Any]:
+        """Their states, as Python has them."""
+        return self._form.to_python(self._held.states(self._rows))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -11,7 +10,7 @@ from onyx.flow.batch import Indices
 from onyx.windows.aggregations.array_forms import ArrayForm
 from onyx.windows.arrays.session_records import Bounds
 from onyx.windows.arrays.session_rows import SessionRows
-from onyx.windows.buckets import Held, Pair, PairsInArrays
+from onyx.windows.buckets import Held, PairsInArrays
 
 
 class SessionPage(NamedTuple):
@@ -28,22 +27,9 @@ class SessionPairs(PairsInArrays):
         self._held = held
         self._form = form
         self._rows = rows
-        self._pairs: list[Pair] | None = None
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def __iter__(self) -> Iterator[Pair]:
-        return iter(self._made())
-
-    @overload
-    def __getitem__(self, index: int) -> Pair: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Pair]: ...
-
-    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
-        return self._made()[index]
 
     def groups(self) -> list[Any]:
         """The groups, one of several sessions as often."""
@@ -59,8 +45,6 @@ class SessionPairs(PairsInArrays):
         bounds = tuple(map(pa.array, self._held.bounds(self._rows)))
         return Held(groups, states, self._held.slices(self._rows), bounds)
 
-    def _made(self) -> list[Pair]:
-        if self._pairs is None:
-            states = self._form.to_python(self._held.states(self._rows))
-            self._pairs = list(zip(self.groups(), states, strict=True))
-        return self._pairs
+    def states(self) -> list[Any]:
+        """Their states, as Python has them."""
+        return self._form.to_python(self._held.states(self._rows))
