@@ -80,4 +80,7 @@ def _add(
 
 def _shards(its: Windowed, windowing: Folding, groups: Keyed) -> list[int]:
     """The shard of each segment."""
-    return [0] * len(groups) if its.group_key is None else shards_in(windowing.shard_of, groups)
+    if its.group_key is None:
+        return [0] * len(groups)
+    found: list[int] = shards_in(windowing.shard_of, groups).tolist()
+    return found

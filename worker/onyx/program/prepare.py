@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from operator import itemgetter
+from typing import TypeVar
 
 from onyx.flow.batch import Batch, FoundKeys, Segment, Segments, copies_of, format_of
 from onyx.flow.columns.record_batch import Columns
@@ -20,6 +22,8 @@ from onyx.windows.coded import GroupKeys, Keyed
 from onyx.windows.groups import hashable_keys
 from onyx.windows.prepared import Prepared
 from onyx.windows.prepared import prepare as prepare_batch
+
+Seen = TypeVar("Seen")
 
 
 def read_groups(program: Program, batch: Batch) -> Keyed | None:
@@ -79,13 +83,20 @@ def prepare(program: Program, leaves: Leaves) -> Prepared | None:
     in `refusals` then."""
     its = program.windowed
     assert its is not None, "asked before"
-    segments = own_segments(program, leaves)
+    return look_at_leaves(leaves, own_segments(program, leaves), partial(prepared_for, its))
+
+
+def look_at_leaves(
+    leaves: Leaves, segments: Segments, look: Callable[[Segments], Seen]
+) -> Seen | None:
+    """What is seen of the segments of leaves; None if some cannot be looked at: these are in
+    `refusals` then."""
     try:
-        return prepared_for(its, segments)
+        return look(segments)
     except Exception:
         parents = range(len(segments)) if leaves.parents is None else leaves.parents.tolist()
         refused: dict[int, Exception] = {}
-        for index, error in format_of(segments).bad(segments, partial(prepared_for, its)):
+        for index, error in format_of(segments).bad(segments, look):
             refused.setdefault(parents[index], error)
         leaves.refusals = sorted(refused.items(), key=itemgetter(0))
         return None

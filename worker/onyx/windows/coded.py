@@ -182,11 +182,11 @@ def shards_of(groups: Keyed, shards: Shards) -> dict[int, None]:
     return dict.fromkeys(map(shards.__getitem__, different(groups)))
 
 
-def shards_in(shard_of: Mapping[Any, int], groups: Keyed) -> list[int]:
+def shards_in(shard_of: Mapping[Any, int], groups: Keyed) -> Indices:
     """The shard of each segment."""
     if not isinstance(groups, Groups):
-        return [shard_of[group] for group in groups]
-    found: list[int] = _shards_of_groups(shard_of, groups)[groups.codes].tolist()
+        return np.fromiter(map(shard_of.__getitem__, groups), np.intp, len(groups))
+    found: Indices = _shards_of_groups(shard_of, groups)[groups.codes].astype(np.intp, copy=False)
     return found
 
 

@@ -23,7 +23,7 @@ from onyx.program.keyed.keeping import KeepingStates
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.program import Program
 from onyx.returning import Returned, collecting
-from onyx.windows.coded import Groups, Keyed
+from onyx.windows.coded import Groups, Keyed, shards_in
 from onyx.windows.groups import hashable_keys
 from onyx.windows.prepared import unique_values
 
@@ -52,7 +52,7 @@ def over_columns(
     with collecting(program.job.ack_returns, len(rows.where), size_bytes) as returned:
         now_ms = keeping.clock.wall_ms()
         leaves = keeping.keyed.call_columns(fn, rows.groups, rows.columns, now_ms)
-    shards = _shards(keeping, rows.groups)
+    shards = shards_in(keeping.shard_of, rows.groups)
     if not leaves.failures and uniques is not None:
         keeping.first_seen(shards.tolist(), uniques)
     assert isinstance(leaves.segments, Columns), "made by a function over columns"
@@ -117,16 +117,8 @@ def _unique(
     if its.unique_key is None or not len(rows.where):
         return rows, None
     values = unique_values(program.task, its.unique_key, rows.columns)
-    fresh = _first(keeping, _shards(keeping, rows.groups), values)
+    fresh = _first(keeping, shards_in(keeping.shard_of, rows.groups), values)
     return rows.take(fresh), [values[index] for index in fresh.tolist()]
-
-
-def _shards(keeping: KeepingStates, groups: Groups) -> Indices:
-    """The shard of each row."""
-    keys = groups.keys
-    shards = np.fromiter(map(keeping.shard_of.__getitem__, keys), np.intp, len(keys))
-    found: Indices = shards[groups.codes]
-    return found
 
 
 def _first(keeping: KeepingStates, shards: Indices, values: list[Any]) -> Indices:

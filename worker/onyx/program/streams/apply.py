@@ -16,12 +16,13 @@ from onyx.ledger.applied import Mask
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
 from onyx.program.folding import Emitting, emit_late
+from onyx.program.prepare import look_at_leaves
 from onyx.program.program import Program
 from onyx.program.stream_join import StreamJoin
-from onyx.program.streams.looking import look_at, refuse_bad
+from onyx.program.streams.looking import look_at
 from onyx.program.streams.state import JoinedStreams
 from onyx.telemetry.catalog import LATE_SEGMENTS
-from onyx.windows.coded import Keyed, chosen, keyed, shards_in
+from onyx.windows.coded import chosen, keyed, shards_in
 
 
 class Joining(Emitting, Protocol):
@@ -50,7 +51,8 @@ def look(join: StreamJoin, work: BatchWork) -> None:
     """Look at the leaves of a batch; those that cannot be looked at are refused."""
     if work.leaves is not None:
         side = join.sides[_side(join, work)]
-        work.looked = refuse_bad(work.leaves, partial(look_at, join, side))
+        leaves = work.leaves
+        work.looked = look_at_leaves(leaves, leaves.segments, partial(look_at, join, side))
 
 
 def join_batch(program: Program, joining: Joining, work: BatchWork) -> None:
@@ -68,7 +70,7 @@ def join_batch(program: Program, joining: Joining, work: BatchWork) -> None:
     if not len(segments):
         return
     looked = look_at(join, join.sides[side], segments) if looked is None else looked
-    shards = _shards(joining, keyed(segments, groups))
+    shards = shards_in(joining.shard_of, keyed(segments, groups))
     if looked.unique is not None:
         values = [[side, value] for value in looked.unique]
         new = joining.first_seen(shards.tolist(), values)
@@ -102,7 +104,3 @@ def _side(join: StreamJoin, work: BatchWork) -> Side:
     assert work.batch is not None, "asked before"
     assert work.batch.upstream is not None, "a join knows who has sent a batch"
     return RIGHT if join.by_task[work.batch.upstream] else LEFT
-
-
-def _shards(joining: Joining, groups: Keyed) -> Indices:
-    return np.array(shards_in(joining.shard_of, groups), np.intp)

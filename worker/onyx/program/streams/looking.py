@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from onyx.errors import UserError
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import Segments, as_dicts, format_of
 from onyx.flow.columns.values import MISMATCH
-from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import Refusal
 from onyx.joins.attaching import values_of
 from onyx.joins.keys import plain
@@ -35,18 +33,6 @@ def look_at(join: StreamJoin, side: StreamSide, segments: Segments) -> Looked:
         None if join.unique_key is None else unique_values(join.task, join.unique_key, segments)
     )
     return Looked(_times(join, side, segments), rows, unique)
-
-
-def refuse_bad(leaves: Leaves, look: Callable[[Segments], Looked]) -> Looked | None:
-    """What is seen of leaves; None if some cannot be looked at, which are refused then."""
-    segments = leaves.segments
-    try:
-        return look(segments)
-    except UserError:
-        parents = range(len(segments)) if leaves.parents is None else leaves.parents.tolist()
-        found = [(parents[at], error) for at, error in format_of(segments).bad(segments, look)]
-        leaves.refusals = sorted(found, key=itemgetter(0))
-        return None
 
 
 def _times(join: StreamJoin, side: StreamSide, segments: Segments) -> Times:

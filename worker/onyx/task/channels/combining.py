@@ -9,10 +9,14 @@ takes those that are new.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain, compress
+
+import numpy as np
 
 from onyx.codec.records import encode_records
 from onyx.errors import SegmentError
 from onyx.flow.batch import U64, Batch
+from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.predicates import Resolve
 from onyx.ledger.lineage import any_retried
 from onyx.model.job import Job
@@ -101,13 +105,9 @@ def _split(
     assert roots is not None, "only segments with lineage are folded"
     assert ids is not None
     slots = slots_of(groupings, child, batch, hashes) if count > 1 else None
+    of_shards = slots_of_shards(np.fromiter(states, np.uint64, len(states)), count).tolist()
     for slot, site in enumerate(child.sites):
-        mine = [
-            record
-            for shard, records in states.items()
-            if shard % count == slot
-            for record in records
-        ]
+        mine = list(chain.from_iterable(compress(states.values(), map(slot.__eq__, of_shards))))
         if slots is None:
             yield site, Partial(encode_records(mine), roots, ids)
         elif len(where := (slots == slot).nonzero()[0]):
