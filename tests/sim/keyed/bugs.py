@@ -54,7 +54,7 @@ from onyx.windows.watermarks import Mark
 _applied = AppliedIds.__init__
 _laps_of = send.laps_of
 _call_columns = HeldStates.call_columns
-_held = build._held
+_held = build.held_by
 _reads = loading._reads
 _snapshot = TaskState.snapshot
 _swap = Timers.swap
@@ -228,7 +228,7 @@ PLANTS: Plants = {
     "K3": (Timers, "swap", _put_once),
     "K4": (Changes, "take_back", _take_back_the_last),
     "K5": (TaskState, "snapshot", _snapshot_of_states),
-    "K6": (build, "_held", _hold_on),
+    "K6": (build, "held_by", _hold_on),
     "K7": (Expiry, "take", _end_all_the_same),
     "K8": (AppliedIds, "__init__", _forget_applied),
     "K9": (Lists, "_updates", _whole_list),

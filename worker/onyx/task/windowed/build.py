@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from onyx.flow.groups.keys import shard_of
-from onyx.joins.streams.part import Keep
-from onyx.program.keyed.states import KeyedStates
 from onyx.program.program import Program
-from onyx.program.streams.state import JoinedStreams
 from onyx.program.trigger_calls import TriggerCalls
-from onyx.state.local.mapped import mapped
 from onyx.state.local.spilled import holder
 from onyx.state.local.spilled_keys import filters
 from onyx.state.recovery import Recovered
@@ -23,12 +16,8 @@ from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed.by_spark import make_by_spark, spooling
-from onyx.task.windowed.processor import processor_of
-from onyx.windows.buckets import Holder
+from onyx.task.windowed.held import held_by, only_shard
 from onyx.windows.groups import Shards
-from onyx.windows.running import Make
-from onyx.windows.stateful import Stateful
-from onyx.windows.task_windows import TaskWindows
 
 
 def windowing_of(
@@ -38,12 +27,12 @@ def windowing_of(
     services, task, program = runtime.services, runtime.task, runtime.program
     its = program.stateful
     assert its is not None, "asked of a task with state"
-    shards = Shards(shard_of if its.is_split else _only_shard)
+    shards = Shards(shard_of if its.is_split else only_shard)
     timeout_s = program.entry.pending_timeout / 1000
     elsewhere = make_by_spark(runtime, wiring)
     state = services.settings.state
     states = holder(state)
-    held = _held(runtime, wiring, shards, sorted(recovered.shards), states, elsewhere)
+    held = held_by(runtime, wiring, shards, sorted(recovered.shards), states, elsewhere)
     exactly_once = program.job.guarantee == "exactly-once"
     emissions = Emissions(task, first, services.clock, timeout_s, runtime.assignment.retry_delay)
     for shard, each in recovered.shards.items():
@@ -60,37 +49,6 @@ def windowing_of(
     )
 
 
-def _held(
-    runtime: Runtime,
-    wiring: Wiring,
-    shards: Shards,
-    own: Sequence[int],
-    states: Holder,
-    elsewhere: Make | None,
-) -> Stateful:
-    """What the task keeps, with nothing in it yet."""
-    program, clock = runtime.program, runtime.services.clock
-    page_max = runtime.services.settings.state.firings_page_max
-    if program.keyed is not None:
-        params = program.event["params"]
-        return KeyedStates(runtime.task, program.keyed, params, shards, states, clock)
-    if program.processing is not None:
-        return processor_of(runtime, program.processing, wiring, own, states)
-    if program.streams is not None:
-        return JoinedStreams(program.streams, shards, page_max, *_kept(runtime))
-    its = program.windowed
-    assert its is not None, "windows, state by key, a processor or a join"
-    of_group = _only_shard if its.group_key is None else shard_of
-    return TaskWindows(its.compiled, of_group, states, page_max, elsewhere)
-
-
-def _kept(runtime: Runtime) -> tuple[Keep | None, int]:
-    """What moves rows of a join to the local disk, and how many stay in memory."""
-    state = runtime.services.settings.state
-    rows_max = state.memory_extents_max
-    return (mapped(state), rows_max) if rows_max else (None, 0)
-
-
 def _calls(program: Program) -> TriggerCalls:
     its, event = program.windowed, program.event
     if its is None:
@@ -102,7 +60,3 @@ def _what(program: Program) -> str:
     if program.processing is not None:
         return "the processor"
     return "state" if program.streams is None else "join"
-
-
-def _only_shard(_: Any) -> int:
-    return 0
