@@ -85,25 +85,33 @@ class WithinKeys(TypedDict, total=False):
     after: Time
 
 
-class InputKeys(TypedDict, total=False):
+class SharedKeys(TypedDict, total=False):
+    """Keys that tasks of all types have."""
+
+    batch_size: int
+    fn: Fn
+    params: Sequence[str]
+    options: Mapping[str, Any]
+    medium: str
+    batch_timeout: Time
+    batch_fn: bool
+    batch_format: Literal["dicts", "arrow"]
+    schema: Mapping[str, str]
+    cooperative: bool
+    min_peers: int
+    max_peers: int
+    n_peers: int
+    required_tags: Sequence[str]
+    percentage: int
+    uniqueness_key: str
+    deduplicate: bool
+    doc: str
+
+
+class InputKeys(SharedKeys, total=False):
     """Keys of a task of type input."""
 
-    batch_size: int
-    fn: Fn
-    params: Sequence[str]
-    options: Mapping[str, Any]
-    medium: str
-    batch_timeout: Time
-    batch_fn: bool
-    batch_format: Literal["dicts", "arrow"]
-    schema: Mapping[str, str]
-    cooperative: bool
-    min_peers: int
-    max_peers: int
-    n_peers: int
     dead_letter: str
-    required_tags: Sequence[str]
-    percentage: int
     guarantee: Literal["at-most-once", "at-least-once"]
     retry_mode: Literal["individual", "all-after", "none"]
     max_pending: int
@@ -111,37 +119,21 @@ class InputKeys(TypedDict, total=False):
     input_retry_timeout: Time
     checkpoint_segments: int
     segments_per_second_max: int
-    uniqueness_key: str
-    deduplicate: bool
     assign_watermark_fn: Fn
     watermark_key: str
     allowed_disorder: Amount
     idle_timeout: Time
     when_idle: Literal["wait", "clock"]
-    doc: str
 
 
-class FunctionKeys(TypedDict, total=False):
+class FunctionKeys(SharedKeys, total=False):
     """Keys of a task of type function."""
 
-    batch_size: int
-    fn: Fn
     processor: Fn
     sql: str
     spark_sql: str
-    params: Sequence[str]
     join: TableJoinKeys
     tables: Sequence[str]
-    options: Mapping[str, Any]
-    medium: str
-    batch_timeout: Time
-    batch_fn: bool
-    batch_format: Literal["dicts", "arrow"]
-    schema: Mapping[str, str]
-    cooperative: bool
-    min_peers: int
-    max_peers: int
-    n_peers: int
     group_by_key: str | Sequence[str]
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
@@ -152,113 +144,41 @@ class FunctionKeys(TypedDict, total=False):
     loop_to: str
     laps_max: int
     dead_letter: str
-    required_tags: Sequence[str]
-    percentage: int
     anchored: bool
-    uniqueness_key: str
-    deduplicate: bool
-    doc: str
 
 
-class ReduceKeys(TypedDict, total=False):
+class ReduceKeys(SharedKeys, total=False):
     """Keys of a task of type reduce."""
 
-    batch_size: int
-    fn: Fn
-    params: Sequence[str]
-    options: Mapping[str, Any]
-    medium: str
-    batch_timeout: Time
-    batch_fn: bool
-    batch_format: Literal["dicts", "arrow"]
-    schema: Mapping[str, str]
-    cooperative: bool
-    min_peers: int
-    max_peers: int
-    n_peers: int
     group_by_key: str | Sequence[str]
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
     flux_policy: Literal["kill", "continue", "recover"]
     combine: bool
     dead_letter: str
-    required_tags: Sequence[str]
-    percentage: int
-    uniqueness_key: str
-    deduplicate: bool
-    doc: str
 
 
-class OutputKeys(TypedDict, total=False):
+class OutputKeys(SharedKeys, total=False):
     """Keys of a task of type output."""
 
-    batch_size: int
-    fn: Fn
-    params: Sequence[str]
-    options: Mapping[str, Any]
-    medium: str
-    batch_timeout: Time
-    batch_fn: bool
-    batch_format: Literal["dicts", "arrow"]
-    schema: Mapping[str, str]
-    cooperative: bool
-    min_peers: int
-    max_peers: int
-    n_peers: int
     group_by_key: str | Sequence[str]
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
     flux_policy: Literal["kill", "continue", "recover"]
-    required_tags: Sequence[str]
-    percentage: int
-    uniqueness_key: str
-    deduplicate: bool
-    doc: str
 
 
-class TableKeys(TypedDict, total=False):
+class TableKeys(SharedKeys, total=False):
     """Keys of a task of type table."""
 
-    batch_size: int
-    fn: Fn
-    params: Sequence[str]
     key: str | Sequence[str]
     version_key: str
     refresh: Time
     partitioned: bool
-    options: Mapping[str, Any]
-    medium: str
-    batch_timeout: Time
-    batch_fn: bool
-    batch_format: Literal["dicts", "arrow"]
-    schema: Mapping[str, str]
-    cooperative: bool
-    min_peers: int
-    max_peers: int
-    n_peers: int
-    required_tags: Sequence[str]
-    percentage: int
-    uniqueness_key: str
-    deduplicate: bool
-    doc: str
 
 
-class JoinKeys(TypedDict, total=False):
+class JoinKeys(SharedKeys, total=False):
     """Keys of a task of type join."""
 
-    batch_size: int
-    fn: Fn
-    params: Sequence[str]
-    options: Mapping[str, Any]
-    medium: str
-    batch_timeout: Time
-    batch_fn: bool
-    batch_format: Literal["dicts", "arrow"]
-    schema: Mapping[str, str]
-    cooperative: bool
-    min_peers: int
-    max_peers: int
-    n_peers: int
     flux_policy: Literal["kill", "continue", "recover"]
     left: JoinSideKeys
     right: JoinSideKeys
@@ -267,38 +187,20 @@ class JoinKeys(TypedDict, total=False):
     range: Time
     late_to: str
     dead_letter: str
-    required_tags: Sequence[str]
-    percentage: int
-    uniqueness_key: str
-    deduplicate: bool
-    doc: str
 
 
-class TaskKeys(TypedDict, total=False):
+class TaskKeys(SharedKeys, total=False):
     """Keys of a task of any type."""
 
-    batch_size: int
-    fn: Fn
     processor: Fn
     sql: str
     spark_sql: str
-    params: Sequence[str]
     join: TableJoinKeys
     tables: Sequence[str]
     key: str | Sequence[str]
     version_key: str
     refresh: Time
     partitioned: bool
-    options: Mapping[str, Any]
-    medium: str
-    batch_timeout: Time
-    batch_fn: bool
-    batch_format: Literal["dicts", "arrow"]
-    schema: Mapping[str, str]
-    cooperative: bool
-    min_peers: int
-    max_peers: int
-    n_peers: int
     group_by_key: str | Sequence[str]
     group_by_fn: Fn
     on_missing_key: Literal["fail", "group"]
@@ -316,8 +218,6 @@ class TaskKeys(TypedDict, total=False):
     loop_to: str
     laps_max: int
     dead_letter: str
-    required_tags: Sequence[str]
-    percentage: int
     guarantee: Literal["at-most-once", "at-least-once"]
     anchored: bool
     retry_mode: Literal["individual", "all-after", "none"]
@@ -326,14 +226,11 @@ class TaskKeys(TypedDict, total=False):
     input_retry_timeout: Time
     checkpoint_segments: int
     segments_per_second_max: int
-    uniqueness_key: str
-    deduplicate: bool
     assign_watermark_fn: Fn
     watermark_key: str
     allowed_disorder: Amount
     idle_timeout: Time
     when_idle: Literal["wait", "clock"]
-    doc: str
 
 
 class WindowKeys(TypedDict, total=False):

@@ -26,6 +26,7 @@ from onyx.builder.types import Amount, Fn, Time
 '''
 _PLACED = ("name", "type", "plugin", "spark_stage")
 """Keys of a task that its method of the builder gives."""
+_SHARED = "SharedKeys"
 _TYPES = ("input", "function", "reduce", "output", "table", "join")
 
 
@@ -34,10 +35,7 @@ def module() -> str:
     classes = [*_nested(_of_a_job()), _class("JobKeys", _of_a_job(), "Keys of a job")]
     catalog = [key for key in section_of(CatalogEntry).keys if key.field not in _PLACED]
     classes += _nested(catalog)
-    for each in _TYPES:
-        mine = [key for key in catalog if key.allows(each)]
-        classes.append(_class(f"{each.capitalize()}Keys", mine, f"Keys of a task of type {each}"))
-    classes.append(_class("TaskKeys", catalog, "Keys of a task of any type"))
+    classes += _of_tasks(catalog)
     parts = {
         Window: ("id", "task", "type", "aggregation"),
         Trigger: ("window_id", "type"),
@@ -49,6 +47,18 @@ def module() -> str:
         doc = f"Keys of a {section_of(part).name}"
         classes.append(_class(f"{part.__name__}Keys", keys, doc))
     return "\n\n".join([_HEAD, *classes])
+
+
+def _of_tasks(catalog: list[Key]) -> Iterator[str]:
+    """A class for each type of tasks, and one for all keys, on one for what all types have."""
+    shared = [key for key in catalog if all(map(key.allows, _TYPES))]
+    more = [key for key in catalog if key not in shared]
+    yield _class(_SHARED, shared, "Keys that tasks of all types have")
+    for each in _TYPES:
+        mine = [key for key in more if key.allows(each)]
+        doc = f"Keys of a task of type {each}"
+        yield _class(f"{each.capitalize()}Keys", mine, doc, base=_SHARED)
+    yield _class("TaskKeys", more, "Keys of a task of any type", base=_SHARED)
 
 
 def _of_a_job() -> list[Key]:
@@ -79,9 +89,9 @@ def _name(section: Section) -> str:
     return f"{section.name.title().replace(' ', '')}Keys"
 
 
-def _class(name: str, keys: tuple[Key, ...] | list[Key], doc: str) -> str:
+def _class(name: str, keys: tuple[Key, ...] | list[Key], doc: str, base: str = "TypedDict") -> str:
     rows = [f"    {key.field}: {_type(key.kind)}" for key in keys]
-    return "\n".join([f"class {name}(TypedDict, total=False):", f'    """{doc}."""', "", *rows, ""])
+    return "\n".join([f"class {name}({base}, total=False):", f'    """{doc}."""', "", *rows, ""])
 
 
 def _type(kind: kinds.Kind) -> str:
