@@ -6,8 +6,11 @@ from __future__ import annotations
 import pytest
 from tests.sim.keyed.bugs import NAMES
 from tests.sim.keyed.run import simulate
-from tests.sim.swarming import check_that_runs_depend_on_their_seeds, first_found
-from tests.sim.windows.run import explain, outcomes
+from tests.sim.swarming import (
+    check_that_it_is_found,
+    check_that_nothing_breaks,
+    check_that_runs_depend_on_their_seeds,
+)
 
 pytestmark = pytest.mark.simulation
 SEEDS, LONG_SEEDS = range(8), range(8, 200)
@@ -42,7 +45,6 @@ FIRST_SEEDS = {
     "K18": 7, "K19": 269, "K20": 1, "K21": 1,
 }  # fmt: skip
 """Where to begin to look for those that show in some of the jobs only."""
-SEEDS_MAX = 60
 
 
 @pytest.mark.parametrize(
@@ -56,17 +58,12 @@ SEEDS_MAX = 60
     ],
 )
 def test_no_invariant_breaks(seeds: range) -> None:
-    for outcome in outcomes(seeds, bug=None, jobs=1, one_of=simulate):
-        assert outcome.problem is None, explain(outcome, None, "keyed")
+    check_that_nothing_breaks(seeds, "keyed", simulate)
 
 
 @pytest.mark.parametrize("bug", NAMES)
 def test_a_planted_bug_is_found(bug: str) -> None:
-    first = FIRST_SEEDS.get(bug, 0)
-    found = first_found(outcomes(range(first, first + SEEDS_MAX), bug, jobs=1, one_of=simulate))
-    assert found is not None, f"{bug} is not found"
-    assert found.problem is not None
-    assert found.problem.split(":")[0] in FOUND_BY[bug], explain(found, bug, "keyed")
+    check_that_it_is_found(bug, FIRST_SEEDS.get(bug, 0), FOUND_BY[bug], "keyed", simulate)
 
 
 def test_a_run_depends_on_its_seed_only() -> None:

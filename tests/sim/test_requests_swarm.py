@@ -6,8 +6,11 @@ from __future__ import annotations
 import pytest
 from tests.sim.requests.bugs import NAMES
 from tests.sim.requests.run import simulate
-from tests.sim.swarming import check_that_runs_depend_on_their_seeds, first_found
-from tests.sim.windows.run import explain, outcomes
+from tests.sim.swarming import (
+    check_that_it_is_found,
+    check_that_nothing_breaks,
+    check_that_runs_depend_on_their_seeds,
+)
 
 pytestmark = pytest.mark.simulation
 SEEDS, LONG_SEEDS = range(12), range(12, 80)
@@ -30,22 +33,16 @@ FOUND_BY = {
 """The invariants by which each may be found: another one would mean that it is not understood."""
 FIRST_SEEDS = {"R6": 83, "R7": 2, "R9": 1, "R10": 109, "R12": 3, "R13": 3}
 """Where to begin to look for those that show in one of some dozen jobs only."""
-SEEDS_MAX = 60
 
 
 @pytest.mark.parametrize("seeds", [SEEDS, pytest.param(LONG_SEEDS, marks=pytest.mark.long)])
 def test_no_invariant_breaks(seeds: range) -> None:
-    for outcome in outcomes(seeds, bug=None, jobs=1, one_of=simulate):
-        assert outcome.problem is None, explain(outcome, None, "requests")
+    check_that_nothing_breaks(seeds, "requests", simulate)
 
 
 @pytest.mark.parametrize("bug", NAMES)
 def test_a_planted_bug_is_found(bug: str) -> None:
-    first = FIRST_SEEDS.get(bug, 0)
-    found = first_found(outcomes(range(first, first + SEEDS_MAX), bug, jobs=1, one_of=simulate))
-    assert found is not None, f"{bug} is not found"
-    assert found.problem is not None
-    assert found.problem.split(":")[0] in FOUND_BY[bug], explain(found, bug, "requests")
+    check_that_it_is_found(bug, FIRST_SEEDS.get(bug, 0), FOUND_BY[bug], "requests", simulate)
 
 
 def test_a_run_depends_on_its_seed_only() -> None:
