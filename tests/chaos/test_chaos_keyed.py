@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.jobs.exactly_once import CHAOS, PARTITIONS, Faults, rows_after, writing
+from tests.support.jobs.exactly_once import CHAOS, Faults, reading, rows_after, writing
 
 from onyx.log.server.process import ZooKeeperServer
 
@@ -21,7 +21,6 @@ STATE = {
 
 
 def manifest(folder: Path, segments: int) -> dict[str, Any]:
-    read = {"segments": segments, "fn": "keyed_job:moved", "partitions": PARTITIONS}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -30,9 +29,7 @@ def manifest(folder: Path, segments: int) -> dict[str, Any]:
             "guarantee": "exactly-once",
             "workflow": [["read", "track"], ["track", "write"]],
             "catalog": [
-                {"name": "read", "type": "input", "plugin": "keyed_job:gated_generator",
-                 "batchSize": 500, "maxPeers": 2, "watermarkKey": "time",
-                 "options": {**read, "gate": str(folder / "gate")}},
+                reading(folder, "keyed_job:moved", segments, maxPeers=2, watermarkKey="time"),
                 {"name": "track", "type": "function", "fn": "keyed_job:track",
                  "onTimer": "keyed_job:idle", "state": STATE, "stateTtl": "1 day",
                  "batchSize": 500, "groupByKey": "key", "fluxPolicy": "continue"},

@@ -16,6 +16,7 @@ from tests.support.jobs.exactly_once import (
     Row,
     compare,
     disturb,
+    reading,
     writing,
     written,
 )
@@ -34,7 +35,6 @@ SEGMENTS = 30_000
 def manifest(folder: Path, loop: bool) -> dict[str, Any]:
     """Sums by key and time: of what has gone round a loop, at the end; or as the watermark passes,
     folded before they are sent."""
-    read = {"segments": SEGMENTS, "fn": "loops_job:measured", "partitions": PARTITIONS}
     time = {"windowKey": "time", "range": [RANGE_MS, "milliseconds"]}
     emit = f"loops_job:emit_{'total' if loop else 'sum'}"
     back = {"fn": "loops_job:lap", "loopTo": "pass", "lapsMax": LAPS_MAX}
@@ -48,10 +48,8 @@ def manifest(folder: Path, loop: bool) -> dict[str, Any]:
                          ["sum", "write"]] if loop
             else [["read", "pass"], ["pass", "sum"], ["sum", "write"]],
             "catalog": [
-                {"name": "read", "type": "input", "plugin": "loops_job:gated_generator",
-                 "batchSize": 500, "maxPeers": 2, "watermarkKey": "time",
-                 "allowedDisorder": [DISORDER_MS, "milliseconds"],
-                 "options": {**read, "gate": str(folder / "gate")}},
+                reading(folder, "loops_job:measured", SEGMENTS, maxPeers=2, watermarkKey="time",
+                        allowedDisorder=[DISORDER_MS, "milliseconds"]),
                 {"name": "pass", "type": "function", "fn": "loops_job:same", "batchSize": 500},
                 *([{"name": "turn", "type": "function", "batchSize": 500, **back}] * loop),
                 {"name": "sum", "type": "reduce", "batchSize": 500, "groupByKey": "key",

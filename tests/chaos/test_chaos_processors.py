@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.jobs.exactly_once import CHAOS, PARTITIONS, Faults, rows_after, writing
+from tests.support.jobs.exactly_once import CHAOS, Faults, reading, rows_after, writing
 
 from onyx.log.server.process import ZooKeeperServer
 
@@ -17,7 +17,6 @@ pytestmark = pytest.mark.server
 
 
 def manifest(folder: Path, segments: int) -> dict[str, Any]:
-    read = {"segments": segments, "fn": "processor_job:moved", "partitions": PARTITIONS}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -26,9 +25,7 @@ def manifest(folder: Path, segments: int) -> dict[str, Any]:
             "guarantee": "exactly-once",
             "workflow": [["read", "sums"], ["sums", "write"]],
             "catalog": [
-                {"name": "read", "type": "input", "plugin": "processor_job:gated_generator",
-                 "batchSize": 500, "maxPeers": 2,
-                 "options": {**read, "gate": str(folder / "gate")}},
+                reading(folder, "processor_job:moved", segments, maxPeers=2),
                 {"name": "sums", "type": "function", "processor": "processor_job:Sums",
                  "batchSize": 500, "groupByKey": "key", "fluxPolicy": "continue"},
                 writing(folder),

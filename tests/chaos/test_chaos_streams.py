@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.jobs.exactly_once import CHAOS, PARTITIONS, Faults, rows_after, writing
+from tests.support.jobs.exactly_once import CHAOS, Faults, reading, rows_after, writing
 from tests.support.stream_joins import Plain, counted
 
 from onyx.log.server.process import ZooKeeperServer
@@ -20,10 +20,8 @@ pytestmark = pytest.mark.server
 def manifest(folder: Path, segments: int, columns: bool) -> dict[str, Any]:
     form, end = ({"batchFormat": "arrow"}, "_columns") if columns else ({}, "")
     inputs = [
-        {"name": name, "type": "input", "plugin": "streams_job:gated_generator", **form,
-         "batchSize": 500, "watermarkKey": "time", "allowedDisorder": [DISORDER_MS, "milliseconds"],
-         "options": {"segments": segments, "fn": f"streams_job:{fn}{end}", "partitions": PARTITIONS,
-                     "gate": str(folder / "gate")}}
+        reading(folder, f"streams_job:{fn}{end}", segments, name=name, **form, watermarkKey="time",
+                allowedDisorder=[DISORDER_MS, "milliseconds"])
         for name, fn in (("orders", "order"), ("payments", "payment"))
     ]  # fmt: skip
     return {

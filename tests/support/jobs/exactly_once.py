@@ -60,7 +60,6 @@ def manifest(folder: Path, segments: int, columns: bool = False) -> dict[str, An
     """
     form = {"batchFormat": "arrow" if columns else "dicts"}
     fn = "windows_job:measured_columns" if columns else "windows_job:measured"
-    read = {"segments": segments, "fn": fn, "partitions": PARTITIONS}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
@@ -69,18 +68,9 @@ def manifest(folder: Path, segments: int, columns: bool = False) -> dict[str, An
             "guarantee": "exactly-once",
             "workflow": [["read", "pass"], ["pass", "sum"], ["sum", "write"]],
             "catalog": [
-                {
-                    "name": "read",
-                    "type": "input",
-                    "plugin": "windows_job:gated_generator",
-                    "batchSize": 500,
-                    **form,
-                    "maxPeers": 2,
-                    "watermarkKey": "time",
-                    # Partitions are read in turn, but not in step.
-                    "allowedDisorder": [DISORDER_MS, "milliseconds"],
-                    "options": {**read, "gate": str(folder / "gate")},
-                },
+                # Partitions are read in turn, but not in step.
+                reading(folder, fn, segments, **form, maxPeers=2, watermarkKey="time",
+                        allowedDisorder=[DISORDER_MS, "milliseconds"]),
                 {"name": "pass", "type": "function", "fn": "windows_job:same", "batchSize": 500,
                  **form},
                 {
@@ -121,6 +111,18 @@ def expected(segments: int) -> Counter[Row]:
     rows = [("sums", key, start, total) for (key, start), total in sums.items()]
     rows += [("counts", key, 0, total) for key, total in counts.items()]
     return Counter(rows)
+
+
+def reading(folder: Path, fn: str, segments: int, **more: Any) -> dict[str, Any]:
+    """The input of a job that waits at a gate.
+
+    Args:
+        fn: computes a segment from its number; its module has the plugin, too.
+    """
+    options = {"segments": segments, "fn": fn, "partitions": PARTITIONS,
+               "gate": str(folder / "gate")}  # fmt: skip
+    its = {"plugin": f"{fn.partition(':')[0]}:gated_generator", "batchSize": 500}
+    return {"name": "read", "type": "input", **its, "options": options, **more}
 
 
 def writing(folder: Path) -> dict[str, Any]:
