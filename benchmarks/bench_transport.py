@@ -92,6 +92,9 @@ class Side:
 
     def on_held(self, *args: Any) -> None: ...
 
+    def on_lookup(self, *_: Any) -> None:
+        raise NotImplementedError
+
     def on_returns(self, *_: Any) -> None:
         raise NotImplementedError
 

@@ -45,6 +45,8 @@ class Reason(StrEnum):
     """Segments rest before a flow condition has them read again."""
     SUSPECTS = "suspects"
     """Segments that have ended a worker process are tried one by one, alone in the process."""
+    LOOKUP = "waiting-for-state"
+    """Another task has not answered what it keeps for a batch."""
     PEERS = "waiting-for-peers"
     THREAD = "thread-taken"
     """Another task of the process does not give back the thread that both share."""
@@ -58,6 +60,7 @@ _LATER = {
     Reason.NOT_DURABLE: 1,
     Reason.RETRY: 1,
     Reason.PEERS: 2,
+    Reason.LOOKUP: 2,
     Reason.SUSPECTS: 2,
     Reason.THREAD: 2,
     Reason.DOWNSTREAM: 2,

@@ -59,6 +59,7 @@ class Side:
         self.completions: list[tuple[int, int]] = []
         self.held: list = []
         self.returns: list = []
+        self.lookups: list = []
         transport.on_room(self.room.set)
 
     def on_acks(self, job, version, acker, roots, values) -> None:
@@ -72,6 +73,9 @@ class Side:
 
     def on_returns(self, job, version, target, trees, to_acker) -> None:
         self.returns += [(target, trees, to_acker)]
+
+    def on_lookup(self, message) -> None:
+        self.lookups.append(message)
 
     def on_append(self, append) -> None:
         raise AssertionError("nobody hands over a request here")

@@ -48,6 +48,7 @@ from onyx.task.table import Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.interface import Transport
+from onyx.transport.lookups import Lookup
 
 if TYPE_CHECKING:
     from tests.sim.windows.world import World
@@ -210,6 +211,11 @@ class Process:
         task = self.tasks.get(target)
         if task is not None:
             task.post(Completions(version, roots, retries_max))
+
+    def on_lookup(self, message: Lookup) -> None:
+        runner = self.tasks.get(message.target)
+        if runner is not None:
+            runner.post(message)
 
     def on_returns(
         self, job: JobId, version: AllocationVersion, target: PeerId, trees: Trees, to_acker: bool

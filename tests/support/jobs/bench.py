@@ -68,6 +68,7 @@ from onyx.task.table import LOOP_END, Progress
 from onyx.task.task import Task
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.transport.local import LocalTransport
+from onyx.transport.lookups import Lookup
 
 JOB = JobId("job-1")
 GROUP = GroupId("group-1")
@@ -447,6 +448,9 @@ class Bench:
         retries_max: int,
     ) -> None:
         self.tasks[target].post(Completions(version, roots, retries_max))
+
+    def on_lookup(self, message: Lookup) -> None:
+        self.tasks[message.target].post(message)
 
     def on_returns(
         self, job: JobId, version: AllocationVersion, target: PeerId, trees: Trees, to_acker: bool

@@ -164,12 +164,13 @@ class Job(Runnable):
         entry = {**entry, **_options(source.options), **keys_of(SECTIONS["catalog"], keys)}
         return self._with(with_items(self._spec, "catalog", [entry]), self._place)
 
-    def join(self, name: str, /, **keys: Unpack[k.TableJoinKeys]) -> Job:
-        """Add a task whose segments get the row that a table has under their key.
+    def join(self, name: str, /, **keys: Unpack[k.LookupJoinKeys]) -> Job:
+        """Add a task whose segments get the row that a table has under their key, or what another
+        task keeps there.
 
         Args:
             name: of the task.
-            keys: of the join: `table`, `key`, `columns`, ...
+            keys: of the join: `table` or `state`, `key`, `columns`, ...
         """
         return self._added({"name": name, "type": "function"}, {"join": keys})
 

@@ -6,11 +6,11 @@ columns are, by a column of their keys, so both formats agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,6 @@ from onyx.flow.formats import Segments, format_of
 from onyx.flow.segment_failure import JoinRefusal, SegmentFailure
 from onyx.joins.attaching import attached, default_of, occupied, values_of
 from onyx.joins.keys import NONE
-from onyx.joins.table import Table
 
 
 class Joined(NamedTuple):
@@ -36,12 +35,36 @@ class Joined(NamedTuple):
     """How many segments have found no row."""
 
 
+class Rows(Protocol):
+    """What segments get values of: a table, or what another task keeps (`kept`)."""
+
+    @property
+    def title(self) -> str:
+        """What it is, with its name, for people."""
+        ...
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Columns that are its key, as far as they are in it."""
+        ...
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """All rows."""
+        ...
+
+    def find(self, keys: Sequence[pa.Array], at: pa.Array | None = None) -> Indices:
+        """For each key the index of its row; -1: it has none. Raises UserError: it cannot be looked
+        up."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Enrichment:
-    """The join of a task with a table."""
+    """The join of a task with a table, or with what another task keeps."""
 
-    table: Callable[[], Table]
-    """The table as it is now."""
+    table: Callable[[], Rows]
+    """The rows as they are now."""
     key: tuple[str, ...]
     """Keys of a segment whose values are looked up."""
     inner: bool = False
@@ -68,7 +91,7 @@ class Enrichment:
         failed = {index for index, _ in failures}
         for index, name in occupied(segments, names).items():
             if index not in failed:
-                failures.append((index, JoinRefusal(_OCCUPIED.format(name, table.name))))
+                failures.append((index, JoinRefusal(_OCCUPIED.format(name, table.title))))
         failures.sort(key=itemgetter(0))
         kept = np.delete(np.arange(len(segments)), [index for index, _ in failures])
         missing = found[kept] == NONE
@@ -80,32 +103,30 @@ class Enrichment:
         some = format_of(segments).take(segments, kept)
         return Joined(self._attached(some, rows, found[kept]), kept, failures, missed)
 
-    def check(self, table: Table) -> None:
+    def check(self, table: Rows) -> None:
         """Whether the table has what segments are to get.
 
         Raises:
             UserError: it has not.
         """
         known = table.columns.schema.names
-        for name in (*(self.columns or ()), *self.default) if len(table.rows) else ():
+        for name in (*(self.columns or ()), *self.default) if table.columns.num_rows else ():
             if name not in known:
-                raise UserError(
-                    f"table {table.name} has no column {name!r}: it has {', '.join(known)}"
-                )
+                raise UserError(f"{table.title} has no column {name!r}: it has {', '.join(known)}")
         for name, value in self.default.items():
             kind = table.columns.column(name).type if name in known else pa.null()
             try:
                 default_of(value, kind)
             except MISMATCH as error:
                 raise UserError(
-                    f"join with table {table.name}: default.{name} is {value!r}, and the column "
+                    f"join with {table.title}: default.{name} is {value!r}, and the column "
                     f"has type {kind}: {error}"
                 ) from error
 
     def _attached(self, segments: Segments, rows: pa.RecordBatch, found: Indices) -> Segments:
         return attached(segments, rows, found, self.under, self.default)
 
-    def _given(self, table: Table) -> pa.RecordBatch:
+    def _given(self, table: Rows) -> pa.RecordBatch:
         """What segments may get, of all rows."""
         rows, names = table.columns, self.columns
         if names is None:
@@ -120,7 +141,7 @@ class Enrichment:
         ]
         return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
-    def _found(self, table: Table, segments: Segments) -> tuple[Indices, list[SegmentFailure]]:
+    def _found(self, table: Rows, segments: Segments) -> tuple[Indices, list[SegmentFailure]]:
         """The row of each segment, and the segments that cannot be looked up: by halves, because
         values may be of one kind by themselves and in no column together."""
         try:
@@ -134,16 +155,16 @@ class Enrichment:
         failures += [(half + index, error) for index, error in more]
         return np.concatenate([found, behind]), failures
 
-    def _find(self, table: Table, segments: Segments) -> Indices:
+    def _find(self, table: Rows, segments: Segments) -> Indices:
         try:
             keys = [values_of(segments, key) for key in self.key]
             at = None if self.at is None else values_of(segments, self.at)
             return table.find(keys, at)
         except (UserError, *MISMATCH) as error:
-            raise JoinRefusal(f"join with table {table.name}: {error}") from error
+            raise JoinRefusal(f"join with {table.title}: {error}") from error
 
 
 _OCCUPIED = (
-    "the segment has a value under {0!r}, where it would get that of table {1}: name another place "
+    "the segment has a value under {0!r}, where it would get that of {1}: name another place "
     "with `as`, or choose `columns`"
 )

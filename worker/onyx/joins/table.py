@@ -36,6 +36,7 @@ class Table(Mapping[Any, Row]):
             UserError: a row has no key, or no version, or one that cannot be looked up.
         """
         self.name = name
+        self.title = f"table {name}"
         self.key = tuple(key)
         self.rows = rows
         columns = [self._column(each) for each in self.key]

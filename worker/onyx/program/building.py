@@ -13,9 +13,11 @@ from onyx.flow.groups.getters import key_getter
 from onyx.flow.groups.grouping import Grouping
 from onyx.flow.predicates import Resolve
 from onyx.joins.enrichment import Enrichment
+from onyx.joins.kept import Kept
 from onyx.joins.lookup import lookups
 from onyx.joins.table import Table
 from onyx.model.job import EMPTY, CatalogEntry, Job
+from onyx.model.tables import read_of
 from onyx.model.workflow import receivers
 from onyx.program.keyed_function import keyed_function
 from onyx.program.processor import processing
@@ -46,10 +48,12 @@ def with_functions(
     conditions, below = compile_conditions(job, name, resolve), children_of(job, name)
     params = [*resolve_params({name: fn_params}, entry), *lookups(tables, entry.tables)]
     program.event.update(params=params, fn=fn)
+    kept = _kept(job, entry)
     return dataclasses.replace(
         program,
         fn=fn,
-        join=_join(entry, tables),
+        join=_join(entry, tables, kept),
+        kept=kept,
         takes=_takes(program),
         schema=arrow_schema(entry),
         groupings=_groupings(job, name, resolve),
@@ -75,22 +79,30 @@ def function_of(entry: CatalogEntry, resolve: Resolve) -> Callable[..., Any] | N
     return resolve(entry.fn) if entry.fn is not None else None
 
 
-def _join(entry: CatalogEntry, tables: Tables) -> Enrichment | None:
+def _join(entry: CatalogEntry, tables: Tables, kept: Kept | None) -> Enrichment | None:
     join = entry.join
     if join is None:
         return None
-    key = (join.key,) if isinstance(join.key, str) else join.key
+    inner = join.how == "inner"
+    if kept is not None:
+        names = tuple(kept.columns.schema.names)
+        return Enrichment(lambda: kept, kept.key, inner, names, default=join.default)
+    assert join.table is not None, "validated: a join names a table or a state"
     made = Enrichment(
-        tables[join.table],
-        key,
-        join.how == "inner",
-        join.columns,
-        join.under,
-        join.at,
-        join.default,
+        tables[join.table], join.keys, inner, join.columns, join.under, join.at, join.default
     )
     made.check(made.table())
     return made
+
+
+def _kept(job: Job, entry: CatalogEntry) -> Kept | None:
+    """What the task looks up of another one, before it has a batch."""
+    read, join = read_of(job, entry), entry.join
+    if read is None or join is None:
+        return None
+    assert join.under is not None, "validated: the value of a state has a name"
+    by = read.task.group_by_key
+    return Kept(read.state, join.keys, join.under, by if isinstance(by, tuple) else None)
 
 
 def _takes(program: Program) -> Literal["dicts", "arrow"] | None:

@@ -36,6 +36,8 @@ class Phase(enum.StrEnum):
     """Taking segments from the source or the inbox, tagging those of a source."""
     AFTER_READ_BATCH = "after-read-batch"
     """Calling the lifecycles' after_read_batch."""
+    LOOK_UP = "look-up"
+    """Asking other tasks for the states that segments get, until all are here."""
     APPLY_FN = "apply-fn"
     """Calling the user's function over the batch."""
     AFTER_APPLY_FN = "after-apply-fn"

@@ -17,6 +17,7 @@ from onyx.flow.conditions import Conditions
 from onyx.flow.groups.grouping import Grouping
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.joins.enrichment import Enrichment
+from onyx.joins.kept import Kept
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.lifecycles import Event, Lifecycles
@@ -43,7 +44,10 @@ class Program:
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
     fn: Callable[..., Any] | None = None
     join: Enrichment | None = None
-    """What segments get from a table, before the function has them."""
+    """What segments get from a table, or of what another task keeps, before the function has them.
+    """
+    kept: Kept | None = None
+    """What another task keeps for the groups of a batch."""
     takes: Literal["dicts", "arrow"] | None = None
     """What its own code gets; None: it has none, and takes batches as they come."""
     schema: pa.Schema | None = None

@@ -114,7 +114,7 @@ def _count_unmatched(
 def _maker(entry: CatalogEntry) -> str:
     """What makes the leaves of a task, for people."""
     if entry.join is not None:
-        return entry.fn or f"join with {entry.join.table}"
+        return entry.fn or f"join with {entry.join.table or entry.join.state}"
     return entry.maker or f"plugin {entry.plugin}"
 
 

@@ -14,7 +14,8 @@ from onyx.task.parts.allocation import Allocation
 from onyx.task.phases.run import RUN
 from onyx.task.source import segment_hooks
 from onyx.task.table import Kind
-from onyx.task.windowed import query, upkeep
+from onyx.task.windowed import lookup, query, upkeep
+from onyx.transport.lookups import Found, LookUp
 
 GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
 """Reasons for which a peer stops while its job goes on, now or later."""
@@ -58,6 +59,11 @@ def _receive(task: BatchTask, message: Message) -> None:
             has_state = task.wired and not task.status.failed
             allocation = task.allocation if has_state else None
             query.answer(task.name, allocation, message, _durable(task))
+        case LookUp() if task.wired and not task.status.failed:
+            lookup.answer(task.allocation, message, task.assignment.services.transport)
+        case Found() if task.wired and task.allocation.wiring.version == message.version:
+            assert task.allocation.lookups is not None, "only who asks is answered"
+            task.allocation.lookups.receive(message)
         case Completions() if task.wired and task.allocation.wiring.version == message.version:
             _complete(task, message)
         case Returns() if task.wired and task.allocation.wiring.version == message.version:

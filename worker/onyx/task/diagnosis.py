@@ -69,6 +69,8 @@ class Facts:
     """The progress of the stage that runs, in words."""
     aggregating: str = ""
     """Which window Spark aggregates, in words."""
+    asks: str = ""
+    """The state of another task that the batch waits for."""
     tables: str = ""
     """Tables that it looks up and does not have yet."""
     stage: str = ""
@@ -163,6 +165,7 @@ _ROWS: tuple[Row, ...] = (
     (Reason.PLUGIN, lambda f: f.phase is Phase.SEAL,
      lambda f: f"sealing by {f.maker} failed {f.attempts} times and is tried again"),
     (Reason.SPARK, lambda f: bool(f.aggregating), lambda f: f.aggregating),
+    (Reason.LOOKUP, lambda f: bool(f.asks), lambda f: f"waits for {f.asks}"),
     (Reason.SUSPECTS, lambda f: f.held_back,
      lambda _: "waits while segments that have ended a worker process are tried alone"),
     (Reason.SUSPECTS, lambda f: f.suspects > 0,

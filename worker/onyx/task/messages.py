@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from onyx.ids import AllocationVersion
 from onyx.ledger.returns import Trees
 from onyx.runs import Numbers
+from onyx.transport.lookups import Found, LookUp
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 
@@ -63,4 +64,4 @@ class Query:
     answer: Future[StateAnswer]
 
 
-Message = Rewire | Ready | Seal | Stop | Completions | Returns | Query
+Message = Rewire | Ready | Seal | Stop | Completions | Returns | Query | LookUp | Found

@@ -80,6 +80,7 @@ _READ: Table = (
     Row(Phase.BEFORE_BATCH),
     Row(Phase.READ_BATCH, waits=True),
     Row(Phase.AFTER_READ_BATCH),
+    Row(Phase.LOOK_UP, waits=True),
     Row(Phase.APPLY_FN),
     Row(Phase.AFTER_APPLY_FN),
     Row(Phase.ROUTE),

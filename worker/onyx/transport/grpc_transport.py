@@ -19,12 +19,14 @@ from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport.counters import Counters
+from onyx.transport.frames.encoder import lookup_packet
 from onyx.transport.frames.packets import Acks, Completions, Held
 from onyx.transport.grpc_server import Server
 from onyx.transport.inbox import BoundedInbox
 from onyx.transport.interface import Channel, Control, Handlers, Sendable
 from onyx.transport.links import Links
 from onyx.transport.local import LocalTransport
+from onyx.transport.lookups import Lookup
 from onyx.transport.pieces import acks_packets, completions_packets, held_packets, returns_packets
 from onyx.transport.requests.streams import AppendStreams
 from onyx.transport.stream import Surroundings
@@ -195,6 +197,15 @@ class GrpcTransport:
             held_packets(Held(job, version, target, roots), self._settings.frame_bytes_max),
             urgent=True,
         )
+
+    def send_lookup(self, group: GroupId, message: Lookup) -> None:
+        """Ask for states, or answer."""
+        if group == self._group:
+            self._local.send_lookup(group, message)
+            return
+        link = None if self._links is None else self._links.get(group)
+        if link is not None:
+            link.send_packets([lookup_packet(message)], urgent=True, bounded=False)
 
     def forward(self, address: str, append: Append) -> Future[Answer]:
         """Hand a request over to the group at an address; the future always gets an answer, unless

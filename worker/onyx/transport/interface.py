@@ -20,6 +20,7 @@ from onyx.requests.append import Append
 from onyx.requests.request import Answer
 from onyx.runs import Numbers
 from onyx.transport.counters import Counters
+from onyx.transport.lookups import Lookup
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 
@@ -164,6 +165,10 @@ class Handlers(Protocol):
         input. It comes before the acks and completions of these trees."""
         ...
 
+    def on_lookup(self, message: Lookup) -> None:
+        """A task asks for states that a peer of this group keeps, or is answered."""
+        ...
+
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
         """A client asks for the state of a window. The future fails with a UserError when asking
         again is no use, and with Unavailable when it may be."""
@@ -262,6 +267,10 @@ class Transport(Protocol):
     ) -> bool:
         """Say that somebody works on these trees. False: no room, and it need not be tried again.
         See `Handlers.on_held`."""
+        ...
+
+    def send_lookup(self, group: GroupId, message: Lookup) -> None:
+        """Ask for states, or answer. It may be lost with its link: whoever asks asks again."""
         ...
 
     def counters(self) -> Counters:

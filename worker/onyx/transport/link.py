@@ -41,6 +41,7 @@ from onyx.transport.frames.packets import (
 )
 from onyx.transport.inbox import BoundedInbox, hurries, weight
 from onyx.transport.interface import Channel, Control, Sendable
+from onyx.transport.lookups import Found, LookUp
 from onyx.transport.pacing import Pace, Urgency
 from onyx.transport.pieces import encoded_pieces
 from onyx.transport.receiving import Receiving
@@ -100,10 +101,17 @@ class Link:
         with self._lock:
             return self._sending.queue(out, pieces, Urgency.GATHER if more else Urgency.ITEM)
 
-    def send_packets(self, packets: list[bytes], urgent: bool = False) -> bool:
-        """Queue acks or completions, all or none. `urgent`: somebody may be held up by them."""
+    def send_packets(
+        self, packets: list[bytes], urgent: bool = False, bounded: bool = True
+    ) -> bool:
+        """Queue acks or completions, all or none.
+
+        Args:
+            urgent: somebody may be held up by them.
+            bounded: they are refused by a link that is full.
+        """
         with self._lock:
-            if self._sending.full():
+            if self._sending.closed or (bounded and self._sending.full()):
                 self._sending.refuse()
                 return False
             for packet in packets:
@@ -317,6 +325,8 @@ class Link:
                 handlers.on_held(job, version, target, roots)
             case Returns(job, version, target, trees, to_acker):
                 handlers.on_returns(job, version, target, trees, to_acker)
+            case LookUp() | Found():
+                handlers.on_lookup(packet)
             case Credit():
                 with self._lock:
                     room = self._sending.credit(packet)

@@ -22,6 +22,7 @@ from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
 from onyx.transport.interface import Channel, Control, Handlers, Sendable
+from onyx.transport.lookups import Lookup
 
 
 class LocalTransport:
@@ -139,6 +140,11 @@ class LocalTransport:
             return False
         self._handlers.on_held(job, version, target, roots)
         return True
+
+    def send_lookup(self, group: GroupId, message: Lookup) -> None:
+        """Ask for states, or answer."""
+        if group == self._group and self._handlers is not None:
+            self._handlers.on_lookup(message)
 
     def on_room(self, wake: Callable[[], None]) -> None:
         """Call `wake` when a send that was refused may succeed now."""

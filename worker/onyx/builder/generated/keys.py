@@ -57,11 +57,13 @@ class JobKeys(TypedDict, total=False):
     cluster_ref: str
 
 
-class TableJoinKeys(TypedDict, total=False):
+class LookupJoinKeys(TypedDict, total=False):
     """Keys of `join`."""
 
-    table: str
     key: str | Sequence[str]
+    table: str
+    state: str
+    durable: bool
     how: Literal["left", "inner"]
     default: Mapping[str, Any]
     columns: Sequence[str]
@@ -132,7 +134,7 @@ class FunctionKeys(SharedKeys, total=False):
     processor: Fn
     sql: str
     spark_sql: str
-    join: TableJoinKeys
+    join: LookupJoinKeys
     tables: Sequence[str]
     group_by_key: str | Sequence[str]
     group_by_fn: Fn
@@ -195,7 +197,7 @@ class TaskKeys(SharedKeys, total=False):
     processor: Fn
     sql: str
     spark_sql: str
-    join: TableJoinKeys
+    join: LookupJoinKeys
     tables: Sequence[str]
     key: str | Sequence[str]
     version_key: str

@@ -3,7 +3,7 @@
 from onyx.model.job.catalog import CatalogEntry
 from onyx.model.job.flow_conditions import FlowCondition, Predicate
 from onyx.model.job.job import DEPTH_MAX, Job
-from onyx.model.job.joins import TableJoin
+from onyx.model.job.joins import LookupJoin
 from onyx.model.job.lifecycles import Lifecycle
 from onyx.model.job.spark import Spark
 from onyx.model.job.stream_joins import JoinSide, Within
@@ -21,9 +21,9 @@ __all__ = [
     "Job",
     "JoinSide",
     "Lifecycle",
+    "LookupJoin",
     "Predicate",
     "Spark",
-    "TableJoin",
     "Targets",
     "Trigger",
     "Upgrade",

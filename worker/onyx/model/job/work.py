@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from onyx.model import plugins
 from onyx.model.column_types import COLUMNS_MAX
-from onyx.model.job.joins import TableJoin
+from onyx.model.job.joins import LookupJoin
 from onyx.model.job.types import SQL_CHARACTERS_MAX, TaskName
 from onyx.model.keys.compound import MapOf, OneOrMore
 from onyx.model.keys.durations import Duration
@@ -124,10 +124,11 @@ class Work:
     ] = ()
     """Keys of options whose values are the leading arguments of fn, in this order."""
     join: Annotated[
-        TableJoin | None,
+        LookupJoin | None,
         Key(allowed_for=("function",), restriction="Not together with sparkStage."),
     ] = None
-    """Table whose rows the segments of the task get, by their key."""
+    """What the segments of the task get by their key: rows of a table, or what another task
+    keeps."""
     tables: Annotated[
         tuple[TaskName, ...],
         Key(allowed_for=("function",), restriction="Tasks of type table. Needs fn or processor."),

@@ -48,6 +48,9 @@ def check_engine(spec: Draft, path: str, report: Report) -> None:
         for field, hint in _OF_PEERS.items():
             if good(draft, field) not in (None, False):
                 report.add(at(where, names.yaml_key(field)), "is not for engine: spark", hint)
+        if good(good(draft, "join") or {}, "state") is not None:
+            hint = "the fragments of a query run one after the other: run the job on peers"
+            report.add(at(at(where, "join"), "state"), "is not for engine: spark", hint)
     if good(spec, "upgrade") is not None:
         what = "is not for engine: spark, which keeps no state that could be carried over"
         report.add(at(path, "upgrade"), what, f"remove it; {_NO_STATE}")

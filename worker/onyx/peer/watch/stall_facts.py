@@ -85,7 +85,9 @@ def _of_runtime(facts: Facts, runtime: Runtime, clock: Clock, now_s: float) -> F
 
 
 def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
-    facts = replace(facts, outbox_to=allocation.outbox.waits_for())
+    lookups = allocation.lookups
+    asks = lookups.title if lookups is not None and lookups.waits else ""
+    facts = replace(facts, outbox_to=allocation.outbox.waits_for(), asks=asks)
     windowing = allocation.windowing
     if windowing is None:
         return facts

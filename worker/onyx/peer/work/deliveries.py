@@ -17,6 +17,7 @@ from onyx.requests.request import Answer as RequestAnswer
 from onyx.runs import Numbers
 from onyx.task.holding import holds_for
 from onyx.task.messages import Completions, Query, Returns
+from onyx.transport.lookups import Lookup
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 
@@ -76,6 +77,12 @@ class Deliveries:
         runner = self._tasks.runner(target, job)
         if runner is not None:
             runner.task.post(Returns(version, trees))
+
+    def on_lookup(self, message: Lookup) -> None:
+        """A task asks for states, or is answered. Who is not here is asked again."""
+        runner = self._tasks.runner(message.target, message.job)
+        if runner is not None:
+            runner.task.post(message)
 
     def on_query(self, query: StateQuery) -> Future[StateAnswer]:
         """A client asks for the state of a window."""

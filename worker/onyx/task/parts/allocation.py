@@ -9,6 +9,7 @@ from onyx.runs import Numbers
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
 from onyx.task.channels.event_time import EventTime
+from onyx.task.channels.lookups import Lookups
 from onyx.task.channels.outbox import Outbox
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.task.delivery.end_of_input import EndOfInput
@@ -47,5 +48,7 @@ class Allocation:
     """The commits of an exactly-once output."""
     windowing: Windowing | None = None
     """The state of a windowed task, once it is recovered."""
+    lookups: Lookups | None = None
+    """What is asked of another task for a batch."""
     retries: list[tuple[Site, Numbers, int]] = field(default_factory=list)
     """Retries to ask for, with how many there may be, that the transport has not taken yet."""

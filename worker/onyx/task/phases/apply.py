@@ -1,4 +1,4 @@
-"""APPLY_FN, AFTER_APPLY_FN: the user's function or processor makes leaves of the batch."""
+"""LOOK_UP, APPLY_FN, AFTER_APPLY_FN: the user's function or processor makes leaves of the batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from onyx.program.processing.apply import apply_processor
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
-from onyx.task.table import ADVANCED, Answer
+from onyx.task.table import ADVANCED, WAITING, Answer
+
+
+def look_up(allocation: Allocation, work: Work) -> Answer:
+    """Wait for what another task keeps for the batch, unless its leaves are there already."""
+    lookups, batch = allocation.lookups, work.batch
+    if lookups is None or batch is None or work.leaves is not None:
+        return ADVANCED
+    return ADVANCED if lookups.are_there(batch) else WAITING
 
 
 def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:

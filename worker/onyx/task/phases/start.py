@@ -86,6 +86,7 @@ def _nothing_to_do(program: Program) -> frozenset[Phase]:
     there_for = {
         Phase.BEFORE_BATCH: program.lifecycles.has("before_batch"),
         Phase.AFTER_READ_BATCH: program.observed,
+        Phase.LOOK_UP: program.kept is not None,
         Phase.AFTER_APPLY_FN: program.lifecycles.has("after_apply_fn"),
         Phase.ASSIGN_WINDOWS: program.stateful is not None,
     }

@@ -8,11 +8,15 @@ can reach it early. Inputs go on only when all are ready, so nothing of it is se
 from __future__ import annotations
 
 from onyx.flow.groups.checks import GroupChecks
+from onyx.ids import TaskName
+from onyx.model.tables import read_of
+from onyx.replica.state import Replica
 from onyx.task.acking.sender import AckSender
 from onyx.task.batch_task import BatchTask
 from onyx.task.channels.event_time import EventTime, Origin, needs
+from onyx.task.channels.lookups import Lookups, Reads
 from onyx.task.channels.outbox import Outbox
-from onyx.task.channels.wiring import Wiring, wire
+from onyx.task.channels.wiring import Wiring, sites_of, wire
 from onyx.task.joining import is_allocated
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
@@ -27,17 +31,18 @@ def take_wiring(task: BatchTask) -> Answer:
     if not is_allocated(assignment):
         return WAITING
     services, job = runtime.services, runtime.program.job
-    wiring = wire(services.replica(), runtime.job_id, job, assignment.peer, assignment.task)
+    replica = services.replica()
+    wiring = wire(replica, runtime.job_id, job, assignment.peer, assignment.task)
     # This closes the old inbox before the new one is announced by `signal_ready`: what waits in it
     # is of the old version, and is replayed.
-    task.allocate(_allocation(runtime, wiring))
+    task.allocate(_allocation(runtime, wiring, replica))
     if runtime.source is None or runtime.sink is not None:
         runtime.metrics.set(QUEUE_CAPACITY, services.settings.task.inbox_segments_max)
     runtime.program.event["slot_id"] = wiring.slot
     return ADVANCED
 
 
-def _allocation(runtime: Runtime, wiring: Wiring) -> Allocation:
+def _allocation(runtime: Runtime, wiring: Wiring, replica: Replica) -> Allocation:
     services, clock = runtime.services, runtime.clock
     transport, settings = services.transport, services.settings
     outbox = Outbox(transport, wiring)
@@ -58,7 +63,18 @@ def _allocation(runtime: Runtime, wiring: Wiring) -> Allocation:
         ends=runtime.delivery.end_of_input(wiring, outbox, acks),
         group_checks=GroupChecks(runtime.program.groupings, several),
         event_time=_event_time(runtime, wiring, settings.ledger.frontier_interval_s),
+        lookups=_lookups(runtime, wiring, replica),
     )
+
+
+def _lookups(runtime: Runtime, wiring: Wiring, replica: Replica) -> Lookups | None:
+    program = runtime.program
+    read, join, kept = read_of(program.job, program.entry), program.entry.join, program.kept
+    if read is None or join is None or kept is None:
+        return None
+    sites = sites_of(replica, wiring.job, TaskName(read.task.name))
+    reads = Reads(read.state, sites, join.durable)
+    return Lookups(kept, reads, wiring, runtime.services.transport, runtime.clock)
 
 
 def _event_time(runtime: Runtime, wiring: Wiring, epoch_interval_s: float) -> EventTime | None:

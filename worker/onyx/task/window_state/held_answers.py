@@ -8,12 +8,13 @@ it. When another peer may have taken over, nobody knows any more: whoever asked 
 from __future__ import annotations
 
 from concurrent.futures import Future
+from typing import Any
 
 from onyx.errors import Unavailable
-from onyx.transport.state_queries import StateAnswer
 
-Held = tuple["Future[StateAnswer]", StateAnswer]
-"""Who waits, and the answer. Bounded by the questions that a group admits at once."""
+Held = tuple["Future[Any]", Any]
+"""Who waits, and the answer, to a client or to another task. Bounded by the questions that a group
+admits at once, and by the tasks that look the state up."""
 
 
 class HeldAnswers:

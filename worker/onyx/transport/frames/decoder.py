@@ -38,6 +38,7 @@ from onyx.transport.frames.packets import (
     Schema,
 )
 from onyx.transport.interface import FRONTIERS_MAX, Channel, Control, ControlKind
+from onyx.transport.lookups import Found, LookUp
 from onyx.wire.v1 import streams_pb2 as pb
 
 _SHOWN_CHARACTERS_MAX = 60
@@ -243,6 +244,31 @@ def _read_returns(message: pb.Returns) -> Returns:
     )
 
 
+def _read_look_up(message: pb.LookUp) -> LookUp:
+    return LookUp(
+        JobId(_identifier(message.job)),
+        AllocationVersion(message.version),
+        PeerId(_identifier(message.target)),
+        GroupId(_identifier(message.group)),
+        PeerId(_identifier(message.asker)),
+        message.number,
+        message.state,
+        message.keys,
+        message.durable,
+    )
+
+
+def _read_found(message: pb.Found) -> Found:
+    return Found(
+        JobId(_identifier(message.job)),
+        AllocationVersion(message.version),
+        PeerId(_identifier(message.target)),
+        message.number,
+        message.states,
+        message.error,
+    )
+
+
 _READERS: dict[str | None, Callable[[Any], Packet]] = {
     "open": _read_open,
     "close": lambda message: Close(_number(message.channel)),
@@ -254,4 +280,6 @@ _READERS: dict[str | None, Callable[[Any], Packet]] = {
     "completions": _read_completions,
     "held": _read_held,
     "returns": _read_returns,
+    "look_up": _read_look_up,
+    "found": _read_found,
 }

@@ -6,6 +6,7 @@ resend costs nothing, and the size of everything that waits is known exactly.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from onyx.transport.encoded import Encoded
 from onyx.transport.frames.checksum import CHECKSUM_TAG, checksum
 from onyx.transport.frames.packets import Acks, Completions, Held, Hello
 from onyx.transport.interface import Channel, Control, ControlKind
+from onyx.transport.lookups import LookUp, Lookup
 from onyx.wire.v1 import streams_pb2 as pb
 
 _PACKET_TAG, _DATA_TAG, _PAYLOAD_TAG, _COLUMNS_TAG, _STATES_TAG = (
@@ -179,6 +181,14 @@ def returns_packet(
     """A packet with what functions give back (`codec.returns`)."""
     returns = pb.Returns(job=job, version=version, target=target, trees=trees, to_acker=to_acker)
     return _packet(returns=returns)
+
+
+def lookup_packet(message: Lookup) -> bytes:
+    """A packet with a question about a state, or its answer."""
+    fields = dataclasses.asdict(message)
+    if isinstance(message, LookUp):
+        return _packet(look_up=pb.LookUp(**fields))
+    return _packet(found=pb.Found(**fields))
 
 
 def held_packet(held: Held) -> bytes:

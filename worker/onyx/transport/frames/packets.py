@@ -12,8 +12,9 @@ from onyx.ledger.returns import Trees
 from onyx.runs import Numbers
 from onyx.transport.encoded import Encoded
 from onyx.transport.interface import Channel, Control
+from onyx.transport.lookups import Found, LookUp
 
-PROTOCOL = 9
+PROTOCOL = 10
 """Version of the protocol; groups of different versions refuse each other. To be raised with every
 change that an older reader would misunderstand."""
 FRAME_OVERHEAD_BYTES = 128
@@ -126,7 +127,9 @@ class Returns:
     to_acker: bool
 
 
-Packet = Open | Close | Schema | Item | Credit | Acks | Completions | Held | Returns
+Packet = (
+    Open | Close | Schema | Item | Credit | Acks | Completions | Held | Returns | LookUp | Found
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ class Hello(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., tenancy: _Optional[str] = ..., group: _Optional[str] = ..., target: _Optional[str] = ..., link: _Optional[int] = ..., session: _Optional[int] = ..., heard_session: _Optional[int] = ..., received: _Optional[int] = ..., link_bytes_max: _Optional[int] = ...) -> None: ...
 
 class Packet(_message.Message):
-    __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions", "schema", "held", "returns")
+    __slots__ = ("open", "close", "data", "control", "credit", "acks", "completions", "schema", "held", "returns", "look_up", "found")
     OPEN_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,8 @@ class Packet(_message.Message):
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     RETURNS_FIELD_NUMBER: _ClassVar[int]
+    LOOK_UP_FIELD_NUMBER: _ClassVar[int]
+    FOUND_FIELD_NUMBER: _ClassVar[int]
     open: OpenChannel
     close: CloseChannel
     data: Data
@@ -78,7 +80,9 @@ class Packet(_message.Message):
     schema: Schema
     held: Held
     returns: Returns
-    def __init__(self, open: _Optional[_Union[OpenChannel, _Mapping]] = ..., close: _Optional[_Union[CloseChannel, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., acks: _Optional[_Union[Acks, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., returns: _Optional[_Union[Returns, _Mapping]] = ...) -> None: ...
+    look_up: LookUp
+    found: Found
+    def __init__(self, open: _Optional[_Union[OpenChannel, _Mapping]] = ..., close: _Optional[_Union[CloseChannel, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., control: _Optional[_Union[Control, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., acks: _Optional[_Union[Acks, _Mapping]] = ..., completions: _Optional[_Union[Completions, _Mapping]] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., held: _Optional[_Union[Held, _Mapping]] = ..., returns: _Optional[_Union[Returns, _Mapping]] = ..., look_up: _Optional[_Union[LookUp, _Mapping]] = ..., found: _Optional[_Union[Found, _Mapping]] = ...) -> None: ...
 
 class OpenChannel(_message.Message):
     __slots__ = ("channel", "job", "version", "source", "target")
@@ -223,3 +227,41 @@ class Returns(_message.Message):
     to_acker: bool
     trees: bytes
     def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., to_acker: _Optional[bool] = ..., trees: _Optional[bytes] = ...) -> None: ...
+
+class LookUp(_message.Message):
+    __slots__ = ("job", "version", "target", "group", "asker", "number", "state", "keys", "durable")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ASKER_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    DURABLE_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    version: int
+    target: str
+    group: str
+    asker: str
+    number: int
+    state: str
+    keys: bytes
+    durable: bool
+    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., group: _Optional[str] = ..., asker: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[str] = ..., keys: _Optional[bytes] = ..., durable: _Optional[bool] = ...) -> None: ...
+
+class Found(_message.Message):
+    __slots__ = ("job", "version", "target", "number", "states", "error")
+    JOB_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    job: str
+    version: int
+    target: str
+    number: int
+    states: bytes
+    error: str
+    def __init__(self, job: _Optional[str] = ..., version: _Optional[int] = ..., target: _Optional[str] = ..., number: _Optional[int] = ..., states: _Optional[bytes] = ..., error: _Optional[str] = ...) -> None: ...

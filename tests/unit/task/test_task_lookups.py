@@ -1,0 +1,199 @@
+"""Tasks whose segments get what another task keeps: by group, in both formats, of several peers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.support.jobs.bench import Bench
+
+from onyx.program.phases import Phase
+from onyx.task.channels.lookups import ASK_AGAIN_S
+from onyx.transport.lookups import Found, LookUp
+
+WORDS = [{"n": n, "word": "abc"[n % 3]} for n in range(12)]
+FORMS = [{}, {"batchFormat": "arrow"}]
+Segments = list[dict[str, Any]]
+
+
+def spec(
+    join: Mapping[str, Any], form: Mapping[str, Any] = FORMS[0], segments: Segments = WORDS
+) -> dict[str, Any]:
+    """read -> count -> known -> write: how often each word was there comes to `known`."""
+    return {
+        "guarantee": "exactly-once",
+        "workflow": [["read", "count"], ["count", "known"], ["known", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "sequence",
+             "options": {"segments": segments}},
+            {"name": "count", "type": "function", "fn": "m:same", "groupByKey": "word",
+             "fluxPolicy": "continue", "onMissingKey": "group"},
+            {"name": "known", "type": "function", "batchSize": 5, **form,
+             "join": {"state": "seen", "key": "word", "as": "seen", **join}},
+            {"name": "write", "type": "output", "plugin": "blackhole"},
+        ],
+        "windows": [{"id": "seen", "task": "count", "type": "global", "aggregation": "count"}],
+    }  # fmt: skip
+
+
+def bench_of(made: dict[str, Any], peers: int = 3) -> Bench:
+    return Bench(made, {"m:same": lambda each: each}, {"count": peers, "known": 2})
+
+
+def rows(bench: Bench) -> Segments:
+    assert bench.exceptions == []
+    assert bench.completed
+    return sorted(bench.written("write"), key=lambda each: each["n"])
+
+
+def waits(bench: Bench) -> bool:
+    """Whether a batch waits for answers."""
+    return any(
+        task.phase is Phase.LOOK_UP and task.allocation.lookups.waits
+        for task in bench.tasks.values()
+        if task.name == "known"
+    )
+
+
+def losing(bench: Bench, kind: type, most: int) -> list[Any]:
+    """Lose the first messages of a kind; those that are lost."""
+    lost: list[Any] = []
+    send = bench.transport.send_lookup
+
+    def send_some(group: Any, message: Any) -> None:
+        if isinstance(message, kind) and len(lost) < most:
+            lost.append(message)
+        else:
+            send(group, message)
+
+    bench.transport.send_lookup = send_some  # type: ignore[method-assign]
+    return lost
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
+@pytest.mark.parametrize("durable", [False, True])
+def test_segments_get_the_state_of_their_group_from_the_peer_that_has_it(form, durable):
+    bench = bench_of(spec({"durable": durable}, form))
+    bench.settle()
+    found = rows(bench)
+    assert [each["n"] for each in found] == list(range(12))
+    assert all(each["n"] // 3 + 1 <= each["seen"] <= 4 for each in found)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
+def test_a_segment_whose_group_has_no_state_gets_the_default_or_ends(form):
+    other = [{"n": 0, "word": "a", "other": "z"}, {"n": 1, "word": "a", "other": "a"}]
+    default = bench_of(spec({"key": "other", "default": {"seen": 0}}, form, other))
+    default.settle()
+    assert [each["seen"] for each in rows(default)] == [0, 2]
+    inner = bench_of(spec({"key": "other", "how": "inner"}, form, other))
+    inner.settle()
+    assert [each["n"] for each in rows(inner)] == [1]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
+def test_groups_of_several_keys_are_found_by_the_parts_in_their_order(form):
+    pairs = [{"n": n, "a": n % 2, "b": str(n % 3), "c": n % 2, "d": str(n % 3)} for n in range(12)]
+    made = spec({"key": ["c", "d"]}, form, pairs)
+    made["catalog"][1] |= {"groupByKey": ["a", "b"]}
+    del made["catalog"][1]["onMissingKey"]
+    bench = bench_of(made)
+    bench.settle()
+    assert all(1 <= each["seen"] <= 2 for each in rows(bench))
+
+
+def counted(segment: dict[str, Any], state: Any) -> dict[str, Any]:
+    state.times = (state.times or 0) + 1
+    state.seen.append(segment["n"])
+    return segment
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
+@pytest.mark.parametrize("name", ["times", "seen"])
+def test_values_and_lists_of_functions_with_state_are_looked_up(form, name):
+    made = spec({"state": f"count.{name}"}, form)
+    made["catalog"][1] |= {"fn": "m:counted", "state": {"times": "value[int]", "seen": "list[int]"}}
+    made["windows"] = []
+    bench = Bench(made, {"m:counted": counted}, {"count": 3})
+    bench.settle()
+    for each in rows(bench):
+        if name == "times":
+            assert each["n"] // 3 + 1 <= each["seen"] <= 4
+        else:
+            assert each["n"] in each["seen"]
+
+
+@pytest.mark.parametrize("kind", [LookUp, Found])
+def test_a_question_that_gets_no_answer_is_asked_again(kind):
+    bench = bench_of(spec({}))
+    lost = losing(bench, kind, most=3)
+    bench.settle()
+    assert lost
+    assert not bench.completed
+    for _ in range(4):
+        bench.clock.advance(ASK_AGAIN_S)
+        bench.settle()
+    assert len(rows(bench)) == 12
+
+
+def test_what_was_asked_in_an_older_allocation_version_is_asked_anew():
+    bench = bench_of(spec({}))
+    losing(bench, LookUp, most=10_000)
+    bench.settle()
+    assert waits(bench)
+    del bench.transport.send_lookup
+    bench.rewire(count=2, known=3)
+    bench.settle()
+    found = rows(bench)
+    assert len(found) == 12
+    assert all(each["seen"] <= 4 for each in found)
+
+
+def test_an_answer_that_comes_twice_counts_once():
+    bench = bench_of(spec({}))
+    send = bench.transport.send_lookup
+    bench.transport.send_lookup = lambda *message: (send(*message), send(*message))
+    bench.settle()
+    assert all(each["seen"] <= 4 for each in rows(bench))
+
+
+def test_an_answer_has_as_many_states_as_fit_and_the_others_are_asked_for(monkeypatch):
+    monkeypatch.setattr("onyx.task.windowed.lookup.STATES_BYTES_MAX", 2)
+    monkeypatch.setattr("onyx.task.channels.lookups.KEYS_BYTES_MAX", 6)
+    bench = bench_of(spec({}), peers=1)
+    bench.settle()
+    assert all(1 <= each["seen"] <= 4 for each in rows(bench))
+
+
+def test_two_tasks_may_look_up_each_other():
+    made = spec({})
+    made["catalog"][1] |= {"join": {"state": "known", "key": "word", "as": "known",
+                                    "default": {"known": 0}}}  # fmt: skip
+    made["catalog"][2] |= {"groupByKey": "word", "fluxPolicy": "continue", "fn": "m:same"}
+    made["windows"] += [{"id": "known", "task": "known", "type": "global", "aggregation": "count"}]
+    bench = bench_of(made)
+    bench.settle()
+    assert all(0 <= each["known"] <= 4 and 1 <= each["seen"] <= 4 for each in rows(bench))
+
+
+def test_a_state_too_large_to_be_looked_up_ends_the_job_with_its_group(monkeypatch):
+    monkeypatch.setattr("onyx.task.windowed.lookup.STATE_BYTES_MAX", 2)
+    bench = bench_of(spec({}))
+    bench.settle()
+    detail = bench.exceptions[0]["detail"]
+    assert re.search("state seen cannot be looked up: the state of group '[abc]' has", detail)
+
+
+def test_a_segment_with_a_value_of_its_own_in_the_place_fails_by_itself():
+    occupied = [*WORDS, {"n": 12, "word": "a", "seen": "mine"}]
+    made = spec({}, segments=occupied)
+    made["workflow"].append(["known", "bad"])
+    made["catalog"][2]["deadLetter"] = "bad"
+    made["catalog"].append({"name": "bad", "type": "output", "plugin": "blackhole"})
+    bench = bench_of(made)
+    bench.settle()
+    assert len(rows(bench)) == 12
+    (letter,) = bench.written("bad")
+    assert "where it would get that of state seen" in str(letter)

@@ -1,0 +1,147 @@
+"""What a batch needs of the state of another task, asked of the peers that have its groups.
+
+The task waits in a phase of its own and blocks nothing; a peer answers between two of its steps,
+also while it waits itself. So two tasks may look up each other. Whatever was lost is asked again.
+
+Rejected: asking from within the user's function. It would hold the thread that all tasks of the
+process share, among them perhaps the one that is to answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onyx.codec.lookups import pieces
+from onyx.codec.values import decode_values
+from onyx.errors import UserError
+from onyx.flow.batch import Batch
+from onyx.flow.groups.keys import shard_of
+from onyx.joins.kept import Kept
+from onyx.seams import Clock
+from onyx.task.channels.wiring import Site, Wiring
+from onyx.transport.interface import Transport
+from onyx.transport.lookups import Found, LookUp
+
+ASK_AGAIN_S = 2.0
+"""After so long without an answer: it was lost, or its peer is busy with a batch."""
+KEYS_BYTES_MAX = 1_000_000
+"""Groups in one question, encoded; a single one may be larger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a task looks up, and of whom."""
+
+    state: str
+    sites: tuple[Site, ...]
+    """Peers of the task that keeps it, by slot."""
+    durable: bool
+
+
+@dataclass(slots=True)
+class _Question:
+    site: Site
+    message: LookUp
+    groups: Sequence[Any]
+
+
+class Lookups:
+    """The questions of one peer in one allocation version, about one batch at a time."""
+
+    def __init__(
+        self, kept: Kept, reads: Reads, wiring: Wiring, transport: Transport, clock: Clock
+    ) -> None:
+        self._kept = kept
+        self._reads = reads
+        self._wiring = wiring
+        self._transport = transport
+        self._clock = clock
+        self._batch: Batch | None = None
+        self._open: dict[int, _Question] = {}
+        self._last_number = 0
+        self._states: list[tuple[Any, Any]] = []
+        self._error = ""
+        self._again_s = 0.0
+
+    @property
+    def title(self) -> str:
+        """What is looked up, with its name, for people."""
+        return self._kept.title
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._open)
+
+    def are_there(self, batch: Batch) -> bool:
+        """Whether the states that a batch needs are there; they are asked for at its first call.
+
+        Raises:
+            UserError: they cannot be given.
+        """
+        if self._batch is not batch:
+            self._begin(batch)
+        if self._error:
+            raise UserError(f"{self._kept.title} cannot be looked up: {self._error}")
+        if self._open:
+            self._ask_again()
+            return False
+        self._kept.take(self._states)
+        self._batch, self._states = None, []
+        return True
+
+    def receive(self, found: Found) -> None:
+        """Take an answer; one that came before, or is about a batch before this one, is dropped."""
+        question = self._open.pop(found.number, None)
+        if question is None:
+            return
+        if found.error:
+            self._error = found.error
+            return
+        states = decode_values(found.states)
+        groups = question.groups
+        pairs = zip(groups, states, strict=False)  # behind the last state that fits
+        self._states += [(group, state[0]) for group, state in pairs if state]
+        if len(states) < len(groups):
+            self._ask(question.site, groups[len(states) :])
+
+    def _begin(self, batch: Batch) -> None:
+        self._batch, self._error = batch, ""
+        self._open, self._states = {}, []
+        sites = self._reads.sites
+        of_slot: dict[int, list[Any]] = {}
+        for group in self._kept.groups_of(batch.segments):
+            of_slot.setdefault(shard_of(group) % len(sites), []).append(group)
+        for slot, groups in of_slot.items():
+            self._ask(sites[slot], groups)
+
+    def _ask(self, site: Site, groups: Sequence[Any]) -> None:
+        start = 0
+        for count, keys in pieces([[each] for each in groups], KEYS_BYTES_MAX):
+            self._last_number += 1
+            wiring, number = self._wiring, self._last_number
+            message = LookUp(
+                wiring.job,
+                wiring.version,
+                site.peer,
+                wiring.me.group,
+                wiring.me.peer,
+                number,
+                self._reads.state,
+                keys,
+                self._reads.durable,
+            )
+            self._open[number] = _Question(site, message, groups[start : start + count])
+            self._transport.send_lookup(site.group, message)
+            start += count
+        self._again_s = self._clock.monotonic_s() + ASK_AGAIN_S
+
+    def _ask_again(self) -> None:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._again_s:
+            return
+        self._again_s = now_s + ASK_AGAIN_S
+        for each in list(self._open.values()):
+            self._transport.send_lookup(each.site.group, each.message)

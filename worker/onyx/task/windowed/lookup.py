@@ -1,0 +1,66 @@
+"""A peer answers what another task asks about its state, between two of its steps.
+
+So all that one answer has is of one moment. Answers change nothing and are not remembered: what is
+asked again is answered again.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from onyx.codec.lookups import first_fitting
+from onyx.codec.values import decode_values
+from onyx.errors import OnyxError, describe
+from onyx.task.parts.allocation import Allocation
+from onyx.task.window_state.windowing import Windowing
+from onyx.transport.interface import Transport
+from onyx.transport.lookups import Found, LookUp
+from onyx.windows.selection import Selection
+
+STATES_BYTES_MAX = 1_000_000
+"""States in one answer, encoded; a single one may be larger."""
+STATE_BYTES_MAX = 2_097_152
+"""Size of one state, as of one segment."""
+
+
+def answer(allocation: Allocation, question: LookUp, transport: Transport) -> None:
+    """Answer a question, unless the state is not there yet: then it is asked again."""
+    windowing = allocation.windowing
+    if windowing is None or allocation.wiring.version != question.version:
+        return
+    found = _found(windowing, question)
+    if not question.durable or found.error:
+        transport.send_lookup(question.group, found)
+        return
+    held: Future[Found] = Future()
+    held.add_done_callback(lambda given: _send_if_durable(given, question, transport))
+    windowing.answer((held, found), durable=True)
+
+
+def _send_if_durable(given: Future[Found], question: LookUp, transport: Transport) -> None:
+    if given.exception() is None:  # or the job is being allocated anew
+        transport.send_lookup(question.group, given.result())
+
+
+def _found(windowing: Windowing, question: LookUp) -> Found:
+    states, error = b"", ""
+    try:
+        states = _states(windowing, question)
+    except OnyxError as raised:
+        error = describe(raised)
+    return Found(question.job, question.version, question.asker, question.number, states, error)
+
+
+def _states(windowing: Windowing, question: LookUp) -> bytes:
+    keys = [key for (key,) in decode_values(question.keys)]
+    query, state = windowing.held.query, question.state
+    found = [query(state, Selection(key=key), 1) for key in keys]
+    states, count = first_fitting(
+        [[each[0].state] if each else [] for each in found], STATES_BYTES_MAX
+    )
+    if count == 1 and len(states) > STATE_BYTES_MAX:
+        raise OnyxError(
+            f"the state of group {keys[0]!r} has {len(states)} bytes, and at most "
+            f"{STATE_BYTES_MAX} are looked up"
+        )
+    return states
