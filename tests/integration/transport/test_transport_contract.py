@@ -28,6 +28,7 @@ from onyx.transport.grpc_options import METHOD
 from onyx.transport.grpc_transport import GrpcTransport
 from onyx.transport.interface import Channel, Control, ControlKind
 from onyx.transport.local import LocalTransport
+from onyx.transport.lookups import Found, LookUp
 
 JOB = JobId("job")
 VERSION = AllocationVersion(5)
@@ -324,6 +325,17 @@ def test_acks_completions_and_held_trees_reach_the_handlers(world):
     assert far.acks == [(1, 3), (2, 2**64 - 1)]
     assert far.completions == [(1, 3), (2, 3)]
     assert far.held == [(JOB, VERSION, "q", 1), (JOB, VERSION, "q", 2)]
+
+
+def test_questions_about_states_and_answers_reach_the_handlers_of_their_group(world):
+    near, far = world.near, world.far
+    asked = LookUp(JOB, VERSION, PeerId("q"), near.group, PeerId("p"), 1, "t.s", b"keys", False)
+    found = Found(JOB, VERSION, PeerId("p"), 1, b"states")
+    near.transport.send_lookup(far.group, asked)
+    eventually(lambda: asked in far.lookups)
+    far.transport.send_lookup(near.group, found)
+    eventually(lambda: found in near.lookups)
+    near.transport.send_lookup(GroupId("nobody"), asked)  # it is lost
 
 
 def test_an_unknown_group_is_refused_and_waits(world):

@@ -222,8 +222,17 @@ def _fitting(
         else:
             failures.append((index, problem))
     names = list(known)
-    arrays = [to_array([segments[i].get(name) for i in kept], known[name]) for name in names]
+    arrays = [_fitted([segments[i].get(name) for i in kept], known[name]) for name in names]
     return _joined(arrays, names, len(kept)), np.array(kept, dtype=np.intp), failures
+
+
+def _fitted(values: list[Any], kind: pa.DataType | None) -> pa.Array:
+    """A column of values each of which fits by itself: a float and a Decimal have no type together,
+    and pyarrow looks for that first."""
+    try:
+        return to_array(values, kind)
+    except MISMATCH:
+        return pa.concat_arrays([to_array([value], kind) for value in values])
 
 
 def misfit(
