@@ -27,12 +27,14 @@ def manifest(folder: Path, segments: int) -> dict[str, Any]:
         "metadata": {"name": "keyed"},
         "spec": {
             "guarantee": "exactly-once",
-            "workflow": [["read", "track"], ["track", "write"]],
+            "workflow": [["read", "track"], ["track", "known"], ["known", "write"]],
             "catalog": [
                 reading(folder, "keyed_job:moved", segments, maxPeers=2, watermarkKey="time"),
                 {"name": "track", "type": "function", "fn": "keyed_job:track",
                  "onTimer": "keyed_job:idle", "state": STATE, "stateTtl": "1 day",
                  "batchSize": 500, "groupByKey": "key", "fluxPolicy": "continue"},
+                {"name": "known", "type": "function", "batchSize": 500, "maxPeers": 2,
+                 "join": {"state": "track.seen", "key": "key", "as": "known", "durable": True}},
                 writing(folder),
             ],
         },
@@ -53,6 +55,7 @@ def check(rows: list[dict[str, Any]], segments: int) -> None:
         mine = sorted(steps[key], key=lambda row: row["seen"])
         assert [row["seen"] for row in mine] == list(range(1, len(numbers) + 1))
         assert {row["n"] for row in mine} == numbers
+        assert all(row["seen"] <= row["known"] <= len(numbers) for row in mine)
         total = 0
         for row in mine:
             total += row["v"]

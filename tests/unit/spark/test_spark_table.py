@@ -85,6 +85,15 @@ def with_table(work: Mapping[str, Any] = MappingProxyType({}), **more: Any) -> S
     return {**spec, "catalog": [*spec["catalog"], table]}
 
 
+def with_kept() -> Spec:
+    spec = with_function(work={"join": {"state": "w", "key": "user", "as": "sum"}})
+    counts = {"id": "w", "task": "fold", "type": "global", "aggregation": "count"}
+    fold = next(each for each in spec["catalog"] if each["name"] == "fold")
+    grouped = {**fold, "groupByKey": "user", "fluxPolicy": "continue"}
+    catalog = [grouped if each is fold else each for each in spec["catalog"]]
+    return {**spec, "catalog": catalog, "windows": [counts]}
+
+
 def with_state() -> Spec:
     grouped = {"groupByKey": "user", "fluxPolicy": "continue"}
     return with_function(work={**grouped, "state": {"seen": "value[int]"}})
@@ -166,6 +175,7 @@ ROWS: dict[str, list[Spec]] = {
     "`partitioned` of a table": [
         with_table({"groupByKey": "user", "fluxPolicy": "continue"}, partitioned=True)
     ],
+    "[what another task keeps](joins.md#what-another-task-keeps)": [with_kept()],
     "[joins of two streams](joins.md#two-streams)": [with_streams()],
     "`refresh` of a table": [with_table(refresh=[5, "minutes"])],
     "[state by key](keyed-state.md) of functions": [with_state()],
