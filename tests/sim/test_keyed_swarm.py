@@ -24,25 +24,29 @@ FOUND_BY = {
     "K5": {"C5"},
     "K6": {"S1", "W5"},
     "K7": {"S1", "S4"},
-    "K8": {"S2"},
+    "K8": {"C5", "S2"},
     "K9": {"W5"},
     "K10": {"W5"},
     "K11": {"S2"},
     "K12": {"T3"},
     "K13": {"C5", "N1"},
     "K14": {"S1"},
-    "K15": {"S1", "T3", "W5"},
+    "K15": {"A1", "S1", "T3", "W5"},
     "K16": {"T1"},
     "K17": {"W3"},
     "K18": {"C5"},
     "K19": {"S2"},
     "K20": {"U"},
     "K21": {"V3"},
+    "K22": {"A1"},
+    "K23": {"V3"},
+    "K24": {"A1"},
+    "K25": {"A1"},
 }
 """The invariants by which each may be found: another one would mean that it is not understood."""
 FIRST_SEEDS = {
     "K4": 4, "K5": 1, "K7": 4, "K13": 3, "K14": 7, "K15": 1,
-    "K18": 7, "K19": 269, "K20": 1, "K21": 1,
+    "K18": 7, "K19": 269, "K20": 1, "K21": 1, "K23": 46,
 }  # fmt: skip
 """Where to begin to look for those that show in some of the jobs only."""
 

@@ -11,7 +11,9 @@ whole; K14 a call over columns that fails leaves what it has set; K15 a state th
 written again; K16 at the end timers by the clock are dropped; K17 event time goes on downstream
 before what functions have returned. Of loops: K18 what goes back has the id that it had before; K19
 what comes back of a tree that is complete goes on; K20 an edge inside a loop counts as a lap; K21
-what goes back holds the task up.
+what goes back holds the task up. Of what another task keeps: K22 all groups are asked for at one
+peer; K23 a question that was lost is not asked again; K24 what did not fit into an answer counts as
+not there; K25 a group that the batch before had is not asked for.
 """
 
 from __future__ import annotations
@@ -22,20 +24,26 @@ from typing import Any
 
 from tests.sim.planting import Plants, planted_of
 
+from onyx.codec.values import decode_values
 from onyx.errors import Unavailable
 from onyx.flow.batch import Batch
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.formats import Segments
 from onyx.flow.leaves import Leaves
+from onyx.joins.kept import Kept
 from onyx.keyed.changes import Changes
 from onyx.keyed.expiry import Expiry
 from onyx.keyed.states import Lists, Maps
 from onyx.keyed.timers import Clock, Timer, Timers
 from onyx.ledger.hop import Share
+from onyx.program import building
 from onyx.program.keyed.held import HeldStates
 from onyx.runs import Numbers
 from onyx.state.chunks import Chunk
 from onyx.state.local.spilled import SpilledBucket
 from onyx.tables import loading
+from onyx.task.channels import lookups
+from onyx.task.channels.lookups import Lookups
 from onyx.task.channels.outbox import Outbox
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
@@ -47,11 +55,16 @@ from onyx.task.window_state.state import TaskState
 from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed import build
 from onyx.transport.interface import Delivery
+from onyx.transport.lookups import Found
 from onyx.windows.coded import Groups
+from onyx.windows.groups import hashable_key
 from onyx.windows.records import Record
 from onyx.windows.watermarks import Mark
 
 _applied = AppliedIds.__init__
+_groups_of = Kept.groups_of
+_receive = Lookups.receive
+_take = Kept.take
 _laps_of = send.laps_of
 _call_columns = HeldStates.call_columns
 _held = build.held_by
@@ -222,6 +235,46 @@ def _in_one_queue(outbox: Outbox, pending: Any) -> None:
     outbox._queue.append(pending)
 
 
+def _one_shard(key: Any) -> int:
+    """K22."""
+    return 0
+
+
+def _wait(lookups: Lookups) -> None:
+    """K23."""
+
+
+def _only_the_first(lookups: Lookups, found: Found) -> None:
+    """K24."""
+    question = lookups._open.get(found.number)
+    if question is not None and not found.error:
+        question.groups = question.groups[: len(decode_values(found.states))]
+    _receive(lookups, found)
+
+
+def _new_groups(kept: Kept, segments: Segments) -> list[Any]:
+    """K25."""
+    return [group for group in _groups_of(kept, segments) if hashable_key(group) not in _of(kept)]
+
+
+def _take_also(kept: Kept, states: Sequence[tuple[Any, Any]]) -> None:
+    """K25."""
+    known = _of(kept)
+    known.update({hashable_key(group): (group, state) for group, state in states})
+    _take(kept, list(known.values()))
+
+
+def _of(kept: Kept) -> dict[Any, Any]:
+    return vars(kept).setdefault("known", {})
+
+
+class _Remembering(Kept):
+    """K25."""
+
+    groups_of = _new_groups
+    take = _take_also
+
+
 PLANTS: Plants = {
     "K1": (Timers, "delete", _delete_unrecorded),
     "K2": (Timers, "take_due", _all_of_the_key),
@@ -244,6 +297,10 @@ PLANTS: Plants = {
     "K19": (intake, "_living", _all_deliveries),
     "K20": (send, "laps_of", _one_more_lap),
     "K21": (Outbox, "_append", _in_one_queue),
+    "K22": (lookups, "shard_of", _one_shard),
+    "K23": (Lookups, "_ask_again", _wait),
+    "K24": (Lookups, "receive", _only_the_first),
+    "K25": (building, "Kept", _Remembering),
 }
 NAMES = tuple(PLANTS)
 planted = partial(planted_of, PLANTS)

@@ -38,6 +38,8 @@ class KeyedStory(Story):
     versions: bool = False
     chained: bool = False
     """A second function with state gets what the first one returns."""
+    asked: bool = False
+    """What the function returns gets what it has counted in the group until then."""
 
     def functions(self) -> Mapping[str, Callable[..., Any]]:
         failing = self.failing.functions(fall_apart)
@@ -86,6 +88,10 @@ def draw(seed: int) -> KeyedStory:
         others = [each for each in spec["catalog"] if "state" not in each and "key" not in each]
         draw_formats(random.Random(f"{seed}/keyed/formats"), {"catalog": others})
     plans = [_draw_plan(choice, silent=ttl_ms is None) for _ in leaves]
+    asking = random.Random(f"{seed}/keyed/lookups")
+    asked = not chained and asking.random() < 0.4
+    if asked:
+        _add_lookup(asking, spec, columns)
     return KeyedStory(
         spec,
         tuple(map(tuple, parts)),
@@ -102,6 +108,7 @@ def draw(seed: int) -> KeyedStory:
         drops=drops,
         versions=versions,
         chained=chained,
+        asked=asked,
     )
 
 
@@ -224,6 +231,18 @@ def _add_second(choice: random.Random, spec: dict[str, Any]) -> None:
         "fluxPolicy": "continue", "state": STATE_OF_SECOND, "batchSize": choice.choice((1, 5, 20)),
     }  # fmt: skip
     spec["catalog"].append(again)
+
+
+def _add_lookup(choice: random.Random, spec: dict[str, Any], columns: bool) -> None:
+    spec["workflow"].remove(["gather", "write"])
+    spec["workflow"] += [["gather", "asked"], ["asked", "write"]]
+    join: Segment = {"state": "gather.count", "key": "g", "as": "asked"}
+    join["durable"] = choice.random() < 0.3
+    size = choice.choice((1, 2, 5, 20))
+    asked = {"name": "asked", "type": "function", "join": join, "batchSize": size, "minPeers": 1}
+    if columns and choice.random() < 0.5:
+        asked["batchFormat"] = "arrow"
+    spec["catalog"].append(asked)
 
 
 def _repeat(choice: random.Random, parts: list[list[Segment]]) -> None:

@@ -16,6 +16,7 @@ from tests.sim.windows.world import Options, World
 
 from onyx.keyed import dues
 from onyx.program.keyed import states
+from onyx.task.windowed import lookup
 
 MINUTES_A_DAY = 10
 """Here: so that timers get into slots of days as well."""
@@ -30,6 +31,7 @@ class KeyedWorld(World):
 
     def __init__(self, seed: int) -> None:
         self._limits = random.Random(f"{seed}/keyed/limits")
+        self._answers = random.Random(f"{seed}/keyed/answers")
         super().__init__(seed)
         self.story.calls.wall_ms = self.clock.wall_ms
 
@@ -47,12 +49,14 @@ class KeyedWorld(World):
     def patched(self) -> Iterator[None]:
         minute_ms = self._limits.choice((1_000, 5_000, 60_000))
         at_once = self._limits.choice((1, 2, 64))
+        answer_bytes = self._answers.choice((1, 8, 1_000_000))
         with ExitStack() as stack:
             stack.enter_context(super().patched())
             for module, name, value in (
                 (dues, "MINUTE_MS", minute_ms),
                 (dues, "DAY_MS", MINUTES_A_DAY * minute_ms),
                 (states, "TIMERS_AT_ONCE", at_once),
+                (lookup, "STATES_BYTES_MAX", answer_bytes),
             ):
                 stack.enter_context(mock.patch.object(module, name, value))
             yield

@@ -22,6 +22,7 @@ from onyx.transport.counters import Counters
 from onyx.transport.encoded import through_bytes
 from onyx.transport.inbox import BoundedInbox, Inboxes
 from onyx.transport.interface import Channel, Sendable
+from onyx.transport.lookups import Lookup
 
 if TYPE_CHECKING:
     from tests.sim.windows.process import Process
@@ -175,6 +176,9 @@ class Link:
         arguments = (job, version, target, trees, to_acker)
         self._network.post(self._group, (group, "on_returns", arguments))
         return True
+
+    def send_lookup(self, group: GroupId, message: Lookup) -> None:
+        self._network.post(self._group, (group, "on_lookup", (message,)))
 
     def forward(self, address: str, append: Append) -> Future[Answer]:
         raise AssertionError("nobody hands over a request here")
