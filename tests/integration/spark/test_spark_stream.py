@@ -1,5 +1,5 @@
 """Jobs over inputs without end on real Spark, with and without windows: a worker that is
-killed, and an executor of a Connect server."""
+killed, an executor of a Connect server, and questions about what windows hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tests.support.spark.query import publish_batch, request_of
 from tests.support.spark.session import MASTER
 
 import onyx.spark
-from onyx.errors import Unavailable
+from onyx import api
+from onyx.errors import Unavailable, UserError
+from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.driver.request import QueryBatch
@@ -188,11 +190,21 @@ def await_rows(folder: Path, count: int) -> None:
     raise AssertionError(f"{count} rows never came, only {len(rows(folder))}")
 
 
+def held(cluster: Cluster, job: JobId) -> dict[tuple[str, int], int]:
+    """What the window holds, by pages of one extent."""
+    pages = list(api.window_pages(cluster.settings, job, "w", extents_max=1, durable=True))
+    assert all(len(page.extents) == 1 for page in pages[:-1])
+    return {(each.group, int(each.lower)): each.state for page in pages for each in page.extents}
+
+
 def test_when_its_worker_is_killed_another_one_goes_on_behind_the_last_micro_batch(
     cluster: Cluster, folder: Path
 ) -> None:
     job = cluster.submit(manifest(folder))
     await_rows(folder, 40)
+    assert held(cluster, job) == {("a", 15): 5, ("b", 15): 5}
+    only = api.window_state(cluster.settings, job, "w", api.Selection(key="b"))
+    assert [(each.group, each.state) for each in only.extents] == [("b", 5)]
     (peer,) = cluster.replica.run(job).allocation["spark"]  # type: ignore[index]
     worker = cluster.worker_of(peer)
     group = cluster.group_of(worker)
@@ -204,3 +216,5 @@ def test_when_its_worker_is_killed_another_one_goes_on_behind_the_last_micro_bat
     cluster.await_completed(job, PATIENCE_S)
     assert rows(folder) == EXPECTED
     assert counts(folder) == COUNTS
+    with pytest.raises(UserError, match="it was never written, or is removed, because the job has"):
+        held(cluster, job)

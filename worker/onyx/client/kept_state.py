@@ -1,27 +1,29 @@
-"""The state of a window or of a function of a job that nobody works on, read in its state log.
+"""The state of a window or of a function, read where it is kept, because no peer can be asked.
 
-A job that has ended keeps its state until it is forgotten (`onyx gc`), one that is suspended or
-waits for peers until it goes on. Nothing is written or fenced: peers may begin to work on the job
-at any moment. Shard by shard is decoded, asked and dropped again.
+A job that nobody works on has it in the state log. One that was killed keeps its state until it is
+forgotten (`onyx gc`), one that is suspended or waits for peers until it goes on. Nothing is written
+or fenced: peers may begin to work on the job at any moment. A job on Spark has it in the chunks of
+the last commit, whether it runs or not. Shard by shard is decoded, asked and dropped again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from onyx.client.committed_state import committed_state
 from onyx.client.one_window import OneWindow, one_window
 from onyx.client.reader import JobReader
 from onyx.client.window_view import Asked, Question, asked_of
 from onyx.errors import UserError
 from onyx.flow.groups.keys import SHARDS, shard_of
+from onyx.ids import JobId
 from onyx.keyed.answers import OneState
 from onyx.model.job import Job
 from onyx.model.state_types import StateType
 from onyx.resolve import Resolver
 from onyx.settings import Settings
-from onyx.state.gathering import Gathered
 from onyx.state.opening import open_store, state_location
 from onyx.state.recovery import look
 from onyx.state.shard_state import ShardState
@@ -39,7 +41,7 @@ class KeptStates:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._last: tuple[object, Gathered] | None = None
+        self._last: tuple[object, Mapping[int, ShardState]] | None = None
         """What was read last: the pages behind the first one are of the same moment."""
 
     def __call__(self, client: JobReader, job: Job, question: Question) -> Answer:
@@ -51,24 +53,29 @@ class KeptStates:
             Unavailable: the store does not answer.
         """
         asked = asked_of(job, question)
-        if job.guarantee == "at-most-once":
+        store = self._store_of(client, job, question.job)
+        one = has_one_owner(job, asked.task)
+        make = self._make(job, asked, _only_shard if one else shard_of)
+        found = self._found(client, store, job, asked, question)
+        answers = (_answer(make(), asked, question, shard) for shard in found.items())
+        return merge(answers, question.extents_max)
+
+    def _store_of(self, client: JobReader, job: Job, job_id: JobId) -> BlobStore:
+        """Where the state of a job is kept."""
+        if job.guarantee == "at-most-once" and job.engine != "spark":
             raise UserError(
-                f"no peer works on job {question.job}, and a job that is at most once keeps its "
-                "state in the memory of peers"
+                f"no peer works on job {job_id}, and a job that is at most once keeps its state in "
+                "the memory of peers"
             )
         location = state_location(self._settings)
         store = open_store(location, self._settings.state.group_access)
-        if not is_shared(store, client.log, question.job):
+        if not is_shared(store, client.log, job_id):
             raise UserError(
-                f"no peer works on job {question.job}, and its state is not in {location}: it was "
-                "never written, or is removed since `onyx gc` forgot the job, or ONYX_STATE_URL is "
-                "not that of the workers"
+                f"the state of job {job_id} is not in {location}: it was never written, or is "
+                "removed, because the job has completed or `onyx gc` forgot it, or ONYX_STATE_URL "
+                "is not that of the workers"
             )
-        one = has_one_owner(job, asked.task)
-        make = self._make(job, asked, _only_shard if one else shard_of)
-        found = self._found(store, asked.task, _shards(one, question), question)
-        answers = (_answer(make(), asked, question, shard) for shard in found.shards.items())
-        return merge(answers, question.extents_max)
+        return store
 
     def _make(
         self, job: Job, asked: Asked, shard_of: Callable[[Any], int]
@@ -79,13 +86,18 @@ class KeptStates:
         return one_window(job, asked.of, self._resolve, shard_of)
 
     def _found(
-        self, store: BlobStore, task: str, shards: list[int], question: Question
-    ) -> Gathered:
-        what = (question.job, task, shards)
-        last = self._last
+        self, client: JobReader, store: BlobStore, job: Job, asked: Asked, question: Question
+    ) -> Mapping[int, ShardState]:
+        """What is kept of the shards that may have what is asked for, by their numbers."""
+        shards = _shards(job, asked, question)
+        what, last = (question.job, asked.task, shards), self._last
         if question.select.after is not None and last is not None and last[0] == what:
             return last[1]
-        found = look(store, question.job, task, shards)
+        found: Mapping[int, ShardState]
+        if job.engine == "spark":
+            found = committed_state(client.log, store, question.job, asked.task, shards)
+        else:
+            found = look(store, question.job, asked.task, shards or [0]).shards
         self._last = what, found
         return found
 
@@ -109,9 +121,10 @@ def _is_of(record: Record, name: str) -> bool:
     return isinstance(record, WindowRecord) and record.window == name
 
 
-def _shards(one: bool, question: Question) -> list[int]:
-    if one:
-        return [0]
+def _shards(job: Job, asked: Asked, question: Question) -> list[int] | None:
+    """The shards that may have what is asked for; None: the only one of a task without groups."""
+    if has_one_owner(job, asked.task):
+        return None
     key = question.select.key
     return list(range(SHARDS)) if key is ALL else [shard_of(key)]
 

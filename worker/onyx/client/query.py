@@ -1,5 +1,5 @@
-"""Asks for the state of a window: peers over gRPC, with the certificates of the settings, or its
-log."""
+"""Asks for the state of a window: peers over gRPC, with the certificates of the settings; or reads
+where it is kept."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def window_state(
     timeout_s: float = TIMEOUT_S,
 ) -> WindowView:
     """What a window, or a function with state, has gathered until now, asked of the peers that have
-    it; of a job that has ended or is suspended, what its state log says.
+    it; of a job that was killed or is suspended, what its state log says; of one on Spark, what the
+    last micro-batch has committed.
 
     Args:
         settings: those of a worker: what leads to ZooKeeper and to the state, and the certificates

@@ -14,9 +14,10 @@ from onyx.windows.firing import ALL
 
 
 def owners_of(replica: Replica, job: Job, question: Question) -> Sequence[Site]:
-    """The peers that have what is asked for; none: no peer works on the task of the window."""
+    """The peers that have what is asked for; none: it is read where it is kept, because no peer
+    works on the task, or Spark runs the job."""
     task = TaskName(asked_of(job, question).task)
-    if not replica.run(question.job).allocation.get(task):
+    if job.engine == "spark" or not replica.run(question.job).allocation.get(task):
         return ()
     sites = sites_of(replica, question.job, task)
     if has_one_owner(job, task):

@@ -7,7 +7,8 @@ The answer of one peer is one moment of it; those of several are moments that li
 The question names the allocation version, and a peer of another one refuses it. So an answer never
 misses a group that has moved meanwhile, nor has it twice: the question is asked again as a whole.
 
-Where no peer works on the task, because the job has ended or is suspended, the state is in its log.
+Where no peer works on the task, because the job was killed or is suspended, its log has the state.
+Where Spark runs the job, it is in the chunks of the last commit.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Ask = Callable[[str, StateQuery, float], StateAnswer]
 
 
 ReadKept = Callable[[JobReader, Job, Question], Answer]
-"""Read a question's answer in the state log of a job that nobody works on."""
+"""Read a question's answer where the state is kept, because no peer can be asked."""
 
 
 class StateReader:

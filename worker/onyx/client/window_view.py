@@ -12,6 +12,7 @@ from onyx.ids import JobId
 from onyx.model.job import Job, Window
 from onyx.model.report import nearest
 from onyx.model.state_types import StateType, parse_state_type
+from onyx.spark.compiler.refusals import is_unbounded
 from onyx.task.channels.wiring import has_one_owner
 from onyx.transport.state_queries import EXTENTS_MAX
 from onyx.windows.answers import Answer
@@ -139,10 +140,12 @@ def _states(job: Job) -> list[Asked]:
 def _check_readable(question: Question, job: Job, asked: Asked) -> None:
     """Raises UserError when nobody could tell, or not what is asked for."""
     if job.engine == "spark":
-        raise UserError(
-            f"job {question.job} runs on Spark, which keeps the states of its windows in a form of "
-            "its own: emit what you want to see"
-        )
+        if not is_unbounded(job):
+            raise UserError(
+                f"job {question.job} is one query of Spark, because all its inputs have an end, "
+                "and such a query keeps no state: emit what you want to see"
+            )
+        return  # what is committed is durable, whatever the guarantee
     if isinstance(asked.of, Window) and asked.of.engine == "spark":
         raise UserError(
             f"window {asked.name} has engine: spark, which keeps rows and not states: emit what "

@@ -18,7 +18,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -75,6 +75,14 @@ class Held(msgspec.Struct, frozen=True):
     """How many shares the groups of a task are in: for good, because each has its state. 0: not
     decided yet."""
     states: tuple[BucketState, ...] = ()
+
+    def of(self, task: str, shards: Collection[int] | None) -> tuple[BucketState, ...]:
+        """What the buckets of a task hold that have some of these shards; None: all buckets."""
+        of_task = tuple(each for each in self.states if each.task == task)
+        if shards is None or not of_task:
+            return of_task
+        wanted = {shard % self.buckets for shard in shards}
+        return tuple(each for each in of_task if each.bucket in wanted)
 
 
 @prepared

@@ -1,10 +1,9 @@
 """State of windows between micro-batches: chunks in the state store, as state logs have them.
 
-    <state>/<job>/buckets.spark/<task>/<number of the batch>-<bucket>-<random>
-
-A chunk counts when a committed document names it (`request.BucketState`), so a try that was not
-committed changes nothing, whoever made it and however late. First the whole state of a bucket, then
-what each batch has changed; when changes are as large as the whole, or many, it is written anew.
+A chunk (`state.buckets`) counts when a committed document names it (`request.BucketState`), so a
+try that was not committed changes nothing, whoever made it and however late. First the whole state
+of a bucket, then what each batch has changed; when changes are as large as the whole, or many, it
+is written anew.
 
 A process of Spark remembers what it has written last, because it often gets the bucket again. That
 counts only if the document names exactly this.
@@ -15,7 +14,6 @@ every state through the JVM, and cannot be committed together with positions and
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
@@ -24,10 +22,12 @@ from onyx.program.windows import Windowed
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.programs import Query
-from onyx.state.chunk_codec import ChunkReader, Frame, Kind, all_sections_of, encode_chunk
-from onyx.state.chunks import Chunk, ShardChange
-from onyx.state.names import LogKey, TaskFolder, bucket_chunk
+from onyx.state.buckets import encode_bucket, new_name, read_bucket, shards_of
+from onyx.state.chunk_codec import Kind, all_sections_of
+from onyx.state.chunks import ShardChange
+from onyx.state.names import TaskFolder, bucket_chunk
 from onyx.state.opening import open_store
+from onyx.state.reading import ChunkMissing
 from onyx.state.shard_state import ShardState
 
 CHUNKS_MAX = 8
@@ -109,31 +109,26 @@ class KeptStates:
             total -= size
 
     def _read(self, state: BucketState, shards: Iterable[int]) -> dict[int, ShardState]:
-        found: dict[int, ShardState] = {}
         folder, wanted = TaskFolder(self._job, state.task), set(shards)
-        for name, _ in state.files:
-            path = bucket_chunk(self._job, state.task, name)
-            data = self._store.read(path)
-            if data is None:
-                raise StateError(
-                    f"state chunk {path} of the job is gone: ONYX_STATE_URL of all workers must be "
-                    "one folder that they share with Spark's executors and that stays, or "
-                    "s3://bucket/prefix; submit the job again under another name"
-                )
-            number, rank, _ = name.split("-")
-            reader = ChunkReader(folder, LogKey(int(number), int(rank)), 0, data)
-            for shard, stored in reader.shards(wanted):
-                found.setdefault(shard, ShardState()).extend(stored)
-        return found
+        try:
+            return shards_of(
+                read_bucket(self._store, folder, name, wanted) for name, _ in state.files
+            )
+        except ChunkMissing as error:
+            raise StateError(
+                f"state chunk {error} of the job is gone: ONYX_STATE_URL of all workers must be "
+                "one folder that they share with Spark's executors and that stays, or "
+                "s3://bucket/prefix; submit the job again under another name"
+            ) from error
 
     def _encoded(
         self, state: BucketState, number: int, kind: Kind, shards: Mapping[int, ShardChange]
     ) -> bytes:
-        folder, key = TaskFolder(self._job, state.task), LogKey(number, state.bucket)
-        return encode_chunk(folder, key, Frame(kind, 0), Chunk(), all_sections_of(shards))
+        folder, sections = TaskFolder(self._job, state.task), all_sections_of(shards)
+        return encode_bucket(folder, number, state.bucket, kind, sections)
 
     def _written(self, state: BucketState, number: int, data: bytes) -> tuple[str, int]:
-        name = f"{number}-{state.bucket}-{secrets.token_hex(6)}"
+        name = new_name(number, state.bucket)
         path = bucket_chunk(self._job, state.task, name)
         if not self._store.create(path, data):
             raise StateError(f"state chunk {path} is there already, with other bytes")

@@ -1,0 +1,263 @@
+"""What windows hold between micro-batches can be asked for: as of the last commit, by group, range,
+time and page."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections import Counter
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.clocks import ManualClock
+from tests.support.log.memory_log import MemoryLog
+from tests.support.log.runs import altered
+from tests.support.spark.inputs import feed
+from tests.support.spark.stream import Worker
+
+from onyx.client import committed_state
+from onyx.client.kept_state import KeptStates
+from onyx.client.reader import JobReader
+from onyx.client.state_reader import StateReader
+from onyx.client.window_view import Question, WindowView, asked_of
+from onyx.errors import Unavailable, UserError
+from onyx.history.replicas import Replicas
+from onyx.ids import JobId, PeerId, Position, TaskName
+from onyx.model.job import Job
+from onyx.model.parsing.job import parse_manifest
+from onyx.replica.state import Replica
+from onyx.settings import Settings, StateSettings
+from onyx.spark.driver.committed import Committed, commit
+from onyx.spark.driver.request import QueryBatch
+from onyx.state.opening import open_store
+from onyx.state.sharing import check_shared
+from onyx.windows.selection import Selection
+
+INPUTS, FUNCTIONS = "tests.support.spark.inputs", "tests.support.spark.functions"
+JOB = JobId("sums-1")
+WIDTH, A_BATCH, PARTITIONS = 10, 9, "ab"
+EVENTS = {
+    at: [{"key": "xyz"[n % 3], "at": 3 * n + (n % 2), "v": n} for n in range(40)]
+    for at in PARTITIONS
+}
+FIXED = {"id": "w", "type": "fixed", "range": [WIDTH, "milliseconds"], "aggregation": ["sum", "v"],
+         "windowKey": "at"}  # fmt: skip
+ALL_OF_IT = {"id": "ever", "type": "global", "aggregation": "count"}
+SELDOM = {"type": "segment", "threshold": [10**6, "elements"], "refinement": "accumulating",
+          "emit": f"{FUNCTIONS}:extent"}  # fmt: skip
+SPEC: dict[str, Any] = {
+    "engine": "spark",
+    "guarantee": "exactly-once",
+    "workflow": [["read", "fold"], ["read", "count"], ["fold", "write"], ["count", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": f"{INPUTS}:fed", "watermarkKey": "at",
+         "allowedDisorder": [2, "milliseconds"]},
+        {"name": "fold", "type": "reduce", "groupByKey": "key", "fluxPolicy": "continue"},
+        {"name": "count", "type": "reduce"},
+        {"name": "write", "type": "output", "plugin": "files",
+         "options": {"path": "out", "format": "jsonl"}},
+    ],
+    "windows": [{**FIXED, "task": "fold"}, {**ALL_OF_IT, "task": "count"}],
+    "triggers": [{**SELDOM, "windowId": each} for each in ("w", "ever")],
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onyx.spark_query.sources.BATCH_SEGMENTS_MAX", A_BATCH)
+    monkeypatch.setattr("onyx.spark_query.sources.NEWS_S", 0.0)
+
+
+def parsed(spec: dict[str, Any]) -> Job:
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "sums"}}
+    return parse_manifest(json.dumps({**head, "spec": spec}).encode())
+
+
+class Reading(JobReader):
+    """Of a log in which the job is allocated as those on Spark are."""
+
+    def __init__(self, log: MemoryLog, job: Job) -> None:
+        super().__init__(log.client(), Replicas(log.client(), "balanced"))
+        self._job = job
+        known = Replica(version=Position(1), jobs=(JOB,))
+        self._replica = altered(known, JOB, allocation={TaskName("spark"): (PeerId("p"),)})
+
+    def replica(self, at: Position | None = None) -> Replica:
+        return self._replica
+
+    def job(self, job: JobId) -> Job:
+        return self._job
+
+
+class Stream:
+    """A job whose micro-batches are committed in a log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = MemoryLog()
+        spec = copy.deepcopy(SPEC)
+        spec["catalog"][0]["options"] = {"feed": str(folder / "feed")}
+        feed(folder / "feed", EVENTS, 40)
+        self._worker = Worker(parsed(spec), folder, (INPUTS, FUNCTIONS))
+        self._worker.then = self.commit
+        self._version: int | None = None
+        location = self._worker.request.state_location
+        kept = KeptStates(Settings(data_dir=str(folder), state=StateSettings(url=location)))
+        reading, clock = Reading(self.log, self._worker.job), ManualClock()
+        self._reader = StateReader(reading, "t", nobody, kept, clock, clock.advance)
+        check_shared(open_store(location), reading.log, JOB, PeerId("p"), location)
+
+    def commit(self, batch: QueryBatch) -> None:
+        new = Committed("x", {}, {}, batch.number, batch.positions, batch.held, over=False)
+        _, self._version = commit(self.log.client(), JOB, new, self._version)
+
+    def end(self) -> None:
+        """The job has drained: its last commit holds nothing."""
+        over = Committed("x", {}, {}, len(self._worker.batches))
+        commit(self.log.client(), JOB, over, self._version)
+
+    def run(self, batches: int) -> None:
+        """So many micro-batches, and one that is not committed."""
+        last = len(self._worker.batches) + batches
+        self._worker.dies = lambda batch: "behind it" if batch.number == last else ""
+        self._worker.run()
+
+    def ask(self, window: str = "w", extents_max: int = 100, **select: Any) -> WindowView:
+        question = Question(JOB, window, Selection(**select), extents_max, durable=True)
+        return self._reader.read(question, timeout_s=2.0)
+
+    def pages(self, extents_max: int) -> list[WindowView]:
+        return list(self._reader.pages(Question(JOB, "w", extents_max=extents_max)))
+
+
+def nobody(*_: object) -> Any:
+    raise AssertionError("no peer has the state")
+
+
+def sums(batches: int) -> dict[tuple[str, int], int]:
+    """What the window holds behind so many micro-batches."""
+    found: Counter[Any] = Counter()
+    for each in chain(*(part[: batches * A_BATCH] for part in EVENTS.values())):
+        found[each["key"], each["at"] // WIDTH * WIDTH] += each["v"]
+    return dict(sorted(found.items()))
+
+
+def states(view: WindowView) -> dict[tuple[str, int], int]:
+    return {(each.group, int(each.lower)): each.state for each in view.extents}
+
+
+@pytest.fixture
+def stream(tmp_path: Path) -> Stream:
+    return Stream(tmp_path)
+
+
+def test_nothing_is_held_before_the_first_commit(stream: Stream) -> None:
+    assert stream.ask().extents == ()
+
+
+def test_what_a_job_holds_is_durable_whatever_its_guarantee() -> None:
+    job = parsed({**SPEC, "guarantee": "at-most-once"})
+    assert asked_of(job, Question(JOB, "w", durable=True)).name == "w"
+
+
+def test_the_answer_is_what_was_committed_last(stream: Stream) -> None:
+    for batches in (1, 2, 3):
+        stream.run(1)
+        assert states(stream.ask()) == sums(batches)
+        (one,) = stream.ask("ever").extents
+        assert (one.group, one.state) == (None, batches * A_BATCH * len(PARTITIONS))
+
+
+def test_what_is_asked_for_is_chosen_as_on_peers(stream: Stream) -> None:
+    stream.run(3)
+    all_of_it = sums(3)
+    of_x = {each: state for each, state in all_of_it.items() if each[0] == "x"}
+    assert states(stream.ask(key="x")) == of_x
+    assert states(stream.ask(prefix="x")) == of_x
+    assert states(stream.ask(key_from="y")) == {
+        each: state for each, state in all_of_it.items() if each[0] >= "y"
+    }
+    assert states(stream.ask(time_from=20, time_to=30)) == {
+        each: state for each, state in all_of_it.items() if each[1] == 20
+    }
+    assert stream.ask(key="nobody").extents == ()
+
+
+def test_pages_go_on_behind_each_other(stream: Stream) -> None:
+    stream.run(4)
+    pages = stream.pages(5)
+    assert [len(page.extents) for page in pages[:-1]] == [5] * (len(pages) - 1)
+    assert list(chain.from_iterable(map(states, pages))) == list(sums(4))
+
+
+def test_one_group_is_read_of_its_bucket_alone(stream: Stream, tmp_path: Path) -> None:
+    stream.run(3)
+    chunks = sorted((tmp_path / "state").glob("**/buckets.spark/fold/*"))
+    buckets = {each.name.split("-")[1] for each in chunks}
+    assert len(buckets) > 1
+    found = {}
+    for bucket in buckets:
+        away = [each for each in chunks if each.name.split("-")[1] != bucket]
+        for each in away:
+            each.rename(each.with_suffix(".away"))
+        found |= answered(stream, "xyz")
+        for each in away:
+            each.with_suffix(".away").rename(each)
+    assert found == sums(3)
+
+
+def answered(stream: Stream, keys: str) -> dict[tuple[str, int], int]:
+    found = {}
+    for key in keys:
+        try:
+            found |= states(stream.ask(key=key))
+        except Unavailable:
+            continue
+    return found
+
+
+def test_a_chunk_that_a_newer_commit_has_replaced_is_read_there(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stream.run(2)
+    raced = []
+
+    def meanwhile(before: Callable[..., Any], *args: Any) -> Any:
+        """The commit is read; then a newer one replaces all that it names."""
+        found = before(*args)
+        if not raced:
+            old = set((tmp_path / "state").glob("**/buckets.spark/fold/*"))
+            raced.append(old)
+            monkeypatch.setattr("onyx.spark_query.folding.kept_states.CHUNKS_MAX", 0)
+            stream.run(1)
+            for each in old:
+                each.unlink()
+        return found
+
+    before = committed_state.committed
+    monkeypatch.setattr(committed_state, "committed", lambda *args: meanwhile(before, *args))
+    assert states(stream.ask()) == sums(3)
+    assert raced
+
+
+def test_a_chunk_that_is_lost_is_told(stream: Stream, tmp_path: Path) -> None:
+    stream.run(2)
+    for each in (tmp_path / "state").glob("**/buckets.spark/fold/*"):
+        each.unlink()
+    with pytest.raises(Unavailable, match=r"buckets\.spark/fold/.* is gone: .*or it is lost"):
+        stream.ask()
+
+
+def test_a_job_that_has_drained_holds_nothing(stream: Stream) -> None:
+    stream.run(2)
+    stream.end()
+    assert stream.ask().extents == stream.ask("ever").extents == ()
+
+
+def test_a_query_over_inputs_with_an_end_has_no_state_to_show() -> None:
+    spec = copy.deepcopy(SPEC)
+    spec["catalog"][0] |= {"plugin": "files", "options": {"path": "in", "format": "jsonl"}}
+    with pytest.raises(UserError, match="one query of Spark, because all its inputs have an end"):
+        asked_of(parsed(spec), Question(JOB, "w"))

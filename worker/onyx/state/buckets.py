@@ -1,0 +1,68 @@
+"""Chunks of state between micro-batches on Spark, as state logs have them.
+
+    <state>/<job>/buckets.spark/<task>/<number of the batch>-<bucket>-<random>
+
+A chunk never changes, and counts when the commit of a job names it (`spark.driver.request`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable
+
+from onyx.state.chunk_codec import (
+    ChunkReader,
+    Frame,
+    Kind,
+    Section,
+    StoredShard,
+    encode_chunk,
+)
+from onyx.state.chunks import Chunk
+from onyx.state.names import LogKey, TaskFolder, bucket_chunk
+from onyx.state.reading import ChunkMissing
+from onyx.state.shard_state import ShardState
+from onyx.storage.interface import BlobStore
+
+ChunkShards = list[tuple[int, StoredShard]]
+"""What a chunk says of shards, by their numbers."""
+
+
+def new_name(batch: int, bucket: int) -> str:
+    """A name for a chunk that nobody has used."""
+    return f"{batch}-{bucket}-{secrets.token_hex(6)}"
+
+
+def encode_bucket(
+    folder: TaskFolder, batch: int, bucket: int, kind: Kind, sections: list[Section]
+) -> bytes:
+    """A chunk of a bucket, made by a micro-batch."""
+    return encode_chunk(folder, LogKey(batch, bucket), Frame(kind, 0), Chunk(), sections)
+
+
+def read_bucket(
+    store: BlobStore, folder: TaskFolder, name: str, shards: Collection[int]
+) -> ChunkShards:
+    """What a chunk says of some shards.
+
+    Raises:
+        ChunkMissing: it is not there, with its path.
+        StateError: it is damaged.
+        Unavailable, UserError: as everything of the store.
+    """
+    path = bucket_chunk(folder.job, folder.task, name)
+    data = store.read(path)
+    if data is None:
+        raise ChunkMissing(path)
+    batch, bucket, _ = name.split("-")
+    reader = ChunkReader(folder, LogKey(int(batch), int(bucket)), 0, data)
+    return list(reader.shards(set(shards)))
+
+
+def shards_of(chunks: Iterable[ChunkShards]) -> dict[int, ShardState]:
+    """The state of shards out of chunks in their order."""
+    found: dict[int, ShardState] = {}
+    for chunk in chunks:
+        for number, stored in chunk:
+            found.setdefault(number, ShardState()).extend(stored)
+    return found
