@@ -12,23 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.clients.one_job import OneJob
 from tests.support.clocks import ManualClock
 from tests.support.log.memory_log import MemoryLog
-from tests.support.log.runs import altered
 from tests.support.spark.inputs import feed
 from tests.support.spark.stream import Worker
 
 from onyx.client import committed_state
 from onyx.client.kept_state import KeptStates
-from onyx.client.reader import JobReader
 from onyx.client.state_reader import StateReader
 from onyx.client.window_view import Question, WindowView, asked_of
 from onyx.errors import Unavailable, UserError
-from onyx.history.replicas import Replicas
-from onyx.ids import JobId, PeerId, Position, TaskName
+from onyx.ids import JobId, PeerId
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
-from onyx.replica.state import Replica
 from onyx.settings import Settings, StateSettings
 from onyx.spark.driver.committed import Committed, commit
 from onyx.spark.driver.request import QueryBatch
@@ -76,22 +73,6 @@ def parsed(spec: dict[str, Any]) -> Job:
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 
-class Reading(JobReader):
-    """Of a log in which the job is allocated as those on Spark are."""
-
-    def __init__(self, log: MemoryLog, job: Job) -> None:
-        super().__init__(log.client(), Replicas(log.client(), "balanced"))
-        self._job = job
-        known = Replica(version=Position(1), jobs=(JOB,))
-        self._replica = altered(known, JOB, allocation={TaskName("spark"): (PeerId("p"),)})
-
-    def replica(self, at: Position | None = None) -> Replica:
-        return self._replica
-
-    def job(self, job: JobId) -> Job:
-        return self._job
-
-
 class Stream:
     """A job whose micro-batches are committed in a log."""
 
@@ -105,9 +86,10 @@ class Stream:
         self._version: int | None = None
         location = self._worker.request.state_location
         kept = KeptStates(Settings(data_dir=str(folder), state=StateSettings(url=location)))
-        reading, clock = Reading(self.log, self._worker.job), ManualClock()
-        self._reader = StateReader(reading, "t", nobody, kept, clock, clock.advance)
-        check_shared(open_store(location), reading.log, JOB, PeerId("p"), location)
+        job = OneJob(self.log, JOB, self._worker.job, {"spark": ["p"]})
+        clock = ManualClock()
+        self._reader = StateReader(job, "t", nobody, kept, clock, clock.advance)
+        check_shared(open_store(location), job.log, JOB, PeerId("p"), location)
 
     def commit(self, batch: QueryBatch) -> None:
         new = Committed("x", {}, {}, batch.number, batch.positions, batch.held, over=False)

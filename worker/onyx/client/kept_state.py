@@ -3,20 +3,23 @@
 A job that nobody works on has it in the state log. One that was killed keeps its state until it is
 forgotten (`onyx gc`), one that is suspended or waits for peers until it goes on. Nothing is written
 or fenced: peers may begin to work on the job at any moment. A job on Spark has it in the chunks of
-the last commit, whether it runs or not. Shard by shard is decoded, asked and dropped again.
+the last commit, whether it runs or not; a window that peers have Spark aggregate in files that the
+state log names (`spark.answers`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from onyx.client.committed_state import committed_state
-from onyx.client.one_window import OneWindow, one_window
+from onyx.client.kept_shards import Kept, asked_by_shard, asked_together
+from onyx.client.kept_store import store_of
+from onyx.client.one_window import one_by_spark, one_window
 from onyx.client.reader import JobReader
 from onyx.client.window_view import Asked, Question, asked_of
-from onyx.errors import UserError
+from onyx.errors import Unavailable
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.ids import JobId
 from onyx.keyed.answers import OneState
@@ -24,16 +27,12 @@ from onyx.model.job import Job
 from onyx.model.state_types import StateType
 from onyx.resolve import Resolver
 from onyx.settings import Settings
-from onyx.state.opening import open_store, state_location
+from onyx.spark.windows.spool import spool_of
 from onyx.state.recovery import look
-from onyx.state.shard_state import ShardState
-from onyx.state.sharing import is_shared
-from onyx.storage.interface import BlobStore
 from onyx.task.channels.wiring import has_one_owner
-from onyx.windows.answers import Answer, merge
+from onyx.windows.answers import Answer
 from onyx.windows.firing import ALL
 from onyx.windows.groups import Shards
-from onyx.windows.records import Record, WindowRecord
 
 
 class KeptStates:
@@ -41,84 +40,51 @@ class KeptStates:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._last: tuple[object, Mapping[int, ShardState]] | None = None
+        self._last: tuple[object, Kept] | None = None
         """What was read last: the pages behind the first one are of the same moment."""
 
     def __call__(self, client: JobReader, job: Job, question: Question) -> Answer:
         """The answer to a question.
 
         Raises:
-            UserError: the state is not kept, or not where the settings say.
+            UserError: the state is not kept, or not where the settings say; or what is asked for is
+                more than is read at once.
             StateError: a chunk is damaged.
-            Unavailable: the store does not answer.
+            Unavailable: the store does not answer, or what is there has just been replaced.
         """
         asked = asked_of(job, question)
-        store = self._store_of(client, job, question.job)
-        one = has_one_owner(job, asked.task)
-        make = self._make(job, asked, _only_shard if one else shard_of)
-        found = self._found(client, store, job, asked, question)
-        answers = (_answer(make(), asked, question, shard) for shard in found.items())
-        return merge(answers, question.extents_max)
-
-    def _store_of(self, client: JobReader, job: Job, job_id: JobId) -> BlobStore:
-        """Where the state of a job is kept."""
-        if job.guarantee == "at-most-once" and job.engine != "spark":
-            raise UserError(
-                f"no peer works on job {job_id}, and a job that is at most once keeps its state in "
-                "the memory of peers"
-            )
-        location = state_location(self._settings)
-        store = open_store(location, self._settings.state.group_access)
-        if not is_shared(store, client.log, job_id):
-            raise UserError(
-                f"the state of job {job_id} is not in {location}: it was never written, or is "
-                "removed, because the job has completed or `onyx gc` forgot it, or ONYX_STATE_URL "
-                "is not that of the workers"
-            )
-        return store
-
-    def _make(
-        self, job: Job, asked: Asked, shard_of: Callable[[Any], int]
-    ) -> Callable[[], OneState | OneWindow]:
-        """What gives the window or state that is asked for, with nothing in it."""
-        if isinstance(asked.of, StateType):
-            return partial(OneState, asked.in_records, asked.of, Shards(shard_of))
-        return one_window(job, asked.of, self._resolve, shard_of)
-
-    def _found(
-        self, client: JobReader, store: BlobStore, job: Job, asked: Asked, question: Question
-    ) -> Mapping[int, ShardState]:
-        """What is kept of the shards that may have what is asked for, by their numbers."""
         shards = _shards(job, asked, question)
-        what, last = (question.job, asked.task, shards), self._last
-        if question.select.after is not None and last is not None and last[0] == what:
-            return last[1]
-        found: Mapping[int, ShardState]
+        what, last = (question.job, asked.name, shards), self._last
+        if question.select.after is None or last is None or last[0] != what:
+            last = self._last = what, self._read(client, job, question.job, asked, shards)
+        try:
+            return last[1](question)
+        except Unavailable:
+            self._last = None  # files may have gone that it names
+            raise
+
+    def _read(
+        self, client: JobReader, job: Job, job_id: JobId, asked: Asked, shards: list[int] | None
+    ) -> Kept:
+        """Read what is kept of some shards."""
+        store = store_of(self._settings, client.log, job, job_id)
+        by, name = _only_shard if shards is None else shard_of, asked.in_records
         if job.engine == "spark":
-            found = committed_state(client.log, store, question.job, asked.task, shards)
+            found = committed_state(client.log, store, job_id, asked.task, shards)
         else:
-            found = look(store, question.job, asked.task, shards or [0]).shards
-        self._last = what, found
-        return found
+            found = look(store, job_id, asked.task, shards or [0]).shards
+        if isinstance(asked.of, StateType):
+            return asked_by_shard(name, partial(OneState, name, asked.of, Shards(by)), found)
+        if job.engine != "spark" and asked.by_spark:
+            folder = spool_of(store, job_id, asked.task)
+            return asked_together(
+                name, one_by_spark(job, asked.of, self._resolve, by, folder), found
+            )
+        return asked_by_shard(name, one_window(job, asked.of, self._resolve, by), found)
 
     def _resolve(self, name: str) -> Callable[..., Any]:
         """A function that aggregates; with none, no module of the user is imported."""
         return Resolver(self._settings.modules).resolve(name)
-
-
-def _answer(
-    one: OneState | OneWindow, asked: Asked, question: Question, shard: tuple[int, ShardState]
-) -> Answer:
-    """The first extents of a shard."""
-    number, state = shard
-    for records in state.records():
-        one.restore(number, [each for each in records if _is_of(each, asked.in_records)])
-    found = one.query(question.select, question.extents_max + 1)
-    return Answer(found[: question.extents_max], len(found) > question.extents_max)
-
-
-def _is_of(record: Record, name: str) -> bool:
-    return isinstance(record, WindowRecord) and record.window == name
 
 
 def _shards(job: Job, asked: Asked, question: Question) -> list[int] | None:

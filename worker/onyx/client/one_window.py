@@ -9,6 +9,8 @@ from typing import Any
 
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job, Window
+from onyx.spark.answers.window import AskedWindow
+from onyx.spark.windows.spool import Spool
 from onyx.windows.compile import compile_windows
 from onyx.windows.compiled import CompiledWindows
 from onyx.windows.firing import Extent
@@ -43,7 +45,19 @@ def one_window(
     Raises:
         UserError: an aggregation of the user's is not there.
     """
+    return partial(OneWindow, window.id, _compiled(job, window, resolve), shard_of)
+
+
+def one_by_spark(
+    job: Job, window: Window, resolve: Resolve, shard_of: Callable[[Any], int], folder: Spool
+) -> AskedWindow:
+    """The window, if peers have Spark aggregate it, with nothing in it. Raises as `one_window`."""
+    (compiled,) = _compiled(job, window, resolve).windows
+    return AskedWindow(compiled, folder, shard_of)
+
+
+def _compiled(job: Job, window: Window, resolve: Resolve) -> CompiledWindows:
     alone = replace(job, windows=(window,), triggers=())
     compiled = compile_windows(alone, window.task, resolve)
     assert compiled is not None, "the task has a window"
-    return partial(OneWindow, window.id, compiled, shard_of)
+    return compiled

@@ -15,9 +15,14 @@ from onyx.windows.firing import ALL
 
 def owners_of(replica: Replica, job: Job, question: Question) -> Sequence[Site]:
     """The peers that have what is asked for; none: it is read where it is kept, because no peer
-    works on the task, or Spark runs the job."""
-    task = TaskName(asked_of(job, question).task)
-    if job.engine == "spark" or not replica.run(question.job).allocation.get(task):
+    works on the task, or Spark runs the job or aggregates the window."""
+    asked = asked_of(job, question)
+    task = TaskName(asked.task)
+    if (
+        job.engine == "spark"
+        or asked.by_spark
+        or not replica.run(question.job).allocation.get(task)
+    ):
         return ()
     sites = sites_of(replica, question.job, task)
     if has_one_owner(job, task):

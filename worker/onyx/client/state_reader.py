@@ -8,7 +8,8 @@ The question names the allocation version, and a peer of another one refuses it.
 misses a group that has moved meanwhile, nor has it twice: the question is asked again as a whole.
 
 Where no peer works on the task, because the job was killed or is suspended, its log has the state.
-Where Spark runs the job, it is in the chunks of the last commit.
+Where Spark runs the job, it is in the chunks of the last commit. Where it aggregates the window, it
+is in files that the log names.
 """
 
 from __future__ import annotations

@@ -85,6 +85,11 @@ class Asked:
         return amount is not None and is_time(amount)
 
     @property
+    def by_spark(self) -> bool:
+        """Whether peers have Spark aggregate it, so that its state is in files."""
+        return isinstance(self.of, Window) and self.of.engine == "spark"
+
+    @property
     def by_session_key(self) -> bool:
         """Whether its extents have session keys."""
         return isinstance(self.of, Window) and self.of.session_key is not None
@@ -146,10 +151,10 @@ def _check_readable(question: Question, job: Job, asked: Asked) -> None:
                 "and such a query keeps no state: emit what you want to see"
             )
         return  # what is committed is durable, whatever the guarantee
-    if isinstance(asked.of, Window) and asked.of.engine == "spark":
+    if asked.by_spark and asked.by_session_key:
         raise UserError(
-            f"window {asked.name} has engine: spark, which keeps rows and not states: emit what "
-            "you want to see"
+            f"window {asked.name} has a sessionKey and engine: spark, whose files tell sessions of "
+            "different keys apart but not which keys these are: emit what you want to see"
         )
     if question.durable and job.guarantee == "at-most-once":
         raise UserError(

@@ -21,7 +21,7 @@ from onyx.windows.coded import Keyed
 from onyx.windows.compiled import CompiledWindow
 from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
-from onyx.windows.records import Record, SpooledPart
+from onyx.windows.records import ClearExtent, Record, SpooledFired, SpooledPart
 from onyx.windows.running import Files
 from onyx.windows.shard_watermarks import ShardWatermarks
 
@@ -136,12 +136,18 @@ class Contents:
         garbage = self.holdings.take_garbage()
         return [*new, Garbage(self._folder, garbage)] if garbage else [*new]
 
-    def restore(self, part: SpooledPart, shards: frozenset[int]) -> None:
-        """A file counts that some peer has made."""
-        self.holdings.add(part, shards, own=False)
-        # Rows of any peer have numbers of their own: those that come now are behind all of them.
-        self._buffer.begin(part.seq)
-        self.waiting.restored(part)
+    def restore(self, record: Record, shards: frozenset[int]) -> None:
+        """Apply a record about files that some peer has made; others change nothing."""
+        match record:
+            case SpooledPart():
+                self.holdings.add(record, shards, own=False)
+                # Rows of any peer have numbers of their own: those that come are behind all.
+                self._buffer.begin(record.seq)
+                self.waiting.restored(record)
+            case SpooledFired():
+                self.holdings.remove(record.extents, shards)
+            case ClearExtent():
+                self.holdings.remove([record.extent], shards)
 
     def drop(self, shards: Collection[int]) -> None:
         """Forget shards that belong to another peer now."""

@@ -16,7 +16,9 @@ from onyx.spark.windows.plan import FLOAT, INT, KEY_INT, KEY_OTHER, KEY_TEXT, KE
 from onyx.windows.coded import Groups, Keyed, Values, rows
 from onyx.windows.groups import group_value
 
-_INT64 = range(-(2**63), 2**63)
+INT64 = range(-(2**63), 2**63)
+"""The ints that a column may have."""
+"""Ints that a column may have."""
 
 
 def plain_keys(column: pa.Array | None) -> dict[str, pa.Array]:
@@ -35,7 +37,7 @@ def key_columns(keys: Sequence[Any]) -> dict[str, pa.Array]:
     kinds = set(map(type, keys))
     if kinds == {str}:
         return {KEY_TEXT: pa.array(keys, pa.string())}
-    ints = [type(key) is int and key in _INT64 for key in keys]
+    ints = [type(key) is int and key in INT64 for key in keys]
     texts = [type(key) is str for key in keys]
     found: dict[str, pa.Array] = {}
     if any(ints):

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from onyx.errors import OnyxError, UserError
 from onyx.spark.target import SUFFIX, Target, opened, target_in
 from onyx.spark.windows.plan import COORDINATE, KEY_INT, SEQ
+from onyx.state.names import WINDOWS_BY_SPARK
 from onyx.storage.interface import Location
 from onyx.storage.opening import location_of
 
@@ -72,6 +73,11 @@ class Spool:
                 self.location.remove_tree(name)
             else:
                 self.location.delete(f"{name}{SUFFIX}")
+
+
+def spool_of(store: Location, job: str, task: str) -> Spool:
+    """The files of a task, in the location that keeps state."""
+    return Spool(store / f"{job}/{WINDOWS_BY_SPARK}/{task}")
 
 
 def files_of(path: str) -> list[str]:

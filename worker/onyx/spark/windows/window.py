@@ -119,11 +119,8 @@ class SparkWindow:
         self._timers.restart(shards, now_ms)
 
     def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
-        """Raises UserError: no state is here."""
-        raise UserError(
-            f"window {self._id} has engine: spark, so its states are in files and not on the peer: "
-            "emit what you want to see"
-        )
+        """Raises UserError: whoever asks reads the files (`spark.answers`), and no peer waits."""
+        raise UserError(f"window {self._id} has engine: spark, and no peer has its states")
 
     # Segments come.
 
@@ -205,17 +202,10 @@ class SparkWindow:
 
     def restore(self, shard: int, record: Record) -> None:
         """Apply a record."""
-        mine = frozenset((shard,))
+        self._contents.restore(record, frozenset((shard,)))
         match record:
-            case SpooledPart():
-                self._contents.restore(record, mine)
-            case SpooledFired():
-                self._contents.holdings.remove(record.extents, mine)
+            case SpooledFired() | SpooledEmitted():
                 self._emitting.restore(shard, record)
-            case SpooledEmitted():
-                self._emitting.restore(shard, record)
-            case ClearExtent():
-                self._contents.holdings.remove([record.extent], mine)
             case TimerDue():
                 self._timers.restore(shard, record)
             case WatermarkReached():

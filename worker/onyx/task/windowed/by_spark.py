@@ -9,9 +9,8 @@ from onyx.errors import UserError
 from onyx.settings import StateSettings
 from onyx.spark.session.spark_master import spark_of_job, wrong_spark_master
 from onyx.spark.windows.firings import Spark
-from onyx.spark.windows.spool import Spool
+from onyx.spark.windows.spool import spool_of
 from onyx.spark.windows.window import SparkWindow
-from onyx.state.names import WINDOWS_BY_SPARK
 from onyx.state.opening import open_store, state_location
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.runtime import Runtime
@@ -49,8 +48,8 @@ def make_by_spark(runtime: Runtime, wiring: Wiring) -> Make | None:
     for problem in wrong_spark_master(on):
         raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
     state = services.settings.state
-    below = f"{runtime.job_id}/{WINDOWS_BY_SPARK}/{runtime.task}"
-    folder = Spool(open_store(location, state.group_access) / below)
+    store = open_store(location, state.group_access)
+    folder = spool_of(store, runtime.job_id, runtime.task)
     spark = Spark(
         services.stage_runner,
         services.aside,

@@ -1,0 +1,1 @@
+"""Answers to questions about windows by Spark, out of their files and without Spark."""
