@@ -14,6 +14,8 @@ import pytest
 from tests.support.clients.one_job import OneJob
 from tests.support.clocks import ManualClock
 from tests.support.log.memory_log import MemoryLog
+from tests.support.servers.object_stores import ObjectStore
+from tests.support.servers.s3_server import S3Server
 from tests.support.spark.windows import by_spark
 
 from onyx.client.kept_state import KeptStates
@@ -208,6 +210,21 @@ def test_row_groups_without_the_number_are_not_read(tmp_path: Path) -> None:
     path = folder.path("p-1")
     assert [each.num_rows for each in reader.batches(path, {"key_int": (5, 5)})] == [100]
     assert list(reader.batches(path, {"key_int": (100, 200)})) == []
+
+
+def test_files_of_an_object_store_are_read_and_found_gone(
+    fake_s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in fake_s3.environment.items():
+        monkeypatch.setenv(name, value)
+    folder = Spool(location_of(f"{ObjectStore(fake_s3).url}/some/location"))
+    folder.write("p-1", pa.table({"key_int": pa.array(range(100))}))
+    reader, path = files.FileReader(folder), folder.path("p-1")
+    assert [each.num_rows for each in reader.batches(path, {})] == [100]
+    folder.remove("p-1")
+    for gone in (path, folder.path("r-1")):
+        with pytest.raises(Unavailable, match="is gone: a newer one is there"):
+            list(reader.batches(gone, {}))
 
 
 def test_a_sum_beyond_64_bits_is_told(running: Running) -> None:

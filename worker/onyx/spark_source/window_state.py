@@ -1,4 +1,4 @@
-"""What a window of a running job has gathered, as rows."""
+"""What a window has gathered, as rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def state(options: SourceOptions, schema: pa.Schema) -> pa.RecordBatch:
     """The extents of a window, as of now.
 
     Raises:
-        UserError: there is no such job or window, the job does not run, there are more extents
+        UserError: there is no such job or window, its state is not kept, there are more extents
             than asked for, or values do not fit the schema.
         Unavailable: not all peers concerned could answer.
     """
