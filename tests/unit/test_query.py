@@ -17,7 +17,8 @@ from tests.support.log.runs import altered
 from onyx.client.client import Client
 from onyx.client.reader import JobReader
 from onyx.client.state_reader import StateReader
-from onyx.client.window_view import Question, StateName, WindowView, asked_of, states_of
+from onyx.client.states.named import states_of
+from onyx.client.window_view import Question, WindowView, asked_of
 from onyx.codec.extents import decode_selection, encode_extents
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.groups.keys import shard_of
@@ -207,7 +208,7 @@ def test_what_is_wrong_with_a_question_is_not_asked_twice() -> None:
 @pytest.mark.parametrize(
     ("question", "reported"),
     [
-        ({"window": "count"}, "no window 'count': it has counts, total; did you mean counts?"),
+        ({"window": "count"}, "no state 'count': it has counts, total; did you mean counts?"),
         ({"key": float("nan")}, "a group key is NaN"),
         ({"window": "total", "key": "a"}, "all-words of window total is not grouped"),
         ({"extents_max": 0}, "from 1 to 1000000 extents"),
@@ -257,9 +258,10 @@ def test_a_question_says_whether_the_answer_is_to_be_durable() -> None:
 
 
 def test_the_states_of_a_job_are_listed() -> None:
-    assert states_of(parse_mapping(MANIFEST)) == [
-        StateName("counts", "count", "fixed window", grouped=True),
-        StateName("total", "all-words", "global window", grouped=False),
+    states = states_of(parse_mapping(MANIFEST))
+    assert [(each.name, each.task, each.kind, each.grouped) for each in states] == [
+        ("counts", "count", "fixed window", True),
+        ("total", "all-words", "global window", False),
     ]
 
 
@@ -285,5 +287,5 @@ def test_a_state_of_a_function_is_named_with_its_task() -> None:
     ]  # fmt: skip
     with pytest.raises(UserError, match="has no times"):
         asked_of(job, Question(JOB, "count.seen", Selection(time_from=1)))
-    with pytest.raises(UserError, match=r"no window or state 'seen': it has total, count.seen"):
+    with pytest.raises(UserError, match=r"no state 'seen': it has total, count.seen"):
         asked_of(job, Question(JOB, "seen"))

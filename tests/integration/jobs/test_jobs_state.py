@@ -167,7 +167,7 @@ def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
     reported = onyx(cluster.settings, "state", job, "count")
     assert reported.returncode == 2
     assert (
-        "has no window or state 'count': it has counts, everything, keep.last, keep.seen; did you "
+        "has no state 'count': it has counts, everything, keep.last, keep.seen; did you "
         "mean counts?" in reported.stderr
     )
 

@@ -10,7 +10,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from onyx.client.state_batches import shown
-from onyx.client.window_view import StateName, WindowView
+from onyx.client.states.state import State
+from onyx.client.window_view import WindowView
 from onyx.windows.firing import Number
 
 STATE_CHARS_MAX = 1_000
@@ -32,7 +33,7 @@ def extent_table(view: WindowView) -> Table:
     return table
 
 
-def names_table(states: Sequence[StateName]) -> Table:
+def names_table(states: Sequence[State]) -> Table:
     """A row for each state that a job keeps."""
     table = Table("state", "task", "kind", "grouped")
     for each in states:

@@ -1,4 +1,4 @@
-"""The state of a window or of a function, read where it is kept, because no peer can be asked.
+"""A state of a job, read where it is kept, because no peer can be asked.
 
 A job that nobody works on has it in the state log. One that was killed keeps its state until it is
 forgotten (`onyx gc`), one that is suspended or waits for peers until it goes on. Nothing is written
@@ -9,30 +9,23 @@ state log names (`spark.answers`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from onyx.client.committed_state import committed_state
 from onyx.client.kept_shards import Kept, asked_by_shard, asked_together
 from onyx.client.kept_store import store_of
-from onyx.client.one_window import one_by_spark, one_window
 from onyx.client.reader import JobReader
-from onyx.client.window_view import Asked, Question, asked_of
+from onyx.client.states.state import State
+from onyx.client.window_view import Question, asked_of
 from onyx.errors import Unavailable
-from onyx.flow.groups.keys import SHARDS, shard_of
-from onyx.ids import JobId
-from onyx.keyed.answers import OneState
 from onyx.model.job import Job
-from onyx.model.state_types import StateType
 from onyx.resolve import Resolver
 from onyx.settings import Settings
 from onyx.spark.windows.spool import spool_of
 from onyx.state.recovery import look
-from onyx.task.channels.wiring import has_one_owner
 from onyx.windows.answers import Answer
-from onyx.windows.firing import ALL
-from onyx.windows.groups import Shards
 
 
 class KeptStates:
@@ -52,48 +45,31 @@ class KeptStates:
             StateError: a chunk is damaged.
             Unavailable: the store does not answer, or what is there has just been replaced.
         """
-        asked = asked_of(job, question)
-        shards = _shards(job, asked, question)
-        what, last = (question.job, asked.name, shards), self._last
+        state = asked_of(job, question)
+        shards = state.shards(question.select.key)
+        what, last = (question.job, state.name, shards), self._last
         if question.select.after is None or last is None or last[0] != what:
-            last = self._last = what, self._read(client, job, question.job, asked, shards)
+            last = self._last = what, self._kept(client, job, question, state, shards)
         try:
             return last[1](question)
         except Unavailable:
             self._last = None  # files may have gone that it names
             raise
 
-    def _read(
-        self, client: JobReader, job: Job, job_id: JobId, asked: Asked, shards: list[int] | None
+    def _kept(
+        self, client: JobReader, job: Job, question: Question, state: State, shards: Sequence[int]
     ) -> Kept:
-        """Read what is kept of some shards."""
-        store = store_of(self._settings, client.log, job, job_id)
-        by, name = _only_shard if shards is None else shard_of, asked.in_records
+        store = partial(store_of, self._settings, client.log, job, question.job)
+        empty = state.empty(self._resolve, lambda: spool_of(store(), question.job, state.task))
+        log, task = client.log, state.task
         if job.engine == "spark":
-            found = committed_state(client.log, store, job_id, asked.task, shards)
+            # A bucket of Spark is not a shard where there are no groups.
+            wanted = shards if state.grouped else None
+            found = committed_state(log, store(), question.job, task, wanted)
         else:
-            found = look(store, job_id, asked.task, shards or [0]).shards
-        if isinstance(asked.of, StateType):
-            return asked_by_shard(name, partial(OneState, name, asked.of, Shards(by)), found)
-        if job.engine != "spark" and asked.by_spark:
-            folder = spool_of(store, job_id, asked.task)
-            return asked_together(
-                name, one_by_spark(job, asked.of, self._resolve, by, folder), found
-            )
-        return asked_by_shard(name, one_window(job, asked.of, self._resolve, by), found)
+            found = look(store(), question.job, task, shards).shards
+        return asked_together(empty(), found) if state.by_files else asked_by_shard(empty, found)
 
     def _resolve(self, name: str) -> Callable[..., Any]:
         """A function that aggregates; with none, no module of the user is imported."""
         return Resolver(self._settings.modules).resolve(name)
-
-
-def _shards(job: Job, asked: Asked, question: Question) -> list[int] | None:
-    """The shards that may have what is asked for; None: the only one of a task without groups."""
-    if has_one_owner(job, asked.task):
-        return None
-    key = question.select.key
-    return list(range(SHARDS)) if key is ALL else [shard_of(key)]
-
-
-def _only_shard(_: Any) -> int:
-    return 0

@@ -1,32 +1,22 @@
-"""Which peers have the state of a window that is asked for."""
+"""Which peers have a state that is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from onyx.client.window_view import Question, asked_of
-from onyx.flow.groups.keys import SHARDS, shard_of
-from onyx.ids import TaskName
-from onyx.model.job import Job
+from onyx.client.states.state import State
+from onyx.ids import JobId, TaskName
 from onyx.replica.state import Replica
-from onyx.task.channels.wiring import Site, has_one_owner, sites_of
-from onyx.windows.firing import ALL
+from onyx.task.channels.wiring import Site, sites_of
 
 
-def owners_of(replica: Replica, job: Job, question: Question) -> Sequence[Site]:
-    """The peers that have what is asked for; none: it is read where it is kept, because no peer
-    works on the task, or Spark runs the job or aggregates the window."""
-    asked = asked_of(job, question)
-    task = TaskName(asked.task)
-    if (
-        job.engine == "spark"
-        or asked.by_spark
-        or not replica.run(question.job).allocation.get(task)
-    ):
+def owners_of(replica: Replica, job: JobId, state: State, key: Any) -> Sequence[Site]:
+    """The peers that have what is asked for of a group, or of ALL, in the order of their slots;
+    none: no peer works on the task, or none has all of the state."""
+    task = TaskName(state.task)
+    if state.in_store or not replica.run(job).allocation.get(task):
         return ()
-    sites = sites_of(replica, question.job, task)
-    if has_one_owner(job, task):
-        return sites[:1]
-    if question.select.key is ALL:
-        return sites[:SHARDS]
-    return [sites[shard_of(question.select.key) % len(sites)]]
+    sites = sites_of(replica, job, task)
+    ranks = {shard % len(sites) for shard in state.shards(key)}
+    return [sites[rank] for rank in sorted(ranks)]

@@ -1,8 +1,9 @@
-"""The state of a window, asked of the peers that own it.
+"""A state of a job, asked of the peers that own it.
 
-Nobody collects states: the replica says which peers work on the windowed task, in which version of
-their allocation, and where their groups listen. Each is asked for its first extents, all at once.
-The answer of one peer is one moment of it; those of several are moments that lie close together.
+Nobody collects states: the replica says which peers work on the task that has it, in which version
+of their allocation, and where their groups listen. Each is asked for its first extents, all at
+once. The answer of one peer is one moment of it; those of several are moments that lie close
+together.
 
 The question names the allocation version, and a peer of another one refuses it. So an answer never
 misses a group that has moved meanwhile, nor has it twice: the question is asked again as a whole.
@@ -21,6 +22,7 @@ from dataclasses import replace
 
 from onyx.client.reader import JobReader
 from onyx.client.state_owners import owners_of
+from onyx.client.states.state import State
 from onyx.client.window_view import Question, WindowView, asked_of, view_of
 from onyx.codec.extents import decode_extents, encode_selection
 from onyx.errors import Unavailable
@@ -69,14 +71,14 @@ class StateReader:
         """The answer to a question.
 
         Raises:
-            UserError: there is no such job or window, its state is not kept, the question makes no
+            UserError: there is no such job or state, it state is not kept, the question makes no
                 sense.
             Unavailable: not all peers concerned could answer within `timeout_s`.
         """
         job = self._client.job(question.job)
-        asked = asked_of(job, question)
-        answer = self._patiently(job, question, timeout_s)
-        return view_of(question, asked, answer)
+        state = asked_of(job, question)
+        answer = self._patiently(job, question, state, timeout_s)
+        return view_of(question, state, answer)
 
     def pages(self, question: Question, timeout_s: float = TIMEOUT_S) -> Iterator[WindowView]:
         """The answer to a question and all pages behind it, each of a moment of its own. Raises
@@ -88,42 +90,44 @@ class StateReader:
                 return
             question = replace(question, select=replace(question.select, after=view.next))
 
-    def _patiently(self, job: Job, question: Question, timeout_s: float) -> Answer:
+    def _patiently(self, job: Job, question: Question, state: State, timeout_s: float) -> Answer:
         ends_s = self._clock.monotonic_s() + timeout_s
         wait_s = WAIT_FIRST_S
         while True:
             left_s = max(WAIT_FIRST_S, ends_s - self._clock.monotonic_s())
             try:
-                return self._answer(job, question, left_s)
+                return self._answer(job, question, state, left_s)
             except Unavailable as error:
                 if self._clock.monotonic_s() + wait_s >= ends_s:
                     raise Unavailable(f"no answer within {timeout_s:g} s: {error}") from error
             self._wait(wait_s)
             wait_s = min(2 * wait_s, WAIT_MAX_S)
 
-    def _answer(self, job: Job, question: Question, left_s: float) -> Answer:
+    def _answer(self, job: Job, question: Question, state: State, left_s: float) -> Answer:
         replica = self._client.replica()
-        owners = owners_of(replica, job, question)
+        owners = owners_of(replica, question.job, state, question.select.key)
         if not owners:
             return self._kept(self._client, job, question)
         version = AllocationVersion(replica.run(question.job).allocation_version)
 
         def ask(site: Site) -> Answer:
             address = str(replica.peer_sites[site.peer].get("address", ""))
-            got = self._ask(address, self._query(question, site, version), left_s)
+            got = self._ask(address, self._query(question, state, site, version), left_s)
             return Answer(decode_extents(got.data), got.more)
 
         with ThreadPoolExecutor(ASKED_AT_ONCE, thread_name_prefix="onyx-asking") as pool:
             return merge(pool.map(ask, owners), question.extents_max)
 
-    def _query(self, question: Question, site: Site, version: AllocationVersion) -> StateQuery:
+    def _query(
+        self, question: Question, state: State, site: Site, version: AllocationVersion
+    ) -> StateQuery:
         return StateQuery(
             self._tenancy,
             site.group,
             site.peer,
             question.job,
             version,
-            question.window,
+            state.asked_as,
             encode_selection(question.select),
             question.extents_max,
             question.durable,

@@ -12,7 +12,7 @@ from onyx.keyed.store import KeyedStore
 from onyx.model.state_types import StateType
 from onyx.windows.firing import ALL, Extent
 from onyx.windows.groups import Shards, group_value, hashable_key
-from onyx.windows.records import Record
+from onyx.windows.records import Record, of_window
 from onyx.windows.selection import Selection, place
 
 FROM, TO = float("-inf"), float("inf")
@@ -23,13 +23,14 @@ class OneState:
 
     def __init__(self, name: str, declared: StateType, shards: Shards) -> None:
         """`name`: without that of the task."""
+        self._name = name
         self._store = store = KeyedStore(shards)
         makers = {"value": store.values, "list": store.lists, "map": store.maps}
         self._states: States = makers[declared.shape](name)
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records of this state to a shard."""
-        self._store.restore(shard, records)
+        self._store.restore(shard, of_window(records, self._name))
 
     def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
         """What is asked for, as of `extents_of`."""

@@ -248,6 +248,11 @@ Records = dict[int, list[Record]]
 """Records by shard, in order."""
 
 
+def of_window(records: Sequence[Record], name: str) -> list[Record]:
+    """Those that are about one window."""
+    return [each for each in records if isinstance(each, WindowRecord) and each.window == name]
+
+
 def append(records: Records, shard: int, record: Record) -> None:
     """Add a record to those of a shard."""
     if shard in records:

@@ -18,7 +18,8 @@ from onyx.cli.state_table import extent_table, names_table
 from onyx.client.connection import connect
 from onyx.client.query import window_pages
 from onyx.client.state_batches import json_line
-from onyx.client.window_view import EXTENTS_DEFAULT, WindowView, states_of
+from onyx.client.states.named import states_of
+from onyx.client.window_view import EXTENTS_DEFAULT, WindowView
 from onyx.codec.extents import encode_place
 from onyx.codec.selection_text import parse_key, selection
 from onyx.errors import UserError

@@ -1,0 +1,1 @@
+"""The kinds of states that a job has and that can be asked for."""
