@@ -139,10 +139,10 @@ def test_programs_get_a_line_of_json_for_each_extent(
 @pytest.mark.parametrize(
     ("key", "reported"),
     [
-        (None, "window w has no extents\n"),
-        ("Praha", 'window w has no extents of the text "Praha"\n'),
-        ("5", "window w has no extents of the number 5; the text is --key '\"5\"'\n"),
-        ("null", "window w has no extents of the value null; the text is --key '\"null\"'\n"),
+        (None, "state w has no extents\n"),
+        ("Praha", 'state w has no extents of the text "Praha"\n'),
+        ("5", "state w has no extents of the number 5; the text is --key '\"5\"'\n"),
+        ("null", "state w has no extents of the value null; the text is --key '\"null\"'\n"),
     ],
 )
 def test_nothing_found_says_as_what_the_key_was_taken(

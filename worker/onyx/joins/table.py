@@ -21,7 +21,7 @@ from onyx.errors import UserError
 from onyx.flow.arrays import Indices
 from onyx.flow.columns.record_batch import Columns, Row, to_dicts
 from onyx.joins.keys import NONE, KeyNumbers
-from onyx.joins.versions import Versions
+from onyx.joins.versions import Validity, Versions
 
 
 class Table(Mapping[Any, Row]):
@@ -39,7 +39,7 @@ class Table(Mapping[Any, Row]):
         self.title = f"table {name}"
         self.key = tuple(key)
         self.rows = rows
-        columns = [self._column(each) for each in self.key]
+        columns = [self.column(each) for each in self.key]
         self._numbers = KeyNumbers(len(self.key))
         numbers = self._numbers.add(columns)
         self._require_all(numbers >= 0, " and ".join(self.key))
@@ -48,7 +48,7 @@ class Table(Mapping[Any, Row]):
             self._last = np.empty(len(self._numbers), np.intp)
             self._last[numbers] = np.arange(len(rows))  # of one number the last assignment stays
         else:
-            self._versions = Versions(numbers, self._column(version_key))
+            self._versions = Versions(numbers, self.column(version_key))
             self._require_all(self._versions.there, version_key)
             self._last = self._versions.newest(len(self._numbers))
         self._in_order = len(self._numbers) == len(rows)
@@ -96,6 +96,11 @@ class Table(Mapping[Any, Row]):
         found[there] = self._last[numbers[there]]
         return found
 
+    def valid(self) -> tuple[Indices, Validity | None]:
+        """The rows that are found by their key, or at some time by their key, in no order; with
+        versions, when each is."""
+        return (self._last, None) if self._versions is None else self._versions.valid()
+
     def __getitem__(self, key: Any) -> Row:
         return self._by_key[key]
 
@@ -116,7 +121,8 @@ class Table(Mapping[Any, Row]):
             return {row[only]: row for row in rows}
         return {tuple(row[each] for each in self.key): row for row in rows}
 
-    def _column(self, name: str) -> pa.Array:
+    def column(self, name: str) -> pa.Array:
+        """The values of all rows under a name."""
         if len(self.rows) and not self.rows.has(name):
             names = ", ".join(self.rows.record_batch.schema.names)
             raise UserError(f"table {self.name}: no row has {name!r}: they have {names}")

@@ -6,13 +6,18 @@ looked up by one binary search. Times are compared as keys are (`keys.plain`).
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
 from onyx.joins.keys import NONE, kind_of, plain
+from onyx.windows.firing import Number
 
+_US_PER_MS, _MS_PER_DAY = 1_000, 86_400_000
 _TIMES = ("null", "number", "date", "timestamp", "time", "duration")
 
 
@@ -75,8 +80,48 @@ class Versions:
         found[self._owners] = self._order  # of one number the last assignment stays
         return found
 
+    def valid(self) -> tuple[Indices, Validity]:
+        """The rows that are found at some time, in no order, and when each is."""
+        kept = np.flatnonzero(np.diff(self._sorted, append=NONE))
+        firsts = self._moments[self._sorted[kept] % (len(self._moments) + 1) - 1]
+        newest = np.diff(self._owners[kept], append=NONE) != 0
+        return self._order[kept], Validity(self._kind, firsts, np.append(firsts[1:], 0), newest)
+
     def _places(self, numbers: Indices, ranks: Indices | np.intp) -> Indices:
         return numbers * (len(self._moments) + 1) + ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Validity:
+    """When versions are valid: each from its time on, until before the next of its key."""
+
+    kind: str
+    """What the times are (`keys.kind_of`)."""
+    firsts: Indices
+    nexts: Indices
+    """The times of the next ones."""
+    newest: Mask
+    """Which have no next one."""
+
+    def take(self, chosen: Indices) -> Validity:
+        """Some of them."""
+        return Validity(self.kind, self.firsts[chosen], self.nexts[chosen], self.newest[chosen])
+
+    def bounds(self, index: int) -> tuple[Number, Number]:
+        """The first and the last moment of one: numbers as they are, times in milliseconds since
+        the epoch."""
+        lower = self._moment(int(self.firsts[index]))
+        if self.newest[index]:
+            return lower, math.inf
+        following = self._moment(int(self.nexts[index]))
+        return lower, following - (1 if isinstance(following, int) else 1 / _US_PER_MS)
+
+    def _moment(self, time: int) -> Number:
+        if self.kind == "number":
+            return time
+        if self.kind == "date":
+            return time * _MS_PER_DAY
+        return time / _US_PER_MS if time % _US_PER_MS else time // _US_PER_MS
 
 
 def _time_kind(times: pa.Array) -> str:

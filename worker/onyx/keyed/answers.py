@@ -10,12 +10,10 @@ from typing import Any
 from onyx.keyed.states import States
 from onyx.keyed.store import KeyedStore
 from onyx.model.state_types import StateType
-from onyx.windows.firing import ALL, Extent
+from onyx.windows.firing import ALL, FROM, TO, Extent
 from onyx.windows.groups import Shards, group_value, hashable_key
 from onyx.windows.records import Record, of_window
 from onyx.windows.selection import Selection, place
-
-FROM, TO = float("-inf"), float("inf")
 
 
 class OneState:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from onyx.errors import describe
 from onyx.ids import JobId
+from onyx.joins.asked import AskedTable
 from onyx.joins.shares import Share
 from onyx.joins.table import Table
 from onyx.seams import Clock
@@ -47,6 +48,7 @@ class SharedTable:
         self._refresh_s = refresh_s
         self._lock = Lock()
         self._table: Table | None = None
+        self._asked: AskedTable | None = None
         self._loading: Future[Any] | None = None
         self._due_s = 0.0
         self.users = 0
@@ -60,6 +62,13 @@ class SharedTable:
         """The table as it is now. Only after `loaded` was true."""
         assert self._table is not None, "a task waits until its tables are there"
         return self._table
+
+    def asked(self) -> AskedTable:
+        """The table as questions see it. Takes long the first time."""
+        table, asked = self.now(), self._asked
+        if asked is None or asked.table is not table:
+            asked = self._asked = AskedTable(table)
+        return asked
 
     def loaded(self) -> bool:
         """Whether it is there; the first call begins to load it.
@@ -102,7 +111,7 @@ class SharedTable:
         return self.users > 0
 
     def _take(self, table: Table) -> None:
-        self._table = table
+        self._table, self._asked = table, None
         self._due_s = self._clock.monotonic_s() + (self._refresh_s or 0.0)
         rows, size_bytes = len(table.rows), table.rows.size_bytes
         logger.info(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
+from onyx.task import questions
 from onyx.task.batch_task import BatchTask
 from onyx.task.behaviour import Behaviour
 from onyx.task.messages import Completions, Message, Query, Ready, Returns, Rewire, Seal
@@ -14,7 +15,7 @@ from onyx.task.parts.allocation import Allocation
 from onyx.task.phases.run import RUN
 from onyx.task.source import segment_hooks
 from onyx.task.table import Kind
-from onyx.task.windowed import lookup, query, upkeep
+from onyx.task.windowed import lookup, upkeep
 from onyx.transport.lookups import Found, LookUp
 
 GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
@@ -56,9 +57,7 @@ def _receive(task: BatchTask, message: Message) -> None:
         case Seal():
             task.sealing.wanted = True
         case Query():
-            has_state = task.wired and not task.status.failed
-            allocation = task.allocation if has_state else None
-            query.answer(task.name, allocation, message, _durable(task))
+            questions.answer(task, message)
         case LookUp() if task.wired and not task.status.failed:
             lookup.answer(task.allocation, message, task.assignment.services.transport)
         case Found() if task.wired and task.allocation.wiring.version == message.version:
@@ -76,11 +75,6 @@ def _receive(task: BatchTask, message: Message) -> None:
 def _leave_state(allocation: Allocation) -> None:
     if allocation.windowing is not None:
         allocation.windowing.leave()
-
-
-def _durable(task: BatchTask) -> bool:
-    """Whether the state of the task outlives its process, as far as that is known."""
-    return not task.loaded or task.runtime.delivery.durable
 
 
 def _complete(task: BatchTask, message: Completions) -> None:

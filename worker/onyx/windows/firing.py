@@ -139,6 +139,10 @@ class Added:
     """Indices of the segments that are late for every window that they belong to."""
 
 
+FROM, TO = float("-inf"), float("inf")
+"""Bounds of what has none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Extent:
     """One extent of a window, for a query."""

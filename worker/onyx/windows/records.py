@@ -249,7 +249,7 @@ Records = dict[int, list[Record]]
 
 
 def of_window(records: Sequence[Record], name: str) -> list[Record]:
-    """Those that are about one window."""
+    """The records about one window."""
     return [each for each in records if isinstance(each, WindowRecord) and each.window == name]
 
 

@@ -1,4 +1,4 @@
-"""`onyx state`: what a window or a function of a job has gathered until now."""
+"""`onyx state`: what a job holds at this moment."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from onyx.transport.state_queries import EXTENTS_MAX
 WindowArgument = Annotated[
     str | None,
     typer.Argument(
-        help="Id of the window, or TASK.STATE for a state of a function; without it the states are "
-        "listed."
+        help="Id of a window, TASK.STATE for a state of a function, or the name of a table, a join "
+        "or a task with a processor; without it the states are listed."
     ),
 ]
 KeyOption = Annotated[
@@ -95,9 +95,10 @@ def state(
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a window or a function of a job has gathered until now.
+    """Show what a window, a function, a join or a processor of a job has gathered until now, or a
+    table that it looks up.
 
-    One line an extent: its group, bounds and state; a state of a function has no bounds. It runs
+    One line an extent: its group, bounds and state; what is about no time has no bounds. It runs
     where workers run: it dials them, with their certificates if they use TLS. Of a job that has
     ended or is suspended it reads the state log.
     """
@@ -110,7 +111,7 @@ def state(
     if arrow is not None:
         last = _write_arrow(arrow, pages, all_pages)
     else:
-        last = _show(pages, all_pages, as_json, f"window {window} has no extents{_of_group(key)}")
+        last = _show(pages, all_pages, as_json, f"state {window} has no extents{_of_group(key)}")
     if last.next is not None and not all_pages:
         print(
             f"these are {len(last.extents)} extents, and there are more: give --all, or --after "

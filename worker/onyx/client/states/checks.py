@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onyx.errors import UserError
 from onyx.model.job import Job
 from onyx.spark.compiler.refusals import is_unbounded
+from onyx.windows.firing import ALL
 from onyx.windows.selection import Selection
 
 
@@ -34,6 +37,15 @@ def require_log(job: Job, durable: bool) -> None:
             f"job {job.name} is at most once and keeps its state in the memory of workers: "
             "nothing of it is durable"
         )
+
+
+def require_parts(select: Selection, names: Sequence[str], what: str) -> None:
+    """Raises UserError when a key is asked for that has not all parts; `what` has keys of these."""
+    key = select.key
+    if key is ALL or len(names) == 1:
+        return
+    if type(key) is not dict or set(key) != set(names):
+        raise UserError(f"a key of {what} is an object with {', '.join(names)}")
 
 
 def require_no_times(select: Selection, what: str) -> None:

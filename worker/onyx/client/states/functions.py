@@ -54,7 +54,7 @@ class FunctionState:
         require_no_times(select, f"state {self.name} of a function")
 
     def shards(self, key: Any) -> Sequence[int]:
-        """Those of the groups."""
+        """The key group of a group, or all."""
         return by_group(key)
 
     def empty(self, resolve: Resolve, files: Files) -> Callable[[], OneState]:

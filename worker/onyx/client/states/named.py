@@ -7,6 +7,7 @@ from itertools import chain
 
 from onyx.client.states.functions import function_states_of
 from onyx.client.states.state import State
+from onyx.client.states.tables import tables_of
 from onyx.client.states.windows import WindowState
 from onyx.client.states.windows_by_spark import WindowBySpark
 from onyx.errors import UserError
@@ -21,7 +22,11 @@ def windows_of(job: Job) -> Iterator[State]:
         yield (WindowBySpark if by_spark else WindowState)(job, window)
 
 
-KINDS: tuple[Callable[[Job], Iterable[State]], ...] = (windows_of, function_states_of)
+KINDS: tuple[Callable[[Job], Iterable[State]], ...] = (
+    windows_of,
+    function_states_of,
+    tables_of,
+)
 """What gives the states of a kind. Of two that are called alike, the first is meant."""
 
 

@@ -85,7 +85,7 @@ class WindowState:
             )
 
     def shards(self, key: Any) -> Sequence[int]:
-        """Those of the groups, or one."""
+        """The key group of a group, or all; the first of what is not split."""
         return by_group(key) if self.grouped else [0]
 
     def empty(self, resolve: Resolve, files: Files) -> Callable[[], Restored]:

@@ -1,0 +1,120 @@
+"""Tables, joins and processors of a job, asked from outside: two worker processes, real gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.support.servers.cluster import Cluster
+from tests.support.servers.processes import onyx
+
+from onyx import api
+from onyx.client.served_states import ServedStates
+from onyx.front.states import AskedState, StateForm
+from onyx.ids import JobId
+from onyx.log.server.process import ZooKeeperServer
+from onyx.settings import StateSettings
+
+pytestmark = pytest.mark.server
+STEPS = """
+def make(n):
+    return {"n": n, "id": n % 8, "day": n % 3}
+"""
+TABLES = {
+    "apiVersion": "onyx.dev/v1alpha1",
+    "kind": "OnyxJob",
+    "metadata": {"name": "looking-up"},
+    "spec": {
+        "guarantee": "exactly-once",
+        "workflow": [["read", "named"], ["named", "priced"], ["priced", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "generator", "maxPeers": 1,
+             "options": {"fn": "kind_steps:make", "ratePerSecond": 100}},
+            {"name": "named", "type": "function", "maxPeers": 1,
+             "join": {"table": "names", "key": "id"}},
+            {"name": "priced", "type": "function", "groupByKey": ["day", "id"], "nPeers": 2,
+             "fluxPolicy": "continue",
+             "join": {"table": "prices", "key": ["id", "day"], "at": "n"}},
+            {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
+        ],
+    },
+}  # fmt: skip
+NAMES = [{"id": n, "name": f"name {n}"} for n in range(8)]
+PRICES = [
+    {"product": n, "on": day, "since": since, "price": n * day + since}
+    for n in range(8) for day in range(3) for since in (0, 100)
+]  # fmt: skip
+
+
+@pytest.fixture
+def cluster(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Cluster]:
+    modules = tmp_path / "modules" / "kind_steps.py"
+    modules.parent.mkdir()
+    modules.write_text(STEPS)
+    with Cluster(zookeeper.address, tmp_path, modules) as cluster:
+        state = StateSettings(url=str(tmp_path / "state"))
+        cluster.settings = dataclasses.replace(cluster.settings, state=state)
+        yield cluster
+
+
+def with_tables(folder: Path) -> dict[str, Any]:
+    def source(name: str, rows: Sequence[Any]) -> dict[str, Any]:
+        path = folder / f"{name}.jsonl"
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return {"name": name, "type": "table", "plugin": "files", "options": {"path": str(path)}}
+
+    versions = {"key": ["product", "on"], "versionKey": "since", "partitioned": True}
+    tables = [source("names", NAMES) | {"key": "id"}, source("prices", PRICES) | versions]
+    spec = {**TABLES["spec"], "catalog": [*TABLES["spec"]["catalog"], *tables]}
+    return {**TABLES, "spec": spec}
+
+
+def over_http(served: ServedStates, job: JobId, name: str, select: api.Selection) -> Any:
+    asked = AskedState(job, name, select, 10, False, 30.0, StateForm.JSON)
+    return json.loads(asyncio.run(served.answer(asked)).body)["extents"]
+
+
+def test_tables_are_shown_by_key_and_version(cluster: Cluster, tmp_path: Path) -> None:
+    cluster.start_workers(2, peers=6)
+    job = cluster.submit(with_tables(tmp_path))
+    cluster.await_ready(job)
+
+    view = api.window_state(cluster.settings, job, "names", timeout_s=30)
+    assert [(each.group, each.state) for each in view.extents] == [
+        (row["id"], row) for row in NAMES
+    ]
+    some = api.Selection(key_from=2, key_to=4)
+    (two, three) = api.window_pages(cluster.settings, job, "names", some, 1, durable=True)
+    assert [each.extents[0].state["name"] for each in (two, three)] == ["name 2", "name 3"]
+    assert two.record_batch()["state"].to_pylist() == [NAMES[2]]
+
+    pages = list(api.window_pages(cluster.settings, job, "prices", extents_max=7))
+    found = [each.state for page in pages for each in page.extents]
+    assert sorted(found, key=PRICES.index) == PRICES
+    at = api.Selection(key={"product": 5, "on": 2}, time_from=42, time_to=43)
+    served = ServedStates(cluster.settings)
+    (extent,) = over_http(served, job, "prices", at)
+    served.close()
+    assert (extent["from"], extent["to"], extent["state"]["price"]) == (0, 99, 10)
+
+    file = tmp_path / "prices.arrow"
+    prefix = json.dumps({"product": 5})
+    reported = onyx(cluster.settings, "state", job, "prices", "--prefix", prefix, "--arrow", file)
+    assert reported.returncode == 0, reported.stderr
+    with pa.ipc.open_stream(str(file)) as stream:
+        table = stream.read_all()
+    assert table["key"].to_pylist()[0] == {"product": 5, "on": 0}
+    assert table["state"].to_pylist() == [row for row in PRICES if row["product"] == 5]
+
+    listed = onyx(cluster.settings, "state", job)
+    assert "prices │ priced │ partitioned table with versions" in listed.stdout
+    cluster.client.kill(job)
+    ended = onyx(cluster.settings, "state", job, "names")
+    assert ended.returncode == 2
+    assert "read its source" in " ".join(ended.stderr.split())

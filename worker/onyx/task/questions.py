@@ -1,0 +1,96 @@
+"""Answering a client's question about a state, between two steps of the task that has it.
+
+So an answer is one moment of one peer: every batch is in it wholly or not at all. It is encoded
+here and now, because states may change with the next step. If it is to be durable it is given
+later, when all that it tells of is in the state log.
+
+A table that the task looks up never changes, and may be large. It is asked on a thread of its own,
+and its answer is as durable as its source, whatever the guarantee of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+
+from onyx.codec.extents import decode_selection, encode_extents
+from onyx.errors import Unavailable, UserError
+from onyx.tables.shared import SharedTable
+from onyx.task.batch_task import BatchTask
+from onyx.task.messages import Query
+from onyx.task.window_state.windowing import Windowing
+from onyx.transport.state_queries import ANSWER_BYTES_MAX, TABLE, StateAnswer, StateQuery
+from onyx.windows.firing import Extent
+from onyx.windows.selection import Selection
+
+Ask = Callable[[Selection, int], list[Extent]]
+
+
+def answer(task: BatchTask, message: Query) -> None:
+    """Answer, unless the caller waits no more. What is wrong is raised in the caller."""
+    future, query = message.answer, message.query
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        if not task.wired or task.status.failed or task.version != query.version:
+            raise _no_state(task)
+        if query.state.startswith(TABLE):
+            table = _table(task, query.state.removeprefix(TABLE))
+            _pass_on(task.assignment.services.aside(partial(_of_table, table, query)), future)
+            return
+        _require_durable(task, query)
+        windowing = _windowing(task)
+        found = _answer(partial(windowing.held.query, query.state), query)
+        windowing.answer((future, found), query.durable)
+    except Exception as error:
+        future.set_exception(error)
+
+
+def _require_durable(task: BatchTask, query: StateQuery) -> None:
+    if query.durable and not task.runtime.delivery.durable:
+        raise UserError(
+            f"task {task.name} keeps its state in memory (guarantee at-most-once): no answer about "
+            "it is durable"
+        )
+
+
+def _windowing(task: BatchTask) -> Windowing:
+    windowing = task.allocation.windowing
+    if windowing is None:
+        raise _no_state(task)
+    return windowing
+
+
+def _table(task: BatchTask, name: str) -> SharedTable:
+    tables = task.runtime.tables
+    table = None if tables is None else tables.by_name.get(name)
+    if table is None or not table.is_there:
+        raise _no_state(task)
+    return table
+
+
+def _of_table(table: SharedTable, query: StateQuery) -> StateAnswer:
+    return _answer(table.asked().query, query)
+
+
+def _pass_on(found: Future[StateAnswer], to: Future[StateAnswer]) -> None:
+    def done(found: Future[StateAnswer]) -> None:
+        error = found.exception()
+        if error is None:
+            to.set_result(found.result())
+        else:
+            to.set_exception(error)
+
+    found.add_done_callback(done)
+
+
+def _no_state(task: BatchTask) -> Unavailable:
+    return Unavailable(f"task {task.name} has no state now: its job is being allocated anew")
+
+
+def _answer(ask: Ask, query: StateQuery) -> StateAnswer:
+    asked, extents_max = decode_selection(query.selection), query.extents_max
+    found = ask(asked, extents_max + 1)
+    data, sent = encode_extents(found[:extents_max], ANSWER_BYTES_MAX)
+    return StateAnswer(data, sent < len(found))
