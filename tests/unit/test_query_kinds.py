@@ -122,3 +122,31 @@ def test_a_table_is_always_durable_and_never_in_a_state_log() -> None:
     state = asked_of(found, Question(JOB, "names", durable=True))
     with pytest.raises(UserError, match=r"only in the memory of workers .* read its source"):
         state.empty(print, no_files)
+
+
+def joining(left: Any = "id", right: Any = "of") -> Job:
+    sides = {
+        side: {"task": side, "key": key, "at": "at"}
+        for side, key in (("left", left), ("right", right))
+    }
+    return job(
+        workflow=[["left", "meet"], ["right", "meet"], ["meet", "write"]],
+        catalog=[
+            *({"name": name, "type": "input", "plugin": "generator", "batchSize": 1,
+               "options": {"segments": 1}} for name in ("left", "right")),
+            {"name": "meet", "type": "join", "within": {"before": 1, "after": 1}, **sides},
+            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 1},
+        ],
+    )  # fmt: skip
+
+
+def test_a_join_is_asked_by_the_key_of_its_left_side() -> None:
+    assert listed(joining()) == [("meet", "meet", "join of streams", True)]
+    assert state_named(joining(), "meet").in_time
+    assert owners(joining(), "meet") == ["meet-0", "meet-1", "meet-2"]
+    for n in range(9):
+        assert owners(joining(), "meet", n) == [f"meet-{shard_of(n) % PEERS}"]
+        asked = owners(joining(["id", "day"], ["of", "on"]), "meet", {"day": 1, "id": n})
+        assert asked == [f"meet-{shard_of({'0': n, '1': 1}) % PEERS}"]
+    found = joining(["id", "day"], ["of", "on"])
+    assert "object with id, day" in refused(found, "meet", Selection(key={"of": 1, "on": 1}))

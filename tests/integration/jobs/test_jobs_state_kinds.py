@@ -22,9 +22,18 @@ from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import StateSettings
 
 pytestmark = pytest.mark.server
+ROUNDS_MAX = 100
 STEPS = """
 def make(n):
     return {"n": n, "id": n % 8, "day": n % 3}
+
+
+def order(n):
+    return {"order": n, "at": 1_000 * n}
+
+
+def payment(n):
+    return {"of": n, "at": 1_000 * n + 500, "paid": n * n}
 """
 TABLES = {
     "apiVersion": "onyx.dev/v1alpha1",
@@ -118,3 +127,67 @@ def test_tables_are_shown_by_key_and_version(cluster: Cluster, tmp_path: Path) -
     ended = onyx(cluster.settings, "state", job, "names")
     assert ended.returncode == 2
     assert "read its source" in " ".join(ended.stderr.split())
+
+
+JOINING = {
+    "apiVersion": "onyx.dev/v1alpha1",
+    "kind": "OnyxJob",
+    "metadata": {"name": "joining"},
+    "spec": {
+        "guarantee": "exactly-once",
+        "workflow": [["orders", "paid"], ["payments", "paid"], ["paid", "write"]],
+        "catalog": [
+            {"name": "orders", "type": "input", "plugin": "generator", "maxPeers": 1,
+             "watermarkKey": "at", "options": {"fn": "kind_steps:order", "ratePerSecond": 200}},
+            {"name": "payments", "type": "input", "plugin": "generator", "maxPeers": 1,
+             "watermarkKey": "at", "options": {"fn": "kind_steps:payment", "ratePerSecond": 200}},
+            {"name": "paid", "type": "join", "nPeers": 2,
+             "within": {"before": [9, "days"], "after": [9, "days"]},
+             "left": {"task": "orders", "key": "order", "at": "at"},
+             "right": {"task": "payments", "key": "of", "at": "at"}},
+            {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
+        ],
+    },
+}  # fmt: skip
+BEGINNING = api.Selection(time_to=50_000)
+
+
+def test_rows_of_a_join_are_shown_by_key_and_time_also_when_it_has_ended(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.start_workers(2, peers=7)
+    job = cluster.submit(JOINING)
+    cluster.await_ready(job)
+    for _ in range(ROUNDS_MAX):
+        pages = list(api.window_pages(cluster.settings, job, "paid", BEGINNING, 9, durable=True))
+        told = {(each.group, each.lower): each.state for page in pages for each in page.extents}
+        if len(told) == 100:
+            break
+    assert len(told) == 100
+    assert len(pages) == 12
+    for n in range(50):
+        assert told[n, 1_000 * n] == {"left": [{"order": n, "at": 1_000 * n}], "right": []}
+        row = {"of": n, "at": 1_000 * n + 500, "paid": n * n}
+        assert told[n, 1_000 * n + 500] == {"left": [], "right": [row]}
+
+    served = ServedStates(cluster.settings)
+    found = over_http(served, job, "paid", api.Selection(key=7))
+    served.close()
+    assert [(each["from"], each["to"]) for each in found] == [(7_000, 7_000), (7_500, 7_500)]
+    check_rows_as_columns(cluster, job, tmp_path)
+    cluster.client.kill(job)
+    view = api.window_state(cluster.settings, job, "paid", BEGINNING)
+    assert {(each.group, each.lower): each.state for each in view.extents} == told
+    check_rows_as_columns(cluster, job, tmp_path)
+
+
+def check_rows_as_columns(cluster: Cluster, job: JobId, folder: Path) -> None:
+    file = folder / "paid.arrow"
+    reported = onyx(cluster.settings, "state", job, "paid", "--from-key", 3, "--to-key", 5,
+                    "--arrow", file)  # fmt: skip
+    assert reported.returncode == 0, reported.stderr
+    with pa.ipc.open_stream(str(file)) as stream:
+        table = stream.read_all()
+    assert table["key"].to_pylist() == [3, 3, 4, 4]
+    assert table["from"].type == pa.timestamp("ms", tz="UTC")
+    assert table["state"].to_pylist()[1]["right"][0]["paid"] == 9

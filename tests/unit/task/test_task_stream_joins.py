@@ -11,8 +11,8 @@ import pytest
 from tests.support.jobs.bench import Bench
 from tests.support.stream_joins import Plain, counted
 
-from onyx.errors import UserError
 from onyx.settings import Settings, StateSettings
+from onyx.windows.firing import Extent
 
 LEFT = [{"id": n % 7, "at": n * 1_000, "n": n} for n in range(60)]
 RIGHT = [{"of": n % 9, "at": n * 1_500, "m": n} for n in range(40)]
@@ -169,10 +169,17 @@ def test_segments_with_a_uniqueness_key_that_was_seen_are_left_out() -> None:
     assert counted(bench.written("write")) == counted(PLAIN.join(LEFT, RIGHT))
 
 
-def test_rows_of_a_join_are_not_shown() -> None:
-    bench = bench_of()
+@pytest.mark.parametrize("columns", [False, True])
+def test_rows_that_are_of_use_are_told(columns: bool) -> None:
+    bench = bench_of(peers=1, columns=columns)
     bench.start()
-    bench.settle()
-    windowing = bench.task("join").allocation.windowing
-    with pytest.raises(UserError, match="is a join, whose rows are not shown"):
-        windowing.held.query("join")
+    found: list[Extent] = []
+    while not found:
+        bench.round()
+        windowing = bench.task("join").allocation.windowing
+        found = windowing.held.query("join")
+    for each in found:
+        assert each.lower == each.upper
+        for side, rows, key in (("left", LEFT, "id"), ("right", RIGHT, "of")):
+            mine = [row for row in rows if (row[key], row["at"]) == (each.group, each.lower)]
+            assert each.state[side] in ([], mine)

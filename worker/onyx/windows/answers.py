@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from onyx.windows.firing import Extent
 from onyx.windows.selection import place_of
+
+Order = tuple[Any, ...]
+"""Where a place is (`Place.order`)."""
+What = TypeVar("What")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,5 +40,36 @@ def merge(answers: Iterable[Answer], extents_max: int) -> Answer:
     return Answer(extents[:extents_max], more)
 
 
-def _order(extent: Extent) -> tuple[Any, ...]:
+class FirstPlaces(Generic[What]):
+    """Gathers what lies at places, and forgets what is not at one of the first."""
+
+    def __init__(self, places_max: int | None) -> None:
+        """`places_max`: so many are wanted; None: all."""
+        self._max = places_max
+        self._found: dict[Order, list[What]] = {}
+        self._end: Order | None = None
+        """Nothing behind it is among the first."""
+
+    def add(self, order: Order, what: What) -> None:
+        """One more, at a place."""
+        if self._end is not None and order > self._end:
+            return
+        self._found.setdefault(order, []).append(what)
+        if self._max is not None and len(self._found) > 2 * self._max:
+            self._cut(self._max)
+
+    def in_order(self) -> list[list[What]]:
+        """What lies at each of the first places, in the order in which it came."""
+        if self._max is not None:
+            self._cut(self._max)
+        return [self._found[order] for order in sorted(self._found)]
+
+    def _cut(self, places_max: int) -> None:
+        for order in sorted(self._found)[places_max:]:
+            del self._found[order]
+        if len(self._found) == places_max:
+            self._end = max(self._found, default=None)
+
+
+def _order(extent: Extent) -> Order:
     return place_of(extent).order

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
 from onyx.client.states.functions import function_states_of
+from onyx.client.states.joins import joins_of
 from onyx.client.states.state import State
 from onyx.client.states.tables import tables_of
 from onyx.client.states.windows import WindowState
@@ -26,6 +27,7 @@ KINDS: tuple[Callable[[Job], Iterable[State]], ...] = (
     windows_of,
     function_states_of,
     tables_of,
+    joins_of,
 )
 """What gives the states of a kind. Of two that are called alike, the first is meant."""
 

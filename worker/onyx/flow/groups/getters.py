@@ -70,7 +70,18 @@ def _side_getter(entry: CatalogEntry, parent: str) -> KeyGetter:
     keys = next(side.keys for side in entry.sides if side.task == parent)
     if len(keys) == 1:
         return ByKey(keys[0], entry.name, optional=False, word="key")
-    return ByKeys(keys, entry.name, False, "key", tuple(map(str, range(len(keys)))))
+    return ByKeys(keys, entry.name, False, "key", _part_names(len(keys)))
+
+
+def group_of_parts(parts: Sequence[Any]) -> Any:
+    """The group of a join, of the values of its key."""
+    if len(parts) == 1:
+        return parts[0]
+    return dict(zip(_part_names(len(parts)), parts, strict=True))
+
+
+def _part_names(parts: int) -> tuple[str, ...]:
+    return tuple(map(str, range(parts)))
 
 
 @contextmanager

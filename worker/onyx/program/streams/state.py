@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Segments
 from onyx.flow.groups.keys import SHARDS
@@ -25,6 +24,7 @@ from onyx.joins.streams.part import NONE, Keep, in_order
 from onyx.joins.streams.spans import END, LEFT, NO_WATERMARK, RIGHT, Side, Times
 from onyx.joins.streams.stored import StoredSide
 from onyx.program.stream_join import StreamJoin
+from onyx.program.streams.asked import extents_of
 from onyx.program.streams.keeping import Chronicle, rows_in
 from onyx.program.streams.looking import look_at
 from onyx.program.streams.results import Chosen, Results, gathered
@@ -305,8 +305,13 @@ class JoinedStreams:
     def query(
         self, name: str, asked: Selection = EVERYTHING, extents_max: int | None = None
     ) -> list[Extent]:
-        """Raises UserError: the rows that a join waits with are not shown."""
-        raise UserError(f"task {self._join.task} is a join, whose rows are not shown: emit them")
+        """The rows that are of use, by key and time."""
+        stored = [
+            (side, part.rows, self._gone(side))
+            for side in SIDES
+            for part in self._stored[side].parts
+        ]
+        return extents_of(self._join, stored, asked, extents_max)
 
 
 def _replaced(rows: KeyedRows, watermarks: Times) -> Mask:
