@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
+from onyx.client.states.processors import OneSnapshot
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.groups.keys import SHARDS
 from onyx.program.processing.snapshot import Snapshot
+from onyx.windows.answers import Answer, merge
 from onyx.windows.buckets import InMemory
+from onyx.windows.firing import Extent
+from onyx.windows.selection import EVERYTHING, Selection, place_of
 
 KEYS = st.sampled_from(["a", "b", "c", 7, -1, None, 2.5, b"x"])
 SAVED = st.dictionaries(KEYS, st.integers(0, 3) | st.lists(st.text(max_size=2), max_size=2))
@@ -105,3 +110,38 @@ def test_only_what_has_changed_is_recorded(steps: list[Any]) -> None:
         length = sum(map(len, peer.log.values()))
         peer.save(entries, whole=True)
         assert sum(map(len, peer.log.values())) == length
+
+
+def pages(ones: Sequence[Snapshot | OneSnapshot], asked: Selection, size: int) -> list[Extent]:
+    """What several are asked together, page by page."""
+    seen: list[Extent] = []
+    while True:
+        found = [each.query(asked, size + 1) for each in ones]
+        answers = [Answer(extents[:size], len(extents) > size) for extents in found]
+        page = merge(answers, size)
+        seen += page.extents
+        if not page.more:
+            return seen
+        asked = replace(asked, after=place_of(page.extents[-1]))
+
+
+@given(st.lists(SAVED, min_size=1, max_size=3), st.integers(1, 4), st.integers(1, 5), KEYS)
+@settings(max_examples=examples(100), deadline=None)
+def test_entries_are_shown_once_of_peers_that_have_taken_over_and_of_logs(
+    entries: list[dict[Any, Any]], takers: int, size: int, key: Any
+) -> None:
+    peers = peers_of(len(entries), ())
+    for peer, each in zip(peers, entries, strict=True):
+        peer.save(each, whole=True)
+    for now in (peers, peers_of(takers, peers)):
+        logs = []
+        for peer in now:
+            for shard, records in peer.log.items():
+                one = OneSnapshot()
+                one.restore(shard, records)
+                logs.append(one)
+        for ones in ([peer.snapshot for peer in now], logs):
+            found = [(each.group, each.state) for each in pages(ones, EVERYTHING, size)]
+            assert content(found) == sum((content(each.items()) for each in entries), Counter())
+            mine = [each.state for each in pages(ones, Selection(key=key), size)]
+            assert content(mine) == content(each[key] for each in entries if key in each)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -150,3 +151,36 @@ def test_a_join_is_asked_by_the_key_of_its_left_side() -> None:
         assert asked == [f"meet-{shard_of({'0': n, '1': 1}) % PEERS}"]
     found = joining(["id", "day"], ["of", "on"])
     assert "object with id, day" in refused(found, "meet", Selection(key={"of": 1, "on": 1}))
+
+
+def processing(**more: Any) -> Job:
+    return job(
+        workflow=[["read", "count"], ["count", "write"]],
+        catalog=[
+            {"name": "read", "type": "input", "plugin": "generator", "batchSize": 1,
+             "options": {"segments": 1}},
+            {"name": "count", "type": "function", "processor": "m:Count"},
+            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 1},
+        ],
+        **more,
+    )  # fmt: skip
+
+
+def test_an_entry_of_a_processor_may_be_at_any_peer() -> None:
+    assert listed(processing()) == [("count", "count", "snapshot of a processor", True)]
+    for key in (ALL, 7, "seven"):
+        assert owners(processing(), "count", key) == ["count-0", "count-1", "count-2"]
+    assert "has no times" in refused(processing(), "count", Selection(time_to=1))
+
+
+@pytest.mark.parametrize("name", ["meet", "count"])
+def test_a_state_in_memory_is_not_durable(name: str) -> None:
+    found = replace(joining() if name == "meet" else processing(), guarantee="at-most-once")
+    asked_of(found, Question(JOB, name))
+    assert "nothing of it is durable" in refused(found, name, durable=True)
+
+
+@pytest.mark.parametrize("name", ["names", "meet", "count"])
+def test_what_spark_has_is_not_shown(name: str) -> None:
+    found = {"names": job, "meet": joining, "count": processing}[name]()
+    assert "runs on Spark" in refused(replace(found, engine="spark"), name)

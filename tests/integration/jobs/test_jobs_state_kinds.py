@@ -24,6 +24,26 @@ from onyx.settings import StateSettings
 pytestmark = pytest.mark.server
 ROUNDS_MAX = 100
 STEPS = """
+from onyx.processors import Processor
+
+
+class Last(Processor):
+    def init(self):
+        self.last = {}
+
+    def process_item(self, ordinal, item):
+        self.last[item["id"]] = item["n"]
+        return True
+
+    def save_to_snapshot(self):
+        entries = [(f"id {each}", {"n": n}) for each, n in self.last.items()]
+        return all(self.outbox.offer_to_snapshot(*each) for each in entries)
+
+    def restore_from_snapshot(self, inbox):
+        for key, value in inbox.drain():
+            self.last[int(key.removeprefix("id "))] = value["n"]
+
+
 def make(n):
     return {"n": n, "id": n % 8, "day": n % 3}
 
@@ -191,3 +211,52 @@ def check_rows_as_columns(cluster: Cluster, job: JobId, folder: Path) -> None:
     assert table["key"].to_pylist() == [3, 3, 4, 4]
     assert table["from"].type == pa.timestamp("ms", tz="UTC")
     assert table["state"].to_pylist()[1]["right"][0]["paid"] == 9
+
+
+PROCESSING = {
+    "apiVersion": "onyx.dev/v1alpha1",
+    "kind": "OnyxJob",
+    "metadata": {"name": "processing"},
+    "spec": {
+        "guarantee": "exactly-once",
+        "workflow": [["read", "last"], ["last", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "generator", "maxPeers": 1,
+             "options": {"fn": "kind_steps:make", "ratePerSecond": 400}},
+            {"name": "last", "type": "function", "processor": "kind_steps:Last", "nPeers": 2,
+             "groupByKey": "id", "fluxPolicy": "recover"},
+            {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
+        ],
+    },
+}  # fmt: skip
+
+
+def test_what_a_processor_has_saved_is_shown_also_when_its_job_has_ended(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.start_workers(2, peers=4)
+    job = cluster.submit(PROCESSING)
+    cluster.await_ready(job)
+    for _ in range(ROUNDS_MAX):
+        pages = list(api.window_pages(cluster.settings, job, "last", extents_max=3, durable=True))
+        told = {each.group: each.state["n"] for page in pages for each in page.extents}
+        if len(told) == 8:
+            break
+    assert set(told) == {f"id {n}" for n in range(8)}
+    assert [len(page.extents) for page in pages] == [3, 3, 2]
+    assert all(n % 8 == int(key.removeprefix("id ")) for key, n in told.items())
+
+    served = ServedStates(cluster.settings)
+    (one,) = over_http(served, job, "last", api.Selection(key="id 5"))
+    served.close()
+    assert one["state"]["n"] >= told["id 5"]
+
+    cluster.client.kill(job)
+    file = tmp_path / "last.arrow"
+    reported = onyx(cluster.settings, "state", job, "last", "--prefix", "id ", "--arrow", file)
+    assert reported.returncode == 0, reported.stderr
+    with pa.ipc.open_stream(str(file)) as stream:
+        table = stream.read_all()
+    assert table["key"].to_pylist() == sorted(told)
+    kept = [each["n"] for each in table["state"].to_pylist()]
+    assert all(n >= told[key] for key, n in zip(sorted(told), kept, strict=True))

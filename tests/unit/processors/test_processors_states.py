@@ -58,7 +58,7 @@ def states_of(
     context = Context("job", "task", 0, 1, ("a", "b"))
     calls = Calls(made, "m:Noted", outbox_of("dicts", room, room), context, clock)
     calls.init()
-    return ProcessorStates("task", its, calls, Snapshot(OWN, InMemory()), OWN, clock, lambda: ended)
+    return ProcessorStates(its, calls, Snapshot(OWN, InMemory()), OWN, clock, lambda: ended)
 
 
 def made(pages: Pages) -> list[tuple[int, Any]]:
@@ -211,3 +211,16 @@ def test_its_end_is_recorded_with_what_was_made_at_the_end() -> None:
     after = restored(states, OWN)
     assert after.next_tick_ms is None
     assert ALL not in (0, 1), "no ordinal"
+
+
+def test_what_was_saved_last_is_shown_and_nothing_behind_the_end() -> None:
+    states = states_of()
+    states.process(0, [1, 2])
+    assert states.query("task") == []
+    states.take_changes()
+    states.process(0, [3])
+    (entry,) = states.query("task")
+    assert (entry.group, entry.state) == (0, 2)
+    assert entry.lower in OWN
+    made(states.complete(OWN, 0))
+    assert states.query("task") == []

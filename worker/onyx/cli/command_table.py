@@ -28,7 +28,7 @@ COMMANDS: Mapping[str, str] = {
     "set": "Give keys of a task other values while its job runs.",
     "jobs": "List jobs: state, peers, why a job waits or failed.",
     "append": "Hand segments to an input of a running job.",
-    "state": "Show what a window of a running job has gathered.",
+    "state": "Show what a job holds: windows, states, tables, joins.",
     "log": "Print the entries of the log, one a line.",
     "replica": "Print the replica: what the log folds into.",
     "gc": "Forget the jobs that have ended, and trim the log.",

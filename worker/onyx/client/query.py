@@ -1,4 +1,4 @@
-"""Asks for the state of a window: peers over gRPC, with the certificates of the settings; or reads
+"""Asks for a state of a job: peers over gRPC, with the certificates of the settings; or reads it
 where it is kept."""
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ def window_state(
     durable: bool = False,
     timeout_s: float = TIMEOUT_S,
 ) -> WindowView:
-    """What a window, or a function with state, has gathered until now, asked of the peers that have
-    it; of a job that was killed or is suspended, what its state log says; of one on Spark, what the
+    """What a window, or another state of a job, is at this moment, asked of the peers that have it;
+    of a job that was killed or is suspended, what its state log says; of one on Spark, what the
     last micro-batch has committed.
 
     Args:
         settings: those of a worker: what leads to ZooKeeper and to the state, and the certificates
             of `tls`.
         job: its id.
-        window: its id; `task.state` for a state of a function.
+        window: its id; `task.state` for a state of a function; the name of a table, a join of
+            streams, or a task with a processor.
         select: which groups and extents; all without.
         extents_max: the first so many extents, by group and lower bound; `next` of the answer leads
             to those behind.
@@ -54,8 +55,7 @@ def window_state(
         timeout_s: how long a job that is being re-allocated is waited for.
 
     Raises:
-        UserError: there is no such job or window, its state is not kept, the question makes no
-            sense.
+        UserError: there is no such job or state, it is not kept, the question makes no sense.
         Unavailable: not all peers concerned could answer in time.
     """
     with connect(settings) as client:

@@ -10,10 +10,13 @@ from typing import Any
 from onyx.keyed.states import States
 from onyx.keyed.store import KeyedStore
 from onyx.model.state_types import StateType
-from onyx.windows.firing import ALL, FROM, TO, Extent
+from onyx.windows.firing import ALL, FROM, TO, Extent, Number
 from onyx.windows.groups import Shards, group_value, hashable_key
 from onyx.windows.records import Record, of_window
 from onyx.windows.selection import Selection, place
+
+Keyed = tuple[Any, Number, Number]
+"""A key, with the bounds of its extent."""
 
 
 class OneState:
@@ -38,21 +41,31 @@ class OneState:
 def extents_of(states: States, asked: Selection, extents_max: int | None) -> list[Extent]:
     """The groups that are asked for; the first in order, if only some are wanted. Only their
     states are copied."""
-    found: Iterable[tuple[tuple[Any, ...], Any, Any]] = _selected(states, asked)
+    keys = states.keys() if asked.key is ALL else [hashable_key(asked.key)]
+    there = ((key, FROM, TO) for key in keys if key in states)
+    return [
+        Extent(group_value(key), lower, upper, states.peek(key))
+        for key, lower, upper in first_of(there, asked, extents_max)
+    ]
+
+
+def first_of(keyed: Iterable[Keyed], asked: Selection, extents_max: int | None) -> list[Keyed]:
+    """What is asked for; the first in order, if only some are wanted."""
+    found: Iterable[tuple[tuple[Any, ...], Keyed]] = _selected(keyed, asked)
     if extents_max is not None:
         found = nsmallest(extents_max, found, key=itemgetter(0))
-    return [Extent(group, FROM, TO, states.peek(key)) for _, key, group in found]
+    return [each for _, each in found]
 
 
-def _selected(states: States, asked: Selection) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
-    """Groups with their places and keys."""
+def _selected(keyed: Iterable[Keyed], asked: Selection) -> Iterator[tuple[tuple[Any, ...], Keyed]]:
+    """What is asked for, each with its place in order."""
     behind = None if asked.after is None else asked.after.order
-    keys = states.keys() if asked.key is ALL else [hashable_key(asked.key)]
-    by_group = asked.key is ALL and asked.by_group
-    for key in keys:
+    wanted = ALL if asked.key is ALL else hashable_key(asked.key)
+    for each in keyed:
+        key, lower, upper = each
         group = group_value(key)
-        if key not in states or (by_group and not asked.has_group(group)):
+        if key != wanted if wanted is not ALL else not asked.has_group(group):
             continue
-        order = place(group, FROM, TO, ()).order
+        order = place(group, lower, upper, ()).order
         if behind is None or order > behind:
-            yield order, key, group
+            yield order, each

@@ -7,6 +7,7 @@ from itertools import chain
 
 from onyx.client.states.functions import function_states_of
 from onyx.client.states.joins import joins_of
+from onyx.client.states.processors import processors_of
 from onyx.client.states.state import State
 from onyx.client.states.tables import tables_of
 from onyx.client.states.windows import WindowState
@@ -28,6 +29,7 @@ KINDS: tuple[Callable[[Job], Iterable[State]], ...] = (
     function_states_of,
     tables_of,
     joins_of,
+    processors_of,
 )
 """What gives the states of a kind. Of two that are called alike, the first is meant."""
 

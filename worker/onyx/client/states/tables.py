@@ -2,7 +2,7 @@
 
 A table is whole in each process that has a peer of such a task, or split by the groups of a task.
 So peers of the first task that looks it up are asked: one of them, as any copy is as good, or those
-that have the groups. It is in no state log. So what is told of it is always as durable as it gets:
+that have the groups. It is in no state log. So its answers are as durable as they get:
 another process reads it anew in its source.
 """
 

@@ -13,16 +13,20 @@ it would be put into now: it is a stranger until it is saved again.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from onyx.codec.values import decode_values, encode_each
 from onyx.errors import UserFunctionError
 from onyx.flow.groups.keys import shard_of
+from onyx.keyed.answers import first_of
 from onyx.keyed.store import KeyedStore
 from onyx.processors.names import ENDS, SNAPSHOT
 from onyx.windows.buckets import Holder
+from onyx.windows.firing import ALL, Extent
 from onyx.windows.groups import Shards, dump_key, group_value, hashable_key
 from onyx.windows.records import DeleteGroups, Record, Records, SetStates, WindowRecord, append
+from onyx.windows.selection import Selection
 
 _EXTENT = 0
 
@@ -108,6 +112,22 @@ class Snapshot:
             yield group_value(key), decode_values(data)[0]
         for (_, key), data in self._strangers.items():
             yield group_value(key), decode_values(data)[0]
+
+    def query(self, asked: Selection, extents_max: int | None = None) -> list[Extent]:
+        """The entries that are asked for, with the shard as both bounds: processors may save the
+        same key, and one of them may have what several have saved."""
+        keys = self._entries.keys() if asked.key is ALL else [hashable_key(asked.key)]
+        mine = ((self._store.shards[key], key) for key in keys if key in self._entries)
+        there = ((key, shard, shard) for shard, key in chain(mine, self._strangers))
+        return [
+            Extent(group_value(key), lower, upper, decode_values(self._data(int(lower), key))[0])
+            for key, lower, upper in first_of(there, asked, extents_max)
+        ]
+
+    def _data(self, shard: int, key: Any) -> bytes:
+        stranger = self._strangers.get((shard, key))
+        data: bytes = self._entries.peek(key) if stranger is None else stranger
+        return data
 
     # What has ended.
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain, cycle
 from typing import Any, Final
 
-from onyx.errors import UserError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.program.processing.calls import Calls
@@ -43,7 +42,6 @@ class ProcessorStates:
 
     def __init__(
         self,
-        task: str,
         its: Processing,
         calls: Calls,
         snapshot: Snapshot,
@@ -53,13 +51,11 @@ class ProcessorStates:
     ) -> None:
         """
         Args:
-            task: its name.
             calls: of a processor that has begun.
             own: the shards of the peer.
             clock: of the process.
             ended: the sources that have, as far as is known.
         """
-        self._task = task
         self._its = its
         self._calls = calls
         self._snapshot = snapshot
@@ -207,10 +203,8 @@ class ProcessorStates:
     def query(
         self, name: str, asked: Selection = EVERYTHING, extents_max: int | None = None
     ) -> list[Extent]:
-        """Raises UserError: nobody but the processor knows what its state means."""
-        raise UserError(
-            f"the state of task {self._task} is the processor's own: emit what you want"
-        )
+        """What it has saved last, by key."""
+        return self._snapshot.query(asked, extents_max)
 
 
 def _parts(items: list[Any]) -> Iterator[Segments]:

@@ -1,6 +1,6 @@
 """What questions see of a join: the rows of both sides that are of use, by key and time.
 
-Rows of one key and time are one extent: nothing tells them apart for good, so no page could begin
+Rows of one key and time are one extent: they have no names that stay, so no page could begin
 between them. All rows that may be meant are decoded, some at a time, to know their keys; if one key
 is asked for, only rows with its hash.
 """

@@ -47,4 +47,4 @@ def processor_of(
         return runtime.services.replica().run(runtime.job_id).exhausted_inputs
 
     snapshot = Snapshot(own, states)
-    return ProcessorStates(runtime.task, its, calls, snapshot, own, clock, ended)
+    return ProcessorStates(its, calls, snapshot, own, clock, ended)
