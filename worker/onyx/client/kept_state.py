@@ -59,6 +59,7 @@ class KeptStates:
     def _kept(
         self, client: JobReader, job: Job, question: Question, state: State, shards: Sequence[int]
     ) -> Kept:
+        """Read what is kept of some shards."""
         store = partial(store_of, self._settings, client.log, job, question.job)
         empty = state.empty(self._resolve, lambda: spool_of(store(), question.job, state.task))
         log, task = client.log, state.task
