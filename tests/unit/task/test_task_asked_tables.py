@@ -78,3 +78,15 @@ def test_a_partitioned_table_is_asked_where_the_group_is(
         group = row["name"] if key == "name" else row
         (shard,) = state.shards(group)
         assert ranks(asked(bench, shard % 3, group)) == [n]
+
+
+def test_a_table_that_was_read_again_is_asked_as_it_is_now(tmp_path: Path) -> None:
+    path = tmp_path / "ranks.jsonl"
+    bench = Bench(spec(path, "name", "who", "exactly-once", refresh=[1, "minute"]))
+    bench.start()
+    assert ranks(asked(bench, 0, "w3")) == [3]
+    path.write_text(ROWS.replace('"rank": 3', '"rank": 30'))
+    assert ranks(asked(bench, 0, "w3")) == [3]
+    bench.clock.advance(61)
+    bench.settle()
+    assert ranks(asked(bench, 0, "w3")) == [30]

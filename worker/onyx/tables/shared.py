@@ -67,7 +67,10 @@ class SharedTable:
         """The table as questions see it. Takes long the first time."""
         table, asked = self.now(), self._asked
         if asked is None or asked.table is not table:
-            asked = self._asked = AskedTable(table)
+            asked = AskedTable(table)
+            with self._lock:
+                # It holds the table, which may have been replaced meanwhile.
+                self._asked = asked if self._table is table else None
         return asked
 
     def loaded(self) -> bool:
