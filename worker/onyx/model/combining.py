@@ -69,6 +69,8 @@ def _of_task(job: Job, task: str) -> str:
         return "flow conditions look at each segment"
     if any(task in ancestors(job.workflow, each.task) for each in job.windows):
         return "windows below it hear each watermark"
+    if any(task in ancestors(job.workflow, each.name) for each in job.catalog if each.sides):
+        return "joins below it hear each watermark"
     return ""
 
 

@@ -21,6 +21,7 @@ from onyx.model.job import Trigger
 from onyx.model.kinds import EMIT_ROWS
 from onyx.program.failure import Failure, blamed, code_line
 from onyx.program.phases import Phase
+from onyx.program.program import Program
 from onyx.windows.firing import Firing, FiringRows
 from onyx.windows.firing_rows import in_rows, row_of
 
@@ -188,3 +189,17 @@ def _refused(where: str, found: str) -> UserFunctionError:
     return UserFunctionError(
         f"{where} returned {found}: it must return a dict, a list of dicts or None"
     )
+
+
+def calls_of(program: Program) -> TriggerCalls:
+    """The trigger calls of a task with state; one without windows calls nothing."""
+    its, event = program.windowed, program.event
+    if its is None:
+        return TriggerCalls(program.task, {}, event, columns=False, what=_what(program))
+    return TriggerCalls(program.task, its.functions, event, its.compiled.columns)
+
+
+def _what(program: Program) -> str:
+    if program.processing is not None:
+        return "the processor"
+    return "state" if program.streams is None else "join"

@@ -95,8 +95,8 @@ def before(query: Query, reached: Reached, state: BucketState) -> Before:
             ended.add(origin)
         if its.over or its.idle:
             marks[origin] = IDLE
-        elif its.mark is not None:
-            marks[origin] = its.mark
+        elif its.passed_on is not None:
+            marks[origin] = its.passed_on
     mine = set(origins(query, state.task))
     known = {origin: said for origin, said in marks.items() if origin in mine}
     return Before(known, frozenset(ended & mine), state.mark)

@@ -1,7 +1,8 @@
-"""The windows of a task over one share of its groups: the code of peers, in memory.
+"""The state of a task over one share of its groups, windows or a join: the code of peers, in
+memory.
 
 What fires is sent on when the batch, or the page, is through. When all has come every extent fires
-for the last time.
+for the last time, and of a join comes what has met none.
 """
 
 from __future__ import annotations
@@ -10,33 +11,51 @@ from collections.abc import Sequence
 from typing import Any
 
 from onyx.flow.batch import Batch, Segments
+from onyx.program.assign import assign
+from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
+from onyx.program.prepare import prepare
 from onyx.program.program import Program
+from onyx.program.streams.apply import join_batch, look
+from onyx.program.streams.state import JoinedStreams
 from onyx.spark_query.failure import TaskFailed
 from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.folding.untracked import UntrackedFolding
 from onyx.spark_query.tree import Tree
 from onyx.windows.firing import Pages
 from onyx.windows.records import StatesRecord
+from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
 
 
 class Fold(UntrackedFolding):
-    """The windows of one share (`program.folding.Folding`)."""
+    """The state of one share (`program.folding.Folding`, `program.streams.apply.Joining`)."""
 
     def __init__(self, tree: Tree, program: Program, contents: Contents) -> None:
-        """`contents`: what the windows of the share hold."""
+        """`contents`: what the share holds."""
         super().__init__(program)
         self._tree = tree
-        self._task = program.task
-        self.windows = contents.windows
+        self._program, self._task = program, program.task
+        self.held = contents.held
         self._shards = contents.shards
         self._unique = contents.unique
         self._emitted: list[tuple[str | None, Segments]] = []
 
-    def add(self, segments: Segments) -> None:
-        """Segments have come."""
-        self._tree.push(self._task, Batch(segments), self)
+    @property
+    def windows(self) -> TaskWindows:
+        """What a task with windows holds."""
+        assert isinstance(self.held, TaskWindows), "asked of a task with windows"
+        return self.held
+
+    @property
+    def joined(self) -> JoinedStreams:
+        """What a join holds."""
+        assert isinstance(self.held, JoinedStreams), "asked of a join"
+        return self.held
+
+    def add(self, segments: Segments, upstream: str) -> None:
+        """Segments have come; `upstream`: from this task, where that matters."""
+        self._tree.push(self._task, Batch(segments, upstream=upstream or None), self)
         self._send()
 
     def merge(self, records: Sequence[StatesRecord]) -> None:
@@ -45,15 +64,19 @@ class Fold(UntrackedFolding):
 
     def advance(self, mark: int) -> None:
         """Event time has come to this."""
-        self._fire(self.windows.advance(mark))
+        self._fire(self.held.advance(mark))
+
+    def passed_on(self, mark: int) -> int:
+        """Event time of what is sent on, when all has been made that this one brings."""
+        return self.held.passed_on(mark)
 
     def tick(self) -> None:
         """Timers fire that are due."""
-        self._fire(self.windows.tick(self.clock.wall_ms()))
+        self._fire(self.held.tick(self.clock.wall_ms()))
 
     def end(self) -> None:
         """Everything has come."""
-        self._fire(self.windows.complete(self._shards, self.clock.wall_ms()))
+        self._fire(self.held.complete(self._shards, self.clock.wall_ms()))
 
     def _fire(self, pages: Pages) -> None:
         try:
@@ -71,6 +94,21 @@ class Fold(UntrackedFolding):
             self._tree.emit(self._task, segments, child)
 
     # What segments and firings do.
+
+    def look(self, work: BatchWork) -> None:
+        """What the state needs of a batch is found before it is routed."""
+        if self._program.streams is not None:
+            look(self._program.streams, work)
+        elif work.leaves is not None:
+            work.prepared = prepare(self._program, work.leaves)
+
+    def change(self, work: BatchWork) -> None:
+        """A batch that has been routed changes the state."""
+        if self._program.streams is None:
+            assign(self._program, self, work)
+            return
+        with self.calls.failures():
+            join_batch(self._program, self, work)
 
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """By the task's uniqueness key: for each segment, with its shard, whether it is new."""

@@ -114,11 +114,11 @@ class Fragment:
     def _fold(self, task: str, bucket: int, rows: Iterable[Row]) -> Iterator[list[Row]]:
         outlet, below = self._begin(f"{task}:{bucket}"), downstream(self._query, task)
         share = Share(self._query, self._tree, task, bucket, self._reached)
-        outlet.mark = share.arrivals.mark
+        outlet.mark = share.mark
         share.begin()
         for row in rows:
             share.take(row)
-            outlet.advanced(share.arrivals.mark, below)
+            outlet.advanced(share.mark, below)
             yield outlet.take_rows()
         reported = share.end()
         self._tree.end()

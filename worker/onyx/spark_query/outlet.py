@@ -27,7 +27,9 @@ class Outlet:
         self._exchanges = {each.task: each for each in plan.exchanges}
         self._origin = origin
         self._buckets = buckets
-        self._gathered: dict[tuple[str, int], list[Segments]] = {}
+        self._gathered: dict[tuple[str, int], dict[str, list[Segments]]] = {}
+        """By task and bucket, what each parent has sent there; without a name where the task does
+        not keep its parents apart."""
         self._counts: dict[tuple[str, int], int] = {}
         self._reached: set[str] = set()
         """Tasks that this origin sends to."""
@@ -42,15 +44,21 @@ class Outlet:
         """Whether the task is behind a shuffle."""
         return task in self._exchanges
 
-    def put(self, task: str, segments: Segments, hashes: U64 | None) -> None:
-        """Segments for a task behind a shuffle; `hashes` of their group keys, None where they are
-        not grouped."""
+    def put(self, task: str, upstream: str, segments: Segments, hashes: U64 | None) -> None:
+        """Segments for a task behind a shuffle.
+
+        Args:
+            upstream: the task that sends them.
+            hashes: of their group keys; None where they are not grouped.
+        """
+        upstream = upstream if self._exchanges[task].sides else ""
         if hashes is None:
-            self._gather(task, bucket_of(task, self._buckets), segments)
+            self._gather(task, bucket_of(task, self._buckets), upstream, segments)
             return
         buckets = slots_of_shards(hashes, self._buckets)
         for bucket in np.unique(buckets).tolist():
-            self._gather(task, bucket, take(segments, np.flatnonzero(buckets == bucket)))
+            chosen = np.flatnonzero(buckets == bucket)
+            self._gather(task, bucket, upstream, take(segments, chosen))
 
     def bucket_of(self, task: str, shard: int) -> int:
         """The bucket that has the groups of a shard."""
@@ -103,9 +111,9 @@ class Outlet:
         rows, self.rows = self.rows, []
         return rows
 
-    def _gather(self, task: str, bucket: int, segments: Segments) -> None:
+    def _gather(self, task: str, bucket: int, upstream: str, segments: Segments) -> None:
         key = task, bucket
-        self._gathered.setdefault(key, []).append(segments)
+        self._gathered.setdefault(key, {}).setdefault(upstream, []).append(segments)
         self._counts[key] = self._counts.get(key, 0) + len(segments)
         if self._counts[key] >= GATHERED_MAX:
             self._flush(task, bucket)
@@ -116,22 +124,23 @@ class Outlet:
             if (exchange.task, bucket) in self._gathered:
                 self._flush(exchange.task, bucket)
             else:
-                self._segments(exchange.task, bucket, [])
+                self._segments(exchange.task, bucket, [], "", self.mark)
 
     def _flush(self, task: str, bucket: int) -> None:
         self._counts.pop((task, bucket), None)
-        parts = self._gathered.pop((task, bucket), [])
-        if len(set(map(format_of, parts))) > 1:
-            for each in parts:
-                self._segments(task, bucket, each)
-        elif parts:
-            for _, segments in pieces_of(of_runs(parts)):
-                self._segments(task, bucket, segments)
+        gathered = self._gathered.pop((task, bucket), {})
+        batches = [
+            (upstream, each) for upstream, parts in gathered.items() for each in _together(parts)
+        ]
+        # Only behind the last of them event time is where it is: what comes before is not late.
+        for left, (upstream, segments) in zip(reversed(range(len(batches))), batches, strict=True):
+            self._segments(task, bucket, segments, upstream, None if left else self.mark)
 
-    def _segments(self, task: str, bucket: int, segments: Segments) -> None:
-        fragment = self._exchanges[task].fragment
-        seq = self._seq()
-        self._add(segments_row(fragment, task, bucket, seq, self._origin, self.mark, segments))
+    def _segments(
+        self, task: str, bucket: int, segments: Segments, upstream: str, mark: int | None
+    ) -> None:
+        fragment, seq = self._exchanges[task].fragment, self._seq()
+        self._add(segments_row(fragment, task, bucket, seq, self._origin, mark, segments, upstream))
 
     def _add(self, row: Row) -> None:
         self.rows.append(row)
@@ -145,6 +154,13 @@ class Outlet:
             bucket = bucket_of(exchange.task, self._buckets)
             return range(bucket, bucket + 1)
         return range(self._buckets)
+
+
+def _together(parts: list[Segments]) -> list[Segments]:
+    """What was gathered, as few batches, in its order."""
+    if len(set(map(format_of, parts))) > 1:
+        return parts
+    return [segments for _, segments in pieces_of(of_runs(parts))]
 
 
 def bucket_of(task: str, buckets: int) -> int:

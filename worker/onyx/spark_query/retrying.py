@@ -43,9 +43,9 @@ class Retrying:
         """
         if not deeply or not isinstance(batch.segments, list):
             segments = copies_of(batch.segments)
-            return lambda: Batch(segments, batch.roots, bad=batch.bad)
+            return lambda: Batch(segments, batch.roots, bad=batch.bad, upstream=batch.upstream)
         data = encode(as_shown(batch.segments))
-        return lambda: Batch(decode(data), batch.roots, bad=batch.bad)
+        return lambda: Batch(decode(data), batch.roots, bad=batch.bad, upstream=batch.upstream)
 
     def again(self, batch: Batch, routed: Routed) -> Batch:
         """The segments to be tried again, after a rest, each with its next attempt."""

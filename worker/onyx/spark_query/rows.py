@@ -22,7 +22,7 @@ from onyx.windows.records import StatesRecord
 
 DDL = (
     "fragment int, task string, bucket int, seq bigint, origin string, kind string, mark bigint, "
-    "payload binary"
+    "payload binary, upstream string"
 )
 """The schema for Spark."""
 SCHEMA = pa.schema(
@@ -35,6 +35,7 @@ SCHEMA = pa.schema(
         ("kind", pa.string()),
         ("mark", pa.int64()),
         ("payload", pa.binary()),
+        ("upstream", pa.string()),
     ]
 )
 ORDER = ("fragment", "task", "bucket", "seq", "origin")
@@ -71,9 +72,11 @@ class Row(NamedTuple):
     """A partition of an input, or a bucket of a windowed task: whose event time `mark` is."""
     kind: Kind
     mark: int | None
-    """The watermark of the origin behind this row; None: not known. Of `end` and `idle`: none
-    counts."""
+    """The watermark of the origin behind this row; None: not known, or a row of the same moment
+    follows. Of `end` and `idle`: none counts."""
     payload: bytes
+    upstream: str = ""
+    """The task that has sent the segments, where the receiver keeps its parents apart."""
 
 
 def segments_row(
@@ -84,10 +87,11 @@ def segments_row(
     origin: str,
     mark: int | None,
     segments: Segments,
+    upstream: str = "",
 ) -> Row:
     """A row that holds a batch."""
     kind, payload = format_of(segments).choose(_dicts, _columns)(segments)
-    return Row(fragment, task, bucket, seq, origin, kind, mark, payload)
+    return Row(fragment, task, bucket, seq, origin, kind, mark, payload, upstream)
 
 
 def report(

@@ -1,7 +1,7 @@
 """What a fragment does with one share of the groups of a task: one bucket, row by row.
 
-Over bounded inputs the windows of a bucket begin empty and fire for the last time behind the last
-row. In a micro-batch they go on from what the last one has left, and what they hold behind it is
+Over bounded inputs the state of a bucket begins empty, and what waits in it comes behind the last
+row. In a micro-batch it goes on from what the last one has left, and what there is behind it is
 reported, to be committed with the rest. There timers fire before the first row and behind the last.
 """
 
@@ -32,7 +32,7 @@ class Share:
         """`reached`: what was committed before the micro-batch; None: over bounded inputs.
 
         Raises:
-            TaskFailed: the state of its windows cannot be read.
+            TaskFailed: its state cannot be read.
         """
         self._tree, self._task, self._reached = tree, task, reached
         self._state = BucketState(task, bucket)
@@ -46,17 +46,23 @@ class Share:
             self.arrivals = Arrivals(origins(query, task), before(query, reached, self._state))
         self.fold: Fold | None = None
         program = tree.program(task)
-        if program.windowed is None or self._state.over:
+        if program.stateful is None or self._state.over:
             return
         if reached is not None:
             try:
                 self._kept = KeptStates(query)
-                self._contents = self._kept.load(program.windowed, self._state)
+                self._contents = self._kept.load(program, self._state)
             except Exception as error:
                 raise self._failure(error) from error
         else:
-            self._contents = Contents.empty(program.windowed, bucket, query.config.buckets)
+            self._contents = Contents.empty(program, bucket, query.config.buckets)
         self.fold = Fold(tree, program, self._contents)
+
+    @property
+    def mark(self) -> int | None:
+        """Event time of what the bucket sends on: of a join it is behind its own."""
+        mark = self.arrivals.mark
+        return mark if mark is None or self.fold is None else self.fold.passed_on(mark)
 
     def begin(self) -> None:
         """Timers fire that were due before the micro-batch."""
@@ -69,7 +75,7 @@ class Share:
         if row.kind == "states" and fold is not None:
             fold.merge(states_of(row))
         elif len(segments) and fold is not None:
-            fold.add(segments)
+            fold.add(segments, row.upstream)
         elif len(segments):
             self._tree.push(self._task, Batch(segments))
         if row.kind in ENDINGS:
@@ -82,7 +88,7 @@ class Share:
         """All rows have come; what there is to report.
 
         Raises:
-            TaskFailed: the state of its windows cannot be written.
+            TaskFailed: its state cannot be written.
         """
         over = self._reached is None or self.arrivals.over
         if self.fold is not None and over:
@@ -109,11 +115,13 @@ class Share:
     def _held(self, number: int, over: bool) -> BucketState:
         """What the bucket knows behind the batch."""
         arrivals, fold, state = self.arrivals, self.fold, self._state
-        held = BucketState(state.task, state.bucket, arrivals.mark, arrivals.idle, over=over)
+        held = BucketState(
+            state.task, state.bucket, arrivals.mark, self.mark, arrivals.idle, over=over
+        )
         if fold is None or over:
             return held
         files = self._kept.save(self._contents, state, number)
-        held = msgspec.structs.replace(held, files=files, due_ms=fold.windows.next_tick_ms)
+        held = msgspec.structs.replace(held, files=files, due_ms=fold.held.next_tick_ms)
         self._kept.remember(held, self._contents)
         return held
 

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from onyx.flow.batch import Batch, Segments, as_given, as_shown, copies_of
 from onyx.flow.groups.checks import GroupChecks
 from onyx.flow.routed import Outgoing, Routed
 from onyx.program.apply import apply
-from onyx.program.assign import assign
 from onyx.program.batch_work import BatchWork
-from onyx.program.folding import Folding
 from onyx.program.phases import Phase
-from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.route import route, route_emitted
 from onyx.spark_query.counting import Counting
@@ -29,6 +27,18 @@ from onyx.spark_query.outlet import Outlet
 from onyx.spark_query.programs import Query
 from onyx.spark_query.retrying import Retrying
 from onyx.spark_query.sinks import Sinks
+
+
+class Changed(Protocol):
+    """The state of a task while a batch is worked on."""
+
+    def look(self, work: BatchWork) -> None:
+        """What the state needs of a batch is found before it is routed."""
+        ...
+
+    def change(self, work: BatchWork) -> None:
+        """A batch that has been routed changes the state."""
+        ...
 
 
 class Tree:
@@ -72,11 +82,11 @@ class Tree:
             else self.failure(task, phase, error)
         )
 
-    def push(self, task: str, batch: Batch, folding: Folding | None = None) -> None:
+    def push(self, task: str, batch: Batch, changed: Changed | None = None) -> None:
         """A batch comes to a task, or is of the rows of its Spark stage.
 
         Args:
-            folding: the windows of the task, if it has any.
+            changed: the state of the task, if it has any.
 
         Raises:
             TaskFailed: a segment has failed, and nothing takes care of it.
@@ -88,11 +98,11 @@ class Tree:
         for first in range(0, len(batch), max(most, 1)):
             part = batch.slice(first, first + most) if len(batch) > most else batch
             if not program.retries:
-                self._try(program, part, folding)
+                self._try(program, part, changed)
                 continue
             self._retrying.first(part)
             while len(part):
-                part = self._try(program, part, folding)
+                part = self._try(program, part, changed)
 
     def end(self) -> None:
         """The origin has no more segments: what was folded of them leaves."""
@@ -110,7 +120,7 @@ class Tree:
             raise self.failure(task, Phase.SEND.value, error) from error
         self._pass_on(program, routed)
 
-    def _try(self, program: Program, batch: Batch, folding: Folding | None) -> Batch:
+    def _try(self, program: Program, batch: Batch, changed: Changed | None) -> Batch:
         """Work on a batch; what is to be tried again, with its attempts as roots."""
         # Before the function has them: it may change segments, and a retry begins from what came.
         unchanged = self._unchanged(program, batch) if program.retries else None
@@ -119,14 +129,14 @@ class Tree:
             work = self._applied(program, batch)
             assert work.leaves is not None
             phase = Phase.ROUTE
-            if folding is not None:
-                work.prepared = prepare(program, work.leaves)
+            if changed is not None:
+                changed.look(work)
             route(program, self._checks[program.task], work)
             routed = work.routed
             assert routed is not None, "there is a batch"
-            if folding is not None:
+            if changed is not None:
                 phase = Phase.ASSIGN_WINDOWS
-                assign(program, folding, work)
+                changed.change(work)
             if program.entry.type == "output":
                 phase = Phase.SEND
                 self._sinks.write(program.task, work.leaves.segments)
@@ -176,7 +186,7 @@ class Tree:
             hashes, grouping = share.hashes, program.groupings.get(child)
             if hashes is None and grouping is not None:
                 hashes = grouping.hashes_of(share.segments)
-            self.outlet.put(child, share.segments, hashes)
+            self.outlet.put(child, program.task, share.segments, hashes)
 
     def _bundle(self, child: str, task: str, segments: Segments) -> None:
         """Write segments for a Spark stage."""

@@ -19,8 +19,6 @@ _OF_PEERS = {
     "the job on peers",
     "loop_to": "the fragments of a query run one after the other: run the job on peers, or repeat "
     "in the function",
-    "left": "two streams meet in state that peers keep: run the job on peers, or join them in a "
-    "Spark stage",
     "partitioned": "a process of Spark has segments of all groups, so it reads all rows: remove "
     "it, or run the job on peers",
     "processor": "it keeps nothing between two batches: run the job on peers",

@@ -1,9 +1,9 @@
 """Which fragment runs which task.
 
-A task behind a shuffle (grouped, or with windows) begins the fragment after the last one that sends
-to it, and so do the rows of a Spark stage of the user; every other task runs wherever its parents
-do. One row of fragments for the whole job, instead of one query for each output, because a source
-must be read once: Spark computes a frame anew for each action on it.
+A task behind a shuffle (grouped, with windows, or a join of two streams) begins the fragment after
+the last one that sends to it, and so do the rows of a Spark stage of the user; every other task
+runs wherever its parents do. One row of fragments for the whole job, instead of one query for each
+output, because a source must be read once: Spark computes a frame anew for each action on it.
 """
 
 from __future__ import annotations
@@ -96,6 +96,8 @@ def _is_shuffled(job: Job, task: str) -> bool:
 
 
 def _key(entry: CatalogEntry) -> str | None:
+    if entry.sides:
+        return " = ".join(", ".join(side.keys) for side in entry.sides)
     if entry.group_by_fn is not None:
         return entry.group_by_fn
     keys = entry.group_by_key
@@ -103,8 +105,7 @@ def _key(entry: CatalogEntry) -> str | None:
 
 
 def _exchange(job: Job, task: str, fragment: int, combine: bool) -> Exchange:
-    windows = [each for each in job.windows if each.task == task]
-    below = [each for each in job.windows if task in all_above(job, each.task)]
+    entry, windows = job.entry(task), [each for each in job.windows if each.task == task]
     assigned = any(assigns_watermarks(job.entry(each)) for each in all_above(job, task))
     against = [_against(job, each, combine) for each in windows]
     planned = tuple(
@@ -112,9 +113,10 @@ def _exchange(job: Job, task: str, fragment: int, combine: bool) -> Exchange:
         for each, reason in zip(windows, _with_others(against), strict=True)
     )
     together = bool(windows) and not any(against)
-    marks = _watermarks([*windows, *below], together) if assigned else "none"
+    marks = _watermarks(job, task, together) if assigned else "none"
     ends = marks != "none" or is_unbounded(job)
-    return Exchange(task, fragment, _key(job.entry(task)), planned, marks, ends)
+    sides = tuple(side.task for side in entry.sides)
+    return Exchange(task, fragment, _key(entry), planned, marks, ends, sides)
 
 
 def _against(job: Job, window: Window, combine: bool) -> str:
@@ -132,12 +134,19 @@ def _with_others(against: list[str]) -> list[str]:
     ]
 
 
-def _watermarks(windows: list[Window], combined: bool) -> Literal["none", "segments", "batches"]:
-    if not windows:
+def _watermarks(job: Job, task: str, combined: bool) -> Literal["none", "segments", "batches"]:
+    windows = [each for each in job.windows if _is_heard(job, task, each.task)]
+    joins = [each for each in job.catalog if each.sides and _is_heard(job, task, each.name)]
+    if not windows and not joins:
         return "none"
     if combined:
         return "segments"
-    return "batches" if any(each.allowed_lateness is not None for each in windows) else "segments"
+    drops = joins or any(each.allowed_lateness is not None for each in windows)
+    return "batches" if drops else "segments"
+
+
+def _is_heard(job: Job, task: str, by: str) -> bool:
+    return task == by or task in all_above(job, by)
 
 
 def _aggregation(window: Window) -> str:

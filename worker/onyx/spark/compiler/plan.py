@@ -43,6 +43,8 @@ class Exchange:
     ends: bool = False
     """Whether every bucket hears where each of its origins ends, in the query or in a micro-batch:
     windows fire then, state is kept, and of a micro-batch is checked that nothing is missing."""
+    sides: tuple[str, ...] = ()
+    """The two tasks whose segments a join brings together. Rows say from which of them they are."""
 
     @property
     def combined(self) -> bool:

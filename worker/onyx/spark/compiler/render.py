@@ -76,8 +76,8 @@ class _Lines:
             yield f"{entry.maker} on {'columns' if entry.batch_format == 'arrow' else 'dicts'}"
         exchange = self._plan.exchange(task)
         if exchange is not None:
-            yield from _windows(exchange)
-            if exchange.windows and self._plan.unbounded:
+            yield from _state(exchange)
+            if (exchange.windows or exchange.sides) and self._plan.unbounded:
                 yield "its state committed with each micro-batch"
         if output is not None:
             yield _written(output, self._plan.unbounded)
@@ -96,7 +96,9 @@ def _by(exchange: Exchange) -> str:
     return "all to one bucket" if exchange.key is None else f"by {exchange.key}"
 
 
-def _windows(exchange: Exchange) -> Iterator[str]:
+def _state(exchange: Exchange) -> Iterator[str]:
+    if exchange.sides:
+        yield f"brings {' and '.join(exchange.sides)} together"
     for each in exchange.windows:
         where = "combined before" if each.combined else "folded behind"
         reason = f" ({each.reason})" if each.reason else ""

@@ -56,11 +56,13 @@ class BucketState(msgspec.Struct, frozen=True):
     bucket: int
     mark: int | None = None
     """Event time has come to this there, in milliseconds."""
+    passed_on: int | None = None
+    """Event time of what it sends on, which is behind for a join."""
     idle: bool = False
     """Whether nothing that feeds it holds the watermark back."""
     files: tuple[tuple[str, int], ...] = ()
-    """Chunks in the state store, each with its bytes: the whole state of its windows, then what has
-    changed (`spark_query.folding.kept_states`)."""
+    """Chunks in the state store, each with its bytes: its whole state, then what has changed
+    (`spark_query.folding.kept_states`)."""
     due_ms: int | None = None
     """When a timer fires next: since the epoch."""
     over: bool = False

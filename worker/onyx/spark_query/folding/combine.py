@@ -13,7 +13,10 @@ from typing import Any
 
 from onyx.codec.records import encode_records
 from onyx.flow.batch import Segments
+from onyx.program.assign import assign
+from onyx.program.batch_work import BatchWork
 from onyx.program.combining import states_of
+from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.spark_query.folding.ordered import OrderedWindows
 from onyx.spark_query.folding.untracked import UntrackedFolding
@@ -30,7 +33,9 @@ class Combining(UntrackedFolding):
     def __init__(self, program: Program, watermark: Callable[[], int | None]) -> None:
         """`watermark`: that of the origin, before the batch that is worked on."""
         super().__init__(program)
-        self._compiled = self.windowed.compiled.only_folding()
+        assert program.windowed is not None, "only windows are folded before the shuffle"
+        self._program = program
+        self._compiled = program.windowed.compiled.only_folding()
         self._watermark = watermark
         self._segments = 0
         self.windows: TaskWindows = OrderedWindows(self._compiled, watermark)
@@ -55,6 +60,15 @@ class Combining(UntrackedFolding):
             yield bucket, encode_records(states)
 
     # What segments do.
+
+    def look(self, work: BatchWork) -> None:
+        """What windows need of a batch is found before it is routed."""
+        assert work.leaves is not None, "of a batch"
+        work.prepared = prepare(self._program, work.leaves)
+
+    def change(self, work: BatchWork) -> None:
+        """A batch that has been routed is folded."""
+        assign(self._program, self, work)
 
     def first_seen(self, shards: Sequence[int], values: Sequence[Any]) -> list[bool]:
         """Tasks with a uniqueness key do not combine."""

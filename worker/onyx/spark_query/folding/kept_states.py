@@ -1,4 +1,5 @@
-"""State of windows between micro-batches: chunks in the state store, as state logs have them.
+"""State of windows and joins between micro-batches: chunks in the state store, as state logs have
+them.
 
 A chunk (`state.buckets`) counts when a committed document names it (`request.BucketState`), so a
 try that was not committed changes nothing, whoever made it and however late. First the whole state
@@ -18,7 +19,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from onyx.errors import StateError
-from onyx.program.windows import Windowed
+from onyx.program.program import Program
 from onyx.spark.driver.request import BucketState
 from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.programs import Query
@@ -55,8 +56,8 @@ class KeptStates:
         self._job, self._buckets = request.job_id, query.config.buckets
         self._store = _store(request.state_location, request.state_group_access)
 
-    def load(self, its: Windowed, state: BucketState) -> Contents:
-        """The windows of a bucket as they were behind the last batch.
+    def load(self, program: Program, state: BucketState) -> Contents:
+        """What a bucket held behind the last batch.
 
         Raises:
             StateError: a chunk is gone or damaged.
@@ -64,10 +65,10 @@ class KeptStates:
         known = _warm.pop((self._job, state.task, state.bucket), None)
         if known is not None and known[0] == state and state.files:
             return known[1]
-        contents = Contents.empty(its, state.bucket, self._buckets)
+        contents = Contents.empty(program, state.bucket, self._buckets)
         contents.restore(self._read(state, contents.shards))
         if state.mark is not None:
-            contents.windows.resume(state.mark)
+            contents.resume(state.mark)
         return contents
 
     def save(
@@ -97,7 +98,7 @@ class KeptStates:
         return (self._written(state, number, data),)
 
     def remember(self, state: BucketState, contents: Contents) -> None:
-        """Keep windows in memory, as they are behind a batch."""
+        """Keep them in memory, as they are behind a batch."""
         if state.files:
             _warm[self._job, state.task, state.bucket] = state, contents
         sizes = [(key, sum(size for _, size in its.files)) for key, (its, _) in _warm.items()]

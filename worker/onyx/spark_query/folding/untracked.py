@@ -1,4 +1,4 @@
-"""Windows of a query, into which no segment comes twice: nothing says which have been applied.
+"""State of a query, into which no segment comes twice: nothing says which have been applied.
 
 Spark takes the rows of a task of its own once, whatever it repeats, so what peers keep for that has
 no counterpart here.
@@ -14,21 +14,18 @@ from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
 from onyx.ledger.applied import Mask
 from onyx.program.program import Program
-from onyx.program.trigger_calls import TriggerCalls
+from onyx.program.trigger_calls import calls_of
 from onyx.windows.groups import Shards
 
 
 class UntrackedFolding:
-    """What is alike in all foldings of a query (`program.folding.Folding`)."""
+    """What is alike wherever a query keeps state (`program.folding.Folding`)."""
 
     def __init__(self, program: Program) -> None:
-        windowed = program.windowed
-        assert windowed is not None, "only windowed tasks fold"
-        self.windowed = windowed
-        self.grouped = windowed.group_key is not None
-        self.shard_of = Shards(shard_of if self.grouped else _only_shard)
-        columns = windowed.compiled.columns
-        self.calls = TriggerCalls(program.task, windowed.functions, program.event, columns)
+        its = program.stateful
+        assert its is not None, "only tasks with state fold"
+        self.shard_of = Shards(shard_of if its.is_split else _only_shard)
+        self.calls = calls_of(program)
         self.clock = program.clock
         self.closed: set[int] = set()
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from onyx.flow.groups.keys import shard_of
-from onyx.program.program import Program
-from onyx.program.trigger_calls import TriggerCalls
+from onyx.program.trigger_calls import calls_of
 from onyx.state.local.spilled import holder
 from onyx.state.local.spilled_keys import filters
 from onyx.state.recovery import Recovered
@@ -42,21 +41,8 @@ def windowing_of(
         TaskState(held, recovered, exactly_once, filters(state, states)),
         shards,
         emissions,
-        _calls(program),
+        calls_of(program),
         Appends(recovered.log, services.background, services.clock),
         services.clock,
         state if elsewhere is None else spooling(state),
     )
-
-
-def _calls(program: Program) -> TriggerCalls:
-    its, event = program.windowed, program.event
-    if its is None:
-        return TriggerCalls(program.task, {}, event, columns=False, what=_what(program))
-    return TriggerCalls(program.task, its.functions, event, its.compiled.columns)
-
-
-def _what(program: Program) -> str:
-    if program.processing is not None:
-        return "the processor"
-    return "state" if program.streams is None else "join"
