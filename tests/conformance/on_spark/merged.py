@@ -119,8 +119,12 @@ def _renamed(job: Job, prefix: str) -> Job:
 
     def entry(each: CatalogEntry) -> CatalogEntry:
         join = each.join and replace(each.join, table=name(each.join.table))
-        letters, tables = name(each.dead_letter), names(each.tables)
-        return replace(each, name=name(each.name), dead_letter=letters, join=join, tables=tables)
+        sides = each.left, each.right
+        left, right = (side and replace(side, task=name(side.task)) for side in sides)
+        return replace(
+            each, name=name(each.name), join=join, tables=names(each.tables), left=left,
+            right=right, dead_letter=name(each.dead_letter), late_to=name(each.late_to),
+        )  # fmt: skip
 
     def condition(each: FlowCondition) -> FlowCondition:
         begins = each.from_task
