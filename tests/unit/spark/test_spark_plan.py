@@ -41,6 +41,20 @@ SHOP = """
        emit: "shop:row"}
 """
 
+JOINED = """
+  workflow: [[read, totals], [totals, both], [read, both], [both, print]]
+  catalog:
+    - {name: read, type: input, plugin: files, options: {path: orders.jsonl}, watermarkKey: at}
+    - {name: totals, type: reduce, groupByKey: shop, fluxPolicy: continue}
+    - {name: both, type: join, left: {task: totals, key: shop, at: at},
+       right: {task: read, key: shop, at: at}, range: [1, hour]}
+    - {name: print, type: output, plugin: stdout}
+  windows:
+    - {id: hours, task: totals, type: fixed, windowKey: at, range: [1, hour], aggregation: count}
+  triggers:
+    - {windowId: hours, type: watermark, postEvictor: [all], emit: "shop:row"}
+"""
+
 
 def job(spec: str) -> Job:
     return parse_manifest((HEAD + spec).encode())
@@ -241,6 +255,8 @@ def test_the_command_prints_the_plan_of_a_file() -> None:
         ("nexmark/q8-columns.yaml", 2),
         ("failures/job.yaml", 2),
         ("joins/job.yaml", 1),
+        ("features/streams.yaml", 3),
+        ("nexmark/q9.yaml", 3),
     ],
 )
 def test_the_examples_can_be_planned(file: str, fragments: int) -> None:
@@ -254,6 +270,24 @@ def test_a_plan_says_which_tables_a_task_looks_up() -> None:
         "    named: function, looks up products, which each process reads once"
         in render(compile_job(job), job).splitlines()
     )
+
+
+def test_two_streams_meet_behind_a_shuffle_which_hears_every_watermark() -> None:
+    job = parse_manifest((EXAMPLES / "features/streams.yaml").read_bytes())
+    paid, valued = compile_job(job).exchanges
+    assert (paid.key, paid.sides) == ("order = of", ("orders", "payments"))
+    assert (valued.key, valued.sides) == ("currency = currency", ("paid", "rates"))
+    assert {paid.watermarks, valued.watermarks} == {"batches"}
+    lines = [line.strip() for line in render(compile_job(job), job).splitlines()]
+    assert "shuffle to paid in fragment 1, by order = of" in lines
+    assert "paid: join, brings orders and payments together, watermarks of every batch" in lines
+
+
+def test_a_window_above_a_join_is_not_combined() -> None:
+    found = compile_job(job(JOINED)).exchange("totals")
+    assert found is not None
+    assert [each.reason for each in found.windows] == ["joins below it hear each watermark"]
+    assert found.watermarks == "batches"
 
 
 def test_a_trigger_by_the_clock_is_refused_in_the_example_that_has_one() -> None:

@@ -176,7 +176,7 @@ ROWS: dict[str, list[Spec]] = {
         with_table({"groupByKey": "user", "fluxPolicy": "continue"}, partitioned=True)
     ],
     "[what another task keeps](joins.md#what-another-task-keeps)": [with_kept()],
-    "[joins of two streams](joins.md#two-streams)": [with_streams()],
+    "[joins of two streams](joins.md#two-streams)": [with_streams(), endless(with_streams())],
     "`refresh` of a table": [with_table(refresh=[5, "minutes"])],
     "[state by key](keyed-state.md) of functions": [with_state()],
     "[processors](processors.md)": [with_processor()],
