@@ -76,7 +76,7 @@ def windows_of(case: dict[str, Any], assigned: bool) -> tuple[TaskWindows, Catal
 def groups_of(entry: CatalogEntry, segments: Sequence[dict[str, Any]]) -> list[Any] | None:
     """The groups of segments, as `TaskWindows.add` takes them."""
     getter = key_getter(entry, function)
-    return None if getter is None else hashable_keys(getter.of_all(segments))
+    return None if getter is None else hashable_keys(getter.of_dicts(segments).values())
 
 
 def taken(windows: TaskWindows, entry: CatalogEntry, step: dict[str, Any]) -> list[Firing]:

@@ -130,7 +130,7 @@ class Peer:
         side: Side = LEFT if kind == "left" else RIGHT
         segments: Segments = from_dicts(rows)[0] if self.case.columns[side] else rows
         looked = look_at(self.join, self.join.sides[side], segments)
-        keys = self.join.sides[side].getter.of_all(rows)
+        keys = self.join.sides[side].getter.of_dicts(rows).values()
         shards = np.array([shard_of(key) for key in keys])
         added = self.state.add(side, segments, looked.times, looked.rows, shards)
         self.late += [(kind, rows[index]["n"]) for index in added.late]

@@ -44,7 +44,7 @@ def check(case: dict[str, Any], document: dict[str, Any]) -> str | None:
         return None if case.get("expected_grouping") is False else "expected grouping"
     segments = [_segment(each["segment"]) for each in case["cases"]]
     for segment, each in zip(segments, case["cases"], strict=True):
-        [key] = getter.of_all([segment])
+        [key] = getter.of_dicts([segment]).values()
         if key != _keywords(each["group_key"]):
             return f"{segment}: expected {each['group_key']!r}, got {key!r}"
     slots = Grouping(getter, entry).slots_of(segments, SLOTS).tolist()

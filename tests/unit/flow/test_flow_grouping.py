@@ -171,15 +171,15 @@ def test_segments_without_the_key_are_a_group_where_the_job_asks_for_it():
     grouped = {"on_missing_key": "group"}
     by_one = key_getter(entry(group_by_key="a", **grouped), {}.__getitem__)
     by_two = key_getter(entry(group_by_key=("a", "b"), **grouped), {}.__getitem__)
-    assert by_one.of_all([{"b": 1}]) == [None]
-    assert by_two.of_all([{"b": 1, "c": 2}]) == [{"b": 1}]
+    assert by_one.of_dicts([{"b": 1}]).values() == [None]
+    assert by_two.of_dicts([{"b": 1, "c": 2}]).values() == [{"b": 1}]
     assert key_getter(entry(), {}.__getitem__) is None
 
 
 def test_a_function_may_make_the_key():
     functions = {"m:first": lambda segment: segment["name"][0]}
     getter = key_getter(entry(group_by_fn="m:first"), functions.__getitem__)
-    assert getter.of_all([{"name": "JFK"}]) == ["J"]
+    assert getter.of_dicts([{"name": "JFK"}]).values() == ["J"]
 
 
 def test_a_key_that_is_refused_is_told_with_task_and_key():

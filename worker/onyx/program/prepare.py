@@ -19,7 +19,6 @@ from onyx.program.program import Program
 from onyx.program.stream_join import StreamJoin
 from onyx.program.windows import Windowed
 from onyx.windows.coded import GroupKeys, Keyed
-from onyx.windows.groups import hashable_keys
 from onyx.windows.prepared import Prepared
 from onyx.windows.prepared import prepare as prepare_batch
 
@@ -47,7 +46,7 @@ def groups_of(
 
     Args:
         getter: reads the key of a segment; None without groups.
-        keys: those of columns that have come before.
+        keys: those that have come before.
         entry: of the task, for messages.
         known: their keys, if somebody has found them.
     """
@@ -67,9 +66,9 @@ def _getter(
 
 
 def _groups_of_dicts(
-    segments: list[Segment], key: KeyGetter, _: GroupKeys, known: FoundKeys | None
+    segments: list[Segment], key: KeyGetter, keys: GroupKeys, known: FoundKeys | None
 ) -> Keyed:
-    return hashable_keys(known.raws if isinstance(known, KeyList) else key.of_all(segments))
+    return keys.of_list(known if isinstance(known, KeyList) else key.of_dicts(segments))
 
 
 def _groups_of_columns(

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from onyx.flow.batch import Indices, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
-from onyx.flow.groups.codes import KeyCodes, Remembered, compact
-from onyx.windows.groups import Keys, Shards, hashable_key, is_plain
+from onyx.flow.groups.codes import KeyCodes, KeyList, Remembered, compact
+from onyx.windows.groups import Keys, Shards, hashable_key, hashable_keys, is_plain
 
 Array = NDArray[np.int64] | NDArray[np.float64]
 Values = Sequence[Any] | NDArray[Any]
@@ -119,10 +119,14 @@ def _keyed_rows(columns: Columns, groups: Keyed | None) -> Keyed:
 
 
 class GroupKeys:
-    """The groups of columns, remembered for those that come again."""
+    """The groups of segments, remembered for those that come again."""
 
     def __init__(self) -> None:
         self._remembered = Remembered(hashable_key)
+
+    def of_list(self, keys: KeyList) -> list[Any]:
+        """The group of each dict. Raises as `of`."""
+        return hashable_keys(keys.raws) if keys.names is None else self._remembered.of(keys)
 
     def of(self, keys: KeyCodes) -> Groups:
         """The group that each row is in.

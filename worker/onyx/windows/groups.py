@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 
 from onyx.flow.columns.values import python_values
 from onyx.flow.groups.hashes import column_hashes
-from onyx.flow.groups.keys import SHARDS, key_bytes, shard_of
+from onyx.flow.groups.keys import PLAIN_KEYS, SHARDS, key_bytes, shard_of
 
-_PLAIN = frozenset({str, int, bytes, type(None)})
-"""Exact types of which no two values of different groups are equal."""
 _INTS = range(-(2**63), 2**64)
 """The ints that a segment may have."""
 SHARDS_REMEMBERED_MAX = 262_144
@@ -63,7 +61,7 @@ def _with_ints(value: Any) -> Any:
         return int(value) if whole and int(value) in _INTS else value
     if kind is dict:
         values = value.values()
-        known = _PLAIN.issuperset(map(type, values))
+        known = PLAIN_KEYS.issuperset(map(type, values))
         return value if known else {key: _with_ints(each) for key, each in value.items()}
     if kind is list or kind is tuple:
         return value if is_plain(value) else kind(map(_with_ints, value))
@@ -72,7 +70,7 @@ def _with_ints(value: Any) -> Any:
 
 def is_plain(values: Sequence[Any]) -> bool:
     """Whether all stand for themselves."""
-    return _PLAIN.issuperset(map(type, values))
+    return PLAIN_KEYS.issuperset(map(type, values))
 
 
 def hashable_keys(values: list[Any]) -> list[Any]:
@@ -89,7 +87,7 @@ def hashable_keys(values: list[Any]) -> list[Any]:
 
 def hashable_key(value: Any) -> Any:
     """The hashable key for one value."""
-    if type(value) in _PLAIN:
+    if type(value) in PLAIN_KEYS:
         return value
     key = GroupKey(value)
     return key.value if type(key.value) is int else key

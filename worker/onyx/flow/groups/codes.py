@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ import pyarrow.types as kinds
 from onyx.flow.batch import FoundKeys, Indices
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
-from onyx.flow.groups.keys import key_bytes
+from onyx.flow.groups.keys import PLAIN_KEYS, key_bytes
 
 T = TypeVar("T")
 KEYS_MAX = 65_536
@@ -115,21 +116,40 @@ class KeyList:
     """The keys of a batch of dicts."""
 
     raws: list[Any]
-    """One a segment."""
+    """One a segment: a value, or a tuple by `names`."""
+    names: tuple[str, ...] | None = None
+    """For a key that is a part of a segment: the keys of that part."""
+
+    @property
+    def kind(self) -> Hashable:
+        """The kind of two batches of the same kind, equal `raws` are the same key; None: they are
+        not hashable, or differ though Python says that they are equal."""
+        if self.names is None:
+            return None
+        plain = PLAIN_KEYS.issuperset(map(type, chain.from_iterable(self.raws)))
+        return self.names if plain else None
 
     def take(self, chosen: Indices) -> KeyList:
         """The keys of some segments."""
         raws = self.raws
-        return KeyList([raws[index] for index in chosen.tolist()])
+        return KeyList([raws[index] for index in chosen.tolist()], self.names)
 
     def joined(self, others: Sequence[FoundKeys]) -> KeyList | None:
         """These and those of others behind them; None: that takes longer than to find them anew."""
         raws = list(self.raws)
         for each in others:
-            if not isinstance(each, KeyList):
+            if not isinstance(each, KeyList) or each.names != self.names:
                 return None
             raws += each.raws
-        return KeyList(raws)
+        return KeyList(raws, self.names)
+
+    def values(self) -> list[Any]:
+        """The key of each segment as it is in the segment."""
+        return self.raws if self.names is None else list(map(self.value_of, self.raws))
+
+    def value_of(self, raw: Any) -> Any:
+        """One of them."""
+        return raw if self.names is None else dict(zip(self.names, raw, strict=True))
 
 
 class Remembered(Generic[T]):
@@ -140,15 +160,16 @@ class Remembered(Generic[T]):
         self._make = make
         self._memos: dict[Hashable, _Memo[T]] = {}
 
-    def of(self, keys: KeyCodes) -> list[T]:
-        """For each different key what is made of it. Raises what the function raises."""
-        if keys.kind is None:
+    def of(self, keys: KeyCodes | KeyList) -> list[T]:
+        """For each of the keys what is made of it. Raises what the function raises."""
+        kind = keys.kind
+        if kind is None:
             return list(map(self._make, keys.values()))
-        memo = self._memos.get(keys.kind)
+        memo = self._memos.get(kind)
         if memo is None:
             if len(self._memos) >= KINDS_MAX:
                 self._memos.clear()
-            memo = self._memos[keys.kind] = _Memo(self._make, keys.value_of)
+            memo = self._memos[kind] = _Memo(self._make, keys.value_of)
         return list(map(memo.__getitem__, keys.raws))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from onyx.errors import UserError, describe
 from onyx.flow.batch import Segment
 from onyx.flow.columns.record_batch import Columns, to_dicts
-from onyx.flow.groups.codes import KeyCodes
+from onyx.flow.groups.codes import KeyCodes, KeyList
 from onyx.flow.predicates import Resolve
 from onyx.flow.segment_failure import Refusal
 from onyx.model.job import CatalogEntry
@@ -26,7 +26,7 @@ GROUP_BY_KEY = "groupByKey"
 class KeyGetter(Protocol):
     """How a task's group key is read."""
 
-    def of_all(self, segments: Sequence[Segment]) -> list[Any]:
+    def of_dicts(self, segments: Sequence[Segment]) -> KeyList:
         """The key of each segment.
 
         Raises:
@@ -107,16 +107,16 @@ class ByFunction:
         self._function = function
         self._where = where
 
-    def of_all(self, segments: Sequence[Segment]) -> list[Any]:
+    def of_dicts(self, segments: Sequence[Segment]) -> KeyList:
         """The key of each segment."""
         try:
-            return list(map(self._function, segments))
+            return KeyList(list(map(self._function, segments)))
         except BaseException as error:
             raise Refusal(f"{self._where} raised {describe(error)}") from error
 
     def of_columns(self, columns: Columns) -> KeyCodes:
         """The groups of the rows of columns."""
-        return KeyCodes.of_values(self.of_all(to_dicts(columns)))
+        return KeyCodes.of_values(self.of_dicts(to_dicts(columns)).raws)
 
 
 class ByKey:
@@ -133,13 +133,13 @@ class ByKey:
         self._optional = optional
         self._word = word
 
-    def of_all(self, segments: Sequence[Segment]) -> list[Any]:
+    def of_dicts(self, segments: Sequence[Segment]) -> KeyList:
         """The key of each segment."""
         key = self._key
         if self._optional:
-            return [segment.get(key) for segment in segments]
+            return KeyList([segment.get(key) for segment in segments])
         try:
-            return [segment[key] for segment in segments]
+            return KeyList([segment[key] for segment in segments])
         except KeyError:
             raise missing(self._task, key, self._word) from None
 
@@ -175,14 +175,14 @@ class ByKeys:
         self._word = word
         self._names = names
 
-    def of_all(self, segments: Sequence[Segment]) -> list[Any]:
+    def of_dicts(self, segments: Sequence[Segment]) -> KeyList:
         """The key of each segment."""
         keys = self._keys
         if self._optional:
-            return [{key: each[key] for key in keys if key in each} for each in segments]
-        named = list(zip(self._names or keys, keys, strict=True))
+            return KeyList([{key: each[key] for key in keys if key in each} for each in segments])
         try:
-            return [{name: segment[key] for name, key in named} for segment in segments]
+            columns = [[each[key] for each in segments] for key in keys]
+            return KeyList(list(zip(*columns, strict=True)), self._names or keys)
         except KeyError as error:
             raise missing(self._task, error.args[0], self._word) from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +43,7 @@ class Grouping:
             return hashes(segments)
 
     def _of_dicts(self, segments: list[Segment]) -> U64:
-        return self._hashes(self._getter.of_all(segments))
+        return self._hashes(self._getter.of_dicts(segments))
 
     def _of_columns(self, columns: Columns) -> U64:
         keys = self._getter.of_columns(columns)
@@ -54,11 +53,13 @@ class Grouping:
         found: U64 = hashes[keys.codes]
         return found
 
-    def _hashes(self, keys: Sequence[Any]) -> U64:
-        kinds = set(map(type, keys))
+    def _hashes(self, keys: KeyList) -> U64:
+        if keys.names is not None:
+            return np.fromiter(self._remembered.of(keys), np.uint64, len(keys.raws))
+        kinds = set(map(type, keys.raws))
         memo = self._memos.get(kinds.pop()) if len(kinds) == 1 else None
         hashed = key_hash if memo is None else memo.__getitem__
-        return np.fromiter(map(hashed, keys), np.uint64, len(keys))
+        return np.fromiter(map(hashed, keys.raws), np.uint64, len(keys.raws))
 
     def check(self, segments: Segments) -> KeyCodes | KeyList:
         """Their keys, if all of them have a group; raises as `hashes_of` does, which takes longer
@@ -68,10 +69,10 @@ class Grouping:
             return check(segments)
 
     def _check_dicts(self, segments: list[Segment]) -> KeyCodes | KeyList:
-        keys = self._getter.of_all(segments)
-        if not _PLAIN.issuperset(map(type, keys)):
+        keys = self._getter.of_dicts(segments)
+        if not _PLAIN.issuperset(map(type, keys.raws)):
             self._hashes(keys)
-        return KeyList(keys)
+        return keys
 
     def _check_columns(self, columns: Columns) -> KeyCodes | KeyList:
         found = self._getter.of_columns(columns)

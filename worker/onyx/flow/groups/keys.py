@@ -27,6 +27,8 @@ from onyx.flow.groups.hashes import bytes_hash, int_hash, text_hash
 SHARDS = 128
 """Key groups: parts of the groups of a task that stay together. A peer has whole shards, whose
 state moves from peer to peer; so at most so many peers of a grouped task have anything to do."""
+PLAIN_KEYS = frozenset({str, int, bytes, type(None)})
+"""Exact types of which no two keys of different groups are equal for Python."""
 DEPTH_MAX = 16
 EXPONENT_MAX = 400
 """The exponent of a Decimal: farther out its fraction would take more memory than it is worth.
