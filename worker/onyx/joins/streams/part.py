@@ -12,15 +12,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from onyx.flow.arrays import Indices, Mask
+from onyx.flow.arrays import U64, Indices, Mask
 from onyx.joins.streams.keyed_rows import KeyedRows, same_keys
 from onyx.joins.streams.spans import Reach, Times
 
 NONE = -1
 PAIRS_AT_ONCE = 100_000
 """Pairs of rows that are looked at together; of a single row there may be more."""
+_BEGIN = np.zeros(1, np.intp)
 Keep = Callable[[KeyedRows, Indices], tuple[KeyedRows, Indices]]
-"""Gives the same rows, from where they do not need memory."""
+"""Gives the same rows and numbers, from where they do not need memory."""
 
 
 class Pairs(NamedTuple):
@@ -41,20 +42,35 @@ class Part:
             rows: in order (`in_order`).
             keep: moves them to where they are to stay; None: they stay in memory.
         """
-        self.rows, self.by_time = rows, np.argsort(rows.times, kind="stable")
+        self._by_time: Indices | None = None
         if keep is not None:
-            self.rows, self.by_time = keep(self.rows, self.by_time)
+            rows, self._by_time = keep(rows, _in_time(rows))
+        self.rows = rows
+        self._first, self._last = int(rows.times.min()), int(rows.times.max())
+        self._median: int | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def before(self, time: int) -> int:
-        """How many rows have a lower time."""
-        return int(np.searchsorted(self.rows.times, time, sorter=self.by_time))
+    def is_before(self, time: int) -> bool:
+        """Whether all rows have a lower time."""
+        return self._last < time
+
+    def is_half_before(self, time: int) -> bool:
+        """Whether half of the rows have a lower time."""
+        if time <= self._first:
+            return False
+        if self._median is None:
+            middle = (len(self) - 1) // 2
+            self._median = int(np.partition(self.rows.times, middle)[middle])
+        return self._median < time
 
     def between(self, first: int, end: int) -> Indices:
         """Rows whose time is not below the first and below the end, in the order of time."""
-        return self.by_time[self.before(first) : self.before(end)]
+        if self._by_time is None:
+            self._by_time = _in_time(self.rows)
+        bounds = np.searchsorted(self.rows.times, (first, end), sorter=self._by_time)
+        return self._by_time[slice(*bounds.tolist())]
 
     def pairs(self, mine: KeyedRows, reach: Reach) -> Iterator[Pairs]:
         """The rows here that rows of the other side meet, some at a time.
@@ -101,11 +117,13 @@ class Part:
     def _bounds(self, mine: KeyedRows, reach: Reach) -> tuple[Indices, Indices]:
         """For each row of the other side the first row here that it meets, and the one behind the
         last: those with its hash that are within its reach."""
-        hashes, times = self.rows.hashes, self.rows.times
-        low = np.searchsorted(hashes, mine.hashes, side="left")
-        high = np.searchsorted(hashes, mine.hashes, side="right")
-        firsts = _first_not_below(times, low, high, reach.first)
-        return firsts, _first_not_below(times, firsts, high, reach.last + 1)
+        low, high = _runs(self.rows.hashes, mine.hashes)
+        firsts = _first_not_below(self.rows.times, low, high, reach.first)
+        return firsts, _first_not_below(self.rows.times, firsts, high, reach.last + 1)
+
+
+def _in_time(rows: KeyedRows) -> Indices:
+    return np.argsort(rows.times, kind="stable")
 
 
 def in_order(rows: KeyedRows) -> KeyedRows:
@@ -116,6 +134,19 @@ def in_order(rows: KeyedRows) -> KeyedRows:
     if ((hashes[1:] == hashes[:-1]) & (times[1:] < times[:-1])).any():
         order = np.lexsort((rows.times, rows.hashes))
     return rows.take(order)
+
+
+def _runs(hashes: U64, wanted: U64) -> tuple[Indices, Indices]:
+    """For each hash that is wanted where it begins and ends among others, which are in order."""
+    changes = np.flatnonzero(wanted[1:] != wanted[:-1]) + 1
+    begins = np.concatenate([_BEGIN, changes])
+    once = wanted[begins]  # of neighbours that are equal one is looked for
+    low = np.searchsorted(hashes, once)
+    high = low.copy()
+    found = np.flatnonzero(hashes[np.minimum(low, len(hashes) - 1)] == once)
+    high[found] = np.searchsorted(hashes, once[found], side="right")
+    many = np.diff(begins, append=len(wanted))
+    return np.repeat(low, many), np.repeat(high, many)
 
 
 def _first_not_below(times: Times, low: Indices, high: Indices, wanted: Times) -> Indices:

@@ -59,11 +59,11 @@ class StoredSide:
         """Merge the newest part with the one before that is like it, if that is not much larger."""
         *before, last = self._parts
         for at in reversed(range(len(before))):
-            if not before[at].rows.like(last.rows):
+            if before[at].rows.form != last.rows.form:
                 continue
             if len(before[at]) >= GROWS * len(last) or _too_large(before[at], last):
                 return False
-            merged = self._without_gone(in_order(together(before[at].rows, last.rows)))
+            merged = self._without_gone(in_order(together([before[at].rows, last.rows])))
             self._parts = [*before[:at], *before[at + 1 :]]
             self._parts += [merged] if merged is not None else []
             return merged is not None
@@ -73,10 +73,9 @@ class StoredSide:
         """Rows of a lower time are gone: leave out parts of which they are half."""
         kept: list[Part | None] = []
         for part in self._parts:
-            many = part.before(time)
-            if many == len(part):
+            if part.is_before(time):
                 continue
-            kept.append(part if 2 * many < len(part) else self._without_gone(part.rows))
+            kept.append(self._without_gone(part.rows) if part.is_half_before(time) else part)
         self._parts = [each for each in kept if each is not None]
 
     def forget(self, shard: int) -> None:
@@ -97,7 +96,8 @@ class StoredSide:
         return self._part(rows) if len(rows) else None
 
     def _part(self, rows: KeyedRows) -> Part:
-        return Part(rows, self._keep if len(rows) >= self._large else None)
+        keep = self._keep if len(rows) >= self._large else None
+        return Part(rows if keep is None and not rows.sparse else rows.packed(), keep)
 
     def between(self, first: int, end: int) -> Iterator[KeyedRows]:
         """Rows whose time is not below the first and below the end."""
@@ -108,4 +108,4 @@ class StoredSide:
 
 
 def _too_large(one: Part, other: Part) -> bool:
-    return sum(int(each.rows.rows.nbytes) for each in (one, other)) > PART_BYTES_MAX
+    return sum(int(each.rows.segments.nbytes) for each in (one, other)) > PART_BYTES_MAX

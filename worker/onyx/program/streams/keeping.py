@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from onyx.codec import columns as columns_codec
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.record_batch import Columns
-from onyx.joins.streams.keyed_rows import KeyedRows
+from onyx.joins.streams.keyed_rows import KeyedRows, together
 from onyx.joins.streams.spans import NO_WATERMARK, Side, Times
 from onyx.joins.streams.stored import JOINED
 from onyx.windows.groups import slices_of
@@ -37,11 +37,12 @@ class Chronicle:
         """What has changed since the last call, by shard."""
         records: Records = {}
         news, self._news = self._news, []
-        for side, shards, rows in _alike(news):
-            order, runs = _by_shard(shards)
-            rows, schema = rows.take(order), columns_codec.encode_schema(rows.schema)
+        for side, rows in _alike(news):
+            order, runs = _by_shard(rows.shards)
+            segments = rows.chosen(order)
+            schema = columns_codec.encode_schema(segments.schema)
             for shard, (first, end) in runs.items():
-                append(records, shard, _record(side, rows.slice(first, end - first), schema))
+                append(records, shard, _record(side, segments.slice(first, end - first), schema))
         # Behind the rows: a watermark says of all before it which are gone.
         risen = self._watermarks != self._written
         for shard in known:
@@ -58,20 +59,21 @@ class Chronicle:
         """What gives all rows of a shard, and its watermark, as they are now."""
         watermarks = self._watermarks.copy()
         kept = [(side, rows, ~gone[side](rows)) for side, rows in parts]
-        split: list[tuple[Side, pa.RecordBatch, Indices, dict[int, tuple[int, int]]]] = []
+        split: list[tuple[Side, KeyedRows, bytes, dict[int, tuple[int, int]]]] = []
 
         def of_shard(shard: int) -> list[Record]:
             if not split:
                 for side, rows, there in kept:
-                    chosen = np.flatnonzero(there)
-                    order, runs = _by_shard(rows.shards[chosen])
-                    split.append((side, rows.rows, chosen[order], runs))
+                    rows = rows.take(np.flatnonzero(there))
+                    order, runs = _by_shard(rows.shards)
+                    schema = columns_codec.encode_schema(rows.segments.schema)
+                    split.append((side, rows.take(order), schema, runs))
             found: list[Record] = []
-            for side, its, order, runs in split:
+            for side, rows, schema, runs in split:
                 first, end = runs.get(shard, (0, 0))
                 for start in range(first, end, ROWS_AT_ONCE):
-                    some = its.take(order[start : min(end, start + ROWS_AT_ONCE)])
-                    found.append(_record(side, some, columns_codec.encode_schema(its.schema)))
+                    some = np.arange(start, min(end, start + ROWS_AT_ONCE))
+                    found.append(_record(side, rows.chosen(some), schema))
             if watermarks[shard] != NO_WATERMARK:
                 found.append(_reached(watermarks[shard]))
             return found
@@ -79,16 +81,13 @@ class Chronicle:
         return of_shard
 
 
-def _alike(
-    news: Sequence[tuple[Side, KeyedRows]],
-) -> Iterator[tuple[Side, Indices, pa.RecordBatch]]:
-    """Rows of a side with the same columns together, each with its shard."""
-    found: dict[tuple[Side, str], list[KeyedRows]] = {}
+def _alike(news: Sequence[tuple[Side, KeyedRows]]) -> Iterator[tuple[Side, KeyedRows]]:
+    """Rows of a side that have one form together."""
+    found: dict[tuple[Side, Hashable], list[KeyedRows]] = {}
     for side, rows in news:
-        found.setdefault((side, rows.rows.schema.to_string()), []).append(rows)
+        found.setdefault((side, rows.form), []).append(rows)
     for (side, _), parts in found.items():
-        shards = np.concatenate([each.shards for each in parts])
-        yield side, shards, pa.concat_batches([each.rows for each in parts])
+        yield side, together(parts)
 
 
 def _by_shard(shards: Indices) -> tuple[Indices, dict[int, tuple[int, int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,18 +15,35 @@ from onyx.flow.batch import Segment, Segments, as_dicts, joined
 from onyx.flow.columns.record_batch import Columns
 from onyx.joins.streams.spans import LEFT, Side
 from onyx.program.stream_join import StreamJoin
-from onyx.program.streams.stored_form import is_dicts, segments_of
+from onyx.program.streams.stored_form import Stored, is_dicts, segments_of
+
+NAMES_MAX = 65_536
+"""Keys with a prefix that are remembered; beyond it all are forgotten."""
 
 
 class Chosen(NamedTuple):
     """Rows, and which of them are meant: in any order, and repeated."""
 
-    rows: pa.RecordBatch
+    stored: Stored
     where: Indices
 
     def taken(self) -> pa.RecordBatch:
         """The rows that are meant."""
-        return self.rows.take(pa.array(self.where))
+        return self.stored.rows.take(pa.array(self.where))
+
+
+class _Names(dict[str, str]):
+    """Keys of one side, each as results have it."""
+
+    def __init__(self, prefix: str) -> None:
+        super().__init__()
+        self._prefix = prefix
+
+    def __missing__(self, key: str) -> str:
+        if len(self) >= NAMES_MAX:
+            self.clear()
+        name = self[key] = sys.intern(self._prefix + key)
+        return name
 
 
 class Results:
@@ -37,6 +55,7 @@ class Results:
 
     def __init__(self, join: StreamJoin) -> None:
         self._prefixes = [side.prefix for side in join.sides]
+        self._names = list(map(_Names, self._prefixes))
         self._known: list[pa.Schema | None] = [None, None]
         """The columns of each side, as they came last."""
 
@@ -46,9 +65,8 @@ class Results:
 
     def of_pairs(self, left: Chosen, right: Chosen) -> Segments:
         """A segment for each row that is chosen of both, which are as many."""
-        if is_dicts(left.rows) or is_dicts(right.rows):
-            pairs = zip(self._chosen_dicts(0, left), self._chosen_dicts(1, right), strict=True)
-            return [{**mine, **other, **mine} for mine, other in pairs]
+        if left.stored.of_dicts or right.stored.of_dicts:
+            return _pairs(self._chosen_dicts(0, left), self._chosen_dicts(1, right))
         mine, others = self._named(0, left.taken()), self._named(1, right.taken())
         return _columns({**mine, **others, **mine})
 
@@ -67,21 +85,27 @@ class Results:
     def _chosen_dicts(self, side: int, chosen: Chosen) -> list[Segment]:
         """The dicts of rows, each made once: a row may meet many."""
         different, which = np.unique(chosen.where, return_inverse=True)
-        segments = as_dicts(segments_of(chosen.rows.take(pa.array(different))))
-        named = self._named_dicts(side, segments)
-        indices: list[int] = which.tolist()
-        return [named[index] for index in indices]
+        named = self._named_dicts(side, chosen.stored.dicts_at(different))
+        return [named[index] for index in which.tolist()]
 
-    def _named_dicts(self, side: int, segments: Sequence[Segment]) -> list[Segment]:
-        prefix = self._prefixes[side]
-        if not prefix:
-            return list(segments)
-        return [{prefix + key: value for key, value in each.items()} for each in segments]
+    def _named_dicts(self, side: int, segments: list[Segment]) -> list[Segment]:
+        if not self._prefixes[side]:
+            return segments
+        names = self._names[side]  # the same objects each time: they are compared faster so
+        return [{names[key]: value for key, value in each.items()} for each in segments]
 
     def _named(self, side: int, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         prefix = self._prefixes[side]
         names = (prefix + name for name in rows.schema.names)
         return dict(zip(names, rows.columns, strict=True))
+
+
+def _pairs(left: list[Segment], right: list[Segment]) -> list[Segment]:
+    """Of a name that both have, the value of the left one, in its place."""
+    found = [{**mine, **other} for mine, other in zip(left, right, strict=True)]
+    if sum(map(len, found)) == sum(map(len, left)) + sum(map(len, right)):
+        return found
+    return [{**mine, **other, **mine} for mine, other in zip(left, right, strict=True)]
 
 
 def _columns(arrays: dict[str, pa.Array]) -> Columns:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Segments
@@ -28,7 +29,7 @@ from onyx.program.streams.asked import extents_of
 from onyx.program.streams.keeping import Chronicle, rows_in
 from onyx.program.streams.looking import look_at
 from onyx.program.streams.results import Chosen, Results, gathered
-from onyx.program.streams.stored_form import segments_of, stored
+from onyx.program.streams.stored_form import Stored, segments_of
 from onyx.windows.firing import Added, AnyFiring, Extent, Made, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.records import JoinRows, Record, Records, WatermarkReached
@@ -82,7 +83,8 @@ class JoinedStreams:
         self._stored = tuple(StoredSide(self._gone(side), keep, memory_rows_max) for side in SIDES)
         self._results = Results(join)
         self._chronicle = Chronicle(self._watermarks)
-        self._restoring: list[list[KeyedRows]] = [[], []]
+        self._restoring: list[list[tuple[int, pa.RecordBatch]]] = [[], []]
+        """Rows of each side with their shard."""
 
     # --- segments ---------------------------------------------------------------------------------
 
@@ -97,27 +99,25 @@ class JoinedStreams:
             shards: of the segments.
         """
         late = times < self._spans.late_before(self._watermarks[shards])
-        form = stored(segments)
-        self._results.saw(side, form)
+        every = Stored.of(segments)
+        self._results.saw(side, every.rows)
         made: list[Segments] = []
         for each in rows:
-            there = ~late[each.where] & np.logical_and.reduce(
-                [key.is_valid().to_numpy(zero_copy_only=False) for key in each.keys]
+            there = ~late[each.where] & _valid(each.keys)
+            keys, where = each.keys, each.where
+            if not there.all():
+                keys, where = tuple(key.filter(pa.array(there)) for key in keys), where[there]
+            mine = every.take(where)
+            made += self._take(
+                side, KeyedRows.of(keys, times[where], shards[where], mine.rows), mine
             )
-            found = KeyedRows.of(
-                [key.filter(there) for key in each.keys],
-                times[each.where[there]],
-                shards[each.where[there]],
-                form.take(each.where[there]),
-            )
-            made += self._take(side, found)
             if self._join.sides[side].outer:
                 without = each.where[~there & ~late[each.where]]
-                made.append(self._results.of_lone(side, form.take(without)))
+                made.append(self._results.of_lone(side, every.take(without).rows))
         shard = int(shards[0])
         return Added([Made(shard, each) for each in gathered(made)], np.flatnonzero(late).tolist())
 
-    def _take(self, side: Side, rows: KeyedRows) -> Iterator[Segments]:
+    def _take(self, side: Side, rows: KeyedRows, stored: Stored) -> Iterator[Segments]:
         """Rows meet those that are there, and stay."""
         if not len(rows):
             return
@@ -126,7 +126,7 @@ class JoinedStreams:
             reach = self._spans.reach(side, rows.times)
             for part in self._stored[1 - side].parts:
                 for mine, others in part.pairs(rows, reach):
-                    pair = Chosen(rows.rows, mine), Chosen(part.rows.rows, others)
+                    pair = Chosen(stored, rows.where[mine]), _chosen(part.rows, others)
                     yield self._results.of_pairs(*(pair if side == LEFT else pair[::-1]))
         self._stored[side].add(rows)
         self._chronicle.added(side, rows)
@@ -208,7 +208,7 @@ class JoinedStreams:
         reach, met = self._spans.reach(side, rows.times), np.zeros(len(rows), np.bool_)
         for part in self._stored[1 - side].parts:
             met |= part.meets(rows, reach)
-        yield self._results.of_lone(side, rows.rows.take(np.flatnonzero(~met)))
+        yield self._results.of_lone(side, rows.chosen(np.flatnonzero(~met)))
 
     def _with_latest(self, rows: KeyedRows) -> Iterator[Segments]:
         """Left rows, each with the latest right one."""
@@ -225,9 +225,9 @@ class JoinedStreams:
         for number, part in enumerate(parts):
             mine = np.flatnonzero(chosen == number)
             if len(mine):
-                others = Chosen(part.rows.rows, where[mine])
-                yield self._results.of_pairs(Chosen(rows.rows, mine), others)
-        yield self._results.of_lone(LEFT, rows.rows.take(np.flatnonzero(chosen == NONE)))
+                others = _chosen(part.rows, where[mine])
+                yield self._results.of_pairs(_chosen(rows, mine), others)
+        yield self._results.of_lone(LEFT, rows.chosen(np.flatnonzero(chosen == NONE)))
 
     def _gone(self, side: Side) -> Callable[[KeyedRows], Mask]:
         """Which rows of a side nobody needs."""
@@ -272,27 +272,30 @@ class JoinedStreams:
         behind which event time begins anew."""
         self._watermarks[shard] = NO_WATERMARK
         for side in SIDES:
-            self._restoring[side] = [
-                each for each in self._restoring[side] if each.shards[0] != shard
-            ]
+            self._restoring[side] = [each for each in self._restoring[side] if each[0] != shard]
             self._stored[side].forget(shard)
 
     def _restore_rows(self, side: Side, shard: int, record: JoinRows) -> None:
-        segments = segments_of(rows_in(record))
-        looked = look_at(self._join, self._join.sides[side], segments)
-        form, waiting = stored(segments), self._restoring[side]
-        for each in looked.rows if len(segments) else ():
-            shards = np.full(len(each.where), shard)
-            taken = form.take(each.where)
-            waiting.append(KeyedRows.of(each.keys, looked.times[each.where], shards, taken))
-        self._results.saw(side, form)
-        if sum(map(len, waiting)) >= RESTORED_AT_ONCE:
+        rows, waiting = rows_in(record), self._restoring[side]
+        self._results.saw(side, rows)
+        waiting.append((shard, rows))
+        if sum(each.num_rows for _, each in waiting) >= RESTORED_AT_ONCE:
             self._store_restored(side)
 
     def _store_restored(self, side: Side) -> None:
-        waiting, self._restoring[side] = self._restoring[side], []
-        for rows in waiting:
-            self._stored[side].add(in_order(rows))
+        """Records have the rows of one shard each, and are looked at together: they are many."""
+        alike: dict[pa.Schema, list[tuple[int, pa.RecordBatch]]] = {}
+        for shard, rows in self._restoring[side]:
+            alike.setdefault(rows.schema, []).append((shard, rows))
+        self._restoring[side] = []
+        for some in alike.values():
+            rows = pa.concat_batches([each for _, each in some])
+            looked = look_at(self._join, self._join.sides[side], segments_of(rows))
+            shards = np.repeat([shard for shard, _ in some], [each.num_rows for _, each in some])
+            for each in looked.rows if len(shards) else ():
+                taken = rows.take(pa.array(each.where))
+                mine = KeyedRows.of(each.keys, looked.times[each.where], shards[each.where], taken)
+                self._stored[side].add(in_order(mine))
 
     def restored(self) -> None:
         """All shards are restored."""
@@ -312,6 +315,18 @@ class JoinedStreams:
             for part in self._stored[side].parts
         ]
         return extents_of(self._join, stored, asked, extents_max)
+
+
+def _chosen(rows: KeyedRows, chosen: Indices) -> Chosen:
+    return Chosen(Stored(rows.segments), rows.where[chosen])
+
+
+def _valid(keys: Sequence[pa.Array]) -> Mask:
+    """Which rows have all parts of their key."""
+    found: Mask = np.logical_and.reduce(
+        [key.is_valid().to_numpy(zero_copy_only=False) for key in keys]
+    )
+    return found
 
 
 def _replaced(rows: KeyedRows, watermarks: Times) -> Mask:

@@ -39,8 +39,8 @@ def mapped(settings: StateSettings) -> Keep:
 
 
 def _written(name: str, rows: KeyedRows, by_time: Indices) -> pa.RecordBatch:
-    segments = pa.StructArray.from_arrays(rows.rows.columns, fields=list(rows.rows.schema))
-    numbers = (rows.hashes, rows.times, rows.shards, by_time)
+    segments = pa.StructArray.from_arrays(rows.segments.columns, fields=list(rows.segments.schema))
+    numbers = (rows.hashes, rows.times, rows.shards, rows.where, by_time)
     arrays = [*map(pa.array, numbers), segments, *rows.keys]
     batch = pa.RecordBatch.from_arrays(arrays, names=list(map(str, range(len(arrays)))))
     with pa.OSFile(name, "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
@@ -49,7 +49,7 @@ def _written(name: str, rows: KeyedRows, by_time: Indices) -> pa.RecordBatch:
 
 
 def _rows_of(batch: pa.RecordBatch) -> tuple[KeyedRows, Indices]:
-    hashes, times, shards, by_time, segments, *keys = batch.columns
-    rows = pa.RecordBatch.from_struct_array(segments)
-    numbers = hashes.to_numpy(), times.to_numpy(), shards.to_numpy()
-    return KeyedRows(*numbers, tuple(keys), rows), by_time.to_numpy()
+    hashes, times, shards, where, by_time, segments, *keys = batch.columns
+    numbers = hashes.to_numpy(), times.to_numpy(), shards.to_numpy(), where.to_numpy()
+    rows = KeyedRows(*numbers, tuple(keys), pa.RecordBatch.from_struct_array(segments))
+    return rows, by_time.to_numpy()
