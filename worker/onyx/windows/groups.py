@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from onyx.flow.columns.values import python_values
 from onyx.flow.groups.hashes import column_hashes
-from onyx.flow.groups.keys import PLAIN_KEYS, SHARDS, key_bytes, shard_of
+from onyx.flow.groups.keys import PLAIN_KEYS, SHARDS, encoded_hash, key_bytes, shard_of
 
 _INTS = range(-(2**63), 2**64)
 """The ints that a segment may have."""
@@ -41,6 +41,11 @@ class GroupKey:
         self._bytes = key_bytes(value)
         self.value = _with_ints(value)
         self._hash = hash(self._bytes)
+
+    @property
+    def shard(self) -> int:
+        """What `shard_of` gives of the value, which need not be encoded again."""
+        return encoded_hash(self._bytes) % SHARDS
 
     def __hash__(self) -> int:
         return self._hash
@@ -142,7 +147,11 @@ class Shards(dict[Any, int]):
     def __missing__(self, key: Any) -> int:
         if len(self) >= SHARDS_REMEMBERED_MAX:
             self.clear()
-        shard = self[key] = self._shard_of(group_value(key))
+        if type(key) is GroupKey and self._shard_of is shard_of:
+            shard = key.shard
+        else:
+            shard = self._shard_of(group_value(key))
+        self[key] = shard
         self.known[shard] = None
         return shard
 

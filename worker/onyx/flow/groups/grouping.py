@@ -12,7 +12,7 @@ from onyx.flow.formats import Segments, format_of
 from onyx.flow.groups.codes import KeyCodes, KeyList, Remembered
 from onyx.flow.groups.getters import KeyGetter, naming
 from onyx.flow.groups.hashes import column_hashes
-from onyx.flow.groups.keys import key_hash, slots_of_shards
+from onyx.flow.groups.keys import are_plain_parts, key_hash, slots_of_shards
 from onyx.flow.segment import Segment
 from onyx.model.job import CatalogEntry
 
@@ -70,15 +70,21 @@ class Grouping:
 
     def _check_dicts(self, segments: list[Segment]) -> KeyCodes | KeyList:
         keys = self._getter.of_dicts(segments)
-        if not _PLAIN.issuperset(map(type, keys.raws)):
+        if not self._is_plain(keys):
             self._hashes(keys)
         return keys
 
     def _check_columns(self, columns: Columns) -> KeyCodes | KeyList:
         found = self._getter.of_columns(columns)
-        if found.column is None and not _PLAIN.issuperset(map(type, found.raws)):
+        if found.column is None and not self._is_plain(found):
             self._remembered.of(found)
         return found
+
+    def _is_plain(self, keys: KeyCodes | KeyList) -> bool:
+        """Whether all keys are known to have canonical bytes."""
+        if keys.names is None:
+            return _PLAIN.issuperset(map(type, keys.raws))
+        return are_plain_parts(keys.raws)
 
     def slots_of(self, segments: Segments, n: int) -> Indices:
         """For each segment the one of `n` slots that has its group: that of its shard."""

@@ -14,8 +14,10 @@ have one that is found for whole columns at once (`hashes`). What counts as one 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -52,7 +54,11 @@ def key_hash(key: Any) -> int:
         return text_hash(_utf8(key))
     if type(key) is int and _INT_MIN <= key < 2**64:
         return int_hash(key)
-    data = key_bytes(key)
+    return encoded_hash(key_bytes(key))
+
+
+def encoded_hash(data: bytes) -> int:
+    """The hash of the group key that has these canonical bytes."""
     if data.startswith(b"i"):  # it equals an int
         return int_hash(int(data[1:-1]))
     if data.startswith(b"s"):
@@ -70,9 +76,24 @@ def shard_of(key: Any) -> int:
     return key_hash(key) % SHARDS
 
 
+def are_plain_parts(parts: Iterable[Sequence[Any]]) -> bool:
+    """Whether nothing can be wrong with keys that have these parts; False may be wrong."""
+    values = list(chain.from_iterable(parts))
+    kinds = set(map(type, values))
+    if not kinds <= PLAIN_KEYS:
+        return False
+    ints = [each for each in values if type(each) is int] if len(kinds) > 1 else values
+    return int not in kinds or (min(ints) >= _INT_MIN and max(ints) < 2**64)
+
+
 def _encode(key: Any, depth: int) -> bytes:
     if depth > DEPTH_MAX:
         raise UserError(f"a group key is nested deeper than {DEPTH_MAX}: group by part of it")
+    kind = type(key)
+    if kind is str:  # what is mostly asked for comes first
+        return _sized(b"s", _utf8(key))
+    if kind is int:
+        return _integer(key)
     if key is None:
         return b"n"
     if key is True or key is False:
