@@ -10,6 +10,7 @@ encoding refuses them again for callers that bypass that check.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from gc import get_referents
 from typing import Any
@@ -36,6 +37,8 @@ _LITTLE_ENDIAN = np.dtype("<u8")
 _VALUES_END = 1 << 64
 
 
+_ARRAY, _ARRAY_32 = struct.Struct(">BI"), 0xDD
+"""The header of a msgpack array of any length."""
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[dict[str, Any]], ext_hook=unpacked)
 _WRONG = (TypeError, ValueError, OverflowError, RecursionError)
@@ -55,6 +58,24 @@ def encode(segments: Sequence[Segment], segment_bytes_max: int = SEGMENT_BYTES_M
     if len(payload) > segment_bytes_max * max(1, len(segments)):
         raise _too_large(segments, segment_bytes_max)
     return payload
+
+
+def encode_apart(segments: Sequence[Segment]) -> list[bytes]:
+    """The bytes of each segment alone.
+
+    Raises:
+        SegmentError: a value cannot travel.
+    """
+    try:
+        each = segments if _is_native(segments) else map(packed, segments)
+        return list(map(_encoder.encode, each))
+    except _WRONG as error:
+        raise _explain(segments, error) from error
+
+
+def decode_apart(payloads: Sequence[bytes]) -> list[Segment]:
+    """The segments that `encode_apart` has had. Raises SegmentError: these are not their bytes."""
+    return decode(b"".join([_ARRAY.pack(_ARRAY_32, len(payloads)), *payloads]))
 
 
 def _is_native(segments: Sequence[Segment]) -> bool:

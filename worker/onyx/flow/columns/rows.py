@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import starmap
 from keyword import iskeyword
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -39,6 +40,25 @@ def dicts_of(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[dict[s
     if make is None:
         return [dict(zip(names, row, strict=True)) for row in rows]
     return list(map(msgspec.structs.asdict, starmap(make, rows)))
+
+
+class Alike(NamedTuple):
+    """Dicts that have the same keys."""
+
+    names: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
+    """The values of each, by these names."""
+
+
+def alike(dicts: Sequence[dict[str, Any]]) -> Alike | None:
+    """The values of dicts that have the same keys, at least two; None: others."""
+    names = tuple(dicts[0]) if dicts else ()
+    if len(names) < 2 or set(map(len, dicts)) != {len(names)}:
+        return None
+    try:
+        return Alike(names, list(map(itemgetter(*names), dicts)))
+    except KeyError:
+        return None
 
 
 @lru_cache(maxsize=256)

@@ -36,12 +36,15 @@ def look_at(join: StreamJoin, side: StreamSide, segments: Segments) -> Looked:
 
 
 def _times(join: StreamJoin, side: StreamSide, segments: Segments) -> Times:
-    axis, _ = side.times.of(segments)
+    axis, ints = side.times.of(segments)
     try:
-        found: Times = np.floor(np.asarray(axis, np.float64 if _floats(axis) else np.int64))
+        if ints:
+            found: Times = np.asarray(axis, np.int64)
+        else:
+            kind = np.float64 if _floats(axis) else np.int64
+            found = np.floor(np.asarray(axis, kind)).astype(np.int64)
     except OverflowError:
         found = np.full(len(segments), TIME_MAX)
-    found = found.astype(np.int64)
     if len(found) and (np.abs(found) >= TIME_MAX).any():
         raise Refusal(f"join {join.task}: a time is farther from 1970 than 2**61 milliseconds")
     return found
@@ -50,7 +53,7 @@ def _times(join: StreamJoin, side: StreamSide, segments: Segments) -> Times:
 def _floats(axis: Any) -> bool:
     if isinstance(axis, np.ndarray):
         return bool(axis.dtype == np.float64)
-    return any(type(each) is float for each in axis)
+    return float in set(map(type, axis))
 
 
 def _rows(join: StreamJoin, side: StreamSide, segments: Segments, where: Indices) -> Iterator[Rows]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,12 +12,10 @@ from onyx.errors import UserError
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import Segment, Segments, as_dicts, joined
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.columns.rows import alike, dicts_of
 from onyx.joins.streams.spans import LEFT, Side
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.stored_form import Stored, is_dicts, segments_of
-
-NAMES_MAX = 65_536
-"""Keys with a prefix that are remembered; beyond it all are forgotten."""
 
 
 class Chosen(NamedTuple):
@@ -32,20 +29,6 @@ class Chosen(NamedTuple):
         return self.stored.rows.take(pa.array(self.where))
 
 
-class _Names(dict[str, str]):
-    """Keys of one side, each as results have it."""
-
-    def __init__(self, prefix: str) -> None:
-        super().__init__()
-        self._prefix = prefix
-
-    def __missing__(self, key: str) -> str:
-        if len(self) >= NAMES_MAX:
-            self.clear()
-        name = self[key] = sys.intern(self._prefix + key)
-        return name
-
-
 class Results:
     """Makes the results of one join.
 
@@ -55,7 +38,6 @@ class Results:
 
     def __init__(self, join: StreamJoin) -> None:
         self._prefixes = [side.prefix for side in join.sides]
-        self._names = list(map(_Names, self._prefixes))
         self._known: list[pa.Schema | None] = [None, None]
         """The columns of each side, as they came last."""
 
@@ -66,7 +48,7 @@ class Results:
     def of_pairs(self, left: Chosen, right: Chosen) -> Segments:
         """A segment for each row that is chosen of both, which are as many."""
         if left.stored.of_dicts or right.stored.of_dicts:
-            return _pairs(self._chosen_dicts(0, left), self._chosen_dicts(1, right))
+            return self._pairs(*_different(left), *_different(right))
         mine, others = self._named(0, left.taken()), self._named(1, right.taken())
         return _columns({**mine, **others, **mine})
 
@@ -82,17 +64,25 @@ class Results:
         first, second = (mine, nulls) if side == LEFT else (nulls, mine)
         return _columns({**first, **second, **mine})
 
-    def _chosen_dicts(self, side: int, chosen: Chosen) -> list[Segment]:
-        """The dicts of rows, each made once: a row may meet many."""
-        different, which = np.unique(chosen.where, return_inverse=True)
-        named = self._named_dicts(side, chosen.stored.dicts_at(different))
-        return [named[index] for index in which.tolist()]
+    def _pairs(
+        self, left: list[Segment], i: list[int], right: list[Segment], j: list[int]
+    ) -> list[Segment]:
+        """The dicts of pairs, of which the segments of both sides are at these indices."""
+        mine, others = alike(left), alike(right)
+        if mine is not None and others is not None:
+            prefixes = zip(self._prefixes, (mine, others), strict=True)
+            names = [prefix + name for prefix, rows in prefixes for name in rows.names]
+            if len(set(names)) == len(names):
+                rows, its = mine.rows, others.rows
+                return dicts_of(names, [rows[a] + its[b] for a, b in zip(i, j, strict=True)])
+        left, right = self._named_dicts(0, left), self._named_dicts(1, right)
+        return [{**left[a], **right[b], **left[a]} for a, b in zip(i, j, strict=True)]
 
     def _named_dicts(self, side: int, segments: list[Segment]) -> list[Segment]:
-        if not self._prefixes[side]:
+        prefix = self._prefixes[side]
+        if not prefix:
             return segments
-        names = self._names[side]  # the same objects each time: they are compared faster so
-        return [{names[key]: value for key, value in each.items()} for each in segments]
+        return [{prefix + key: value for key, value in each.items()} for each in segments]
 
     def _named(self, side: int, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         prefix = self._prefixes[side]
@@ -100,12 +90,10 @@ class Results:
         return dict(zip(names, rows.columns, strict=True))
 
 
-def _pairs(left: list[Segment], right: list[Segment]) -> list[Segment]:
-    """Of a name that both have, the value of the left one, in its place."""
-    found = [{**mine, **other} for mine, other in zip(left, right, strict=True)]
-    if sum(map(len, found)) == sum(map(len, left)) + sum(map(len, right)):
-        return found
-    return [{**mine, **other, **mine} for mine, other in zip(left, right, strict=True)]
+def _different(chosen: Chosen) -> tuple[list[Segment], list[int]]:
+    """The dicts of rows, each made once, and for each row which of them it is."""
+    different, which = np.unique(chosen.where, return_inverse=True)
+    return chosen.stored.dicts_at(different), which.tolist()
 
 
 def _columns(arrays: dict[str, pa.Array]) -> Columns:

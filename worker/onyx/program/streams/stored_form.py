@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from onyx.codec.values import decode_values, encode_each
+from onyx.codec.segments import decode_apart, encode_apart
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import Segment, Segments, as_dicts, format_of
 from onyx.flow.columns.record_batch import Columns
@@ -52,7 +52,7 @@ class Stored:
 
 
 def _of_dicts(segments: list[Segment]) -> Stored:
-    column = pa.array(encode_each([[each] for each in segments]), pa.binary())
+    column = pa.array(encode_apart(segments), pa.binary())
     return Stored(pa.RecordBatch.from_arrays([column], schema=_DICTS), segments)
 
 
@@ -63,7 +63,7 @@ def _of_columns(columns: Columns) -> Stored:
 def segments_of(rows: pa.RecordBatch) -> Segments:
     """The segments of a stored form; dicts are new ones."""
     if is_dicts(rows):
-        return [decode_values(each)[0] for each in rows.column(0).to_pylist()]
+        return decode_apart(rows.column(0).to_pylist())
     return Columns(rows)
 
 
