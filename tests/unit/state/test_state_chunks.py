@@ -84,8 +84,7 @@ def test_a_chunk_comes_back_as_it_was() -> None:
     assert found.watermark == 1_700_000_000_000
     assert decode_records(bytes_of(shards[3].records)) == RECORDS
     found_runs = [
-        (first, as_dicts(segments), child)
-        for first, segments, child in decode_emitted(shards[3].emitted)
+        (run.first, as_dicts(run.segments), run.child) for run in decode_emitted(shards[3].emitted)
     ]
     assert found_runs == [(7, [{"x": 1}, {"x": 2}], None), (9, [{"x": 3}], "late")]
     assert decode_values(shards[3].keys) == ["a", 1]

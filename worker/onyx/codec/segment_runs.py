@@ -1,21 +1,13 @@
-"""A run of segments of one form as bytes: msgpack for dicts, Arrow for columns beside a schema."""
+"""A run of segments of one form as bytes: msgpack for dicts, Arrow for columns beside a schema, and
+for dicts that are made of two whose bytes are there (`merged`)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from onyx.codec import columns as columns_codec
+from onyx.codec.merged import dicts_of_merged, is_merged
 from onyx.codec.segments import decode, encode
-from onyx.flow.batch import Segment, Segments, format_of
+from onyx.flow.batch import EncodedRun, Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
-
-
-class EncodedRun(NamedTuple):
-    """A run as bytes."""
-
-    payload: bytes
-    schema: bytes
-    """Empty for dicts."""
 
 
 def encode_run(segments: Segments) -> EncodedRun:
@@ -35,7 +27,10 @@ def decode_run(payload: bytes, schema: bytes) -> Segments:
     """
     if not schema:
         return decode(payload)
-    return columns_codec.decode(payload, columns_codec.decode_schema(schema))
+    columns = columns_codec.decode(payload, columns_codec.decode_schema(schema))
+    if is_merged(columns.record_batch.schema):
+        return dicts_of_merged(columns.record_batch)
+    return columns
 
 
 def _of_dicts(segments: list[Segment]) -> EncodedRun:

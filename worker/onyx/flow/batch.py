@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,14 @@ from onyx.flow.formats import format_of as format_of
 from onyx.flow.segment import Segment as Segment
 from onyx.runs import Numbers, taken
 from onyx.runs import joined as joined_numbers
+
+
+class EncodedRun(NamedTuple):
+    """Segments as bytes (`codec.segment_runs`)."""
+
+    payload: bytes
+    schema: bytes
+    """Empty for dicts, unless they are merged."""
 
 
 class FoundKeys(Protocol):

@@ -24,7 +24,7 @@ def carry_out(windowing: Emitting, fired: Iterable[AnyFiring]) -> None:
                     windowing.emit(shard, segments)
             elif isinstance(firing, Made):
                 if firing.shard not in windowing.closed:
-                    windowing.emit(firing.shard, firing.segments, firing.child)
+                    windowing.emit(*firing)
                 else:
                     windowing.changed(1)  # the period of a group may end then as well
             elif firing.shard not in windowing.closed:

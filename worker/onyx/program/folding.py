@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from onyx.flow.batch import Batch, Segment, Segments
+from onyx.flow.batch import Batch, EncodedRun, Segment, Segments
 from onyx.ledger.applied import Mask
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.seams import Clock
@@ -23,8 +23,18 @@ class Emitting(Protocol):
     closed: set[int]
     """Shards that have fired for the last time."""
 
-    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
-        """Send these when that is safe; late segments to a child of their own."""
+    def emit(
+        self,
+        shard: int,
+        segments: Segments,
+        child: str | None = None,
+        encoded: EncodedRun | None = None,
+    ) -> None:
+        """Send these when that is safe; late segments to a child of their own.
+
+        Args:
+            encoded: their bytes for a state log, if somebody has them.
+        """
         ...
 
     def changed(self, segments: int) -> None:

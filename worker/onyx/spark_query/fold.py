@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onyx.flow.batch import Batch, Segments
+from onyx.flow.batch import Batch, EncodedRun, Segments
 from onyx.program.assign import assign
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
@@ -117,7 +117,13 @@ class Fold(UntrackedFolding):
             for shard, value in zip(shards, values, strict=True)
         ]
 
-    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
+    def emit(
+        self,
+        shard: int,
+        segments: Segments,
+        child: str | None = None,
+        encoded: EncodedRun | None = None,
+    ) -> None:
         """Send these when the batch, or the page, is through."""
         if len(segments):
             self._emitted.append((child, segments))

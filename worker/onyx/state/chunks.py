@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from onyx.flow.batch import U64, Segments, part_of
+from onyx.flow.batch import U64, EncodedRun, Segments, part_of
 from onyx.runs import Numbers
 from onyx.windows.records import Record
 
@@ -32,6 +32,8 @@ class EmittedRun(NamedTuple):
     segments: Segments
     child: str | None = None
     """The only child task that they are for; None: all."""
+    encoded: EncodedRun | None = None
+    """What `encode_run` gives of them, or stands for it, if somebody has that."""
 
     def behind(self, position: int) -> EmittedRun | None:
         """The part from this position on; None: there is none."""

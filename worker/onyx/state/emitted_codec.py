@@ -15,7 +15,10 @@ def encode_emitted(runs: Sequence[EmittedRun]) -> bytes:
     Raises:
         SegmentError: a value has no encoding.
     """
-    return encode_values([[each.first, each.child, *encode_run(each.segments)] for each in runs])
+    encoded = [each.encoded or encode_run(each.segments) for each in runs]
+    return encode_values(
+        [[each.first, each.child, *data] for each, data in zip(runs, encoded, strict=True)]
+    )
 
 
 def decode_emitted(data: bytes) -> Iterator[EmittedRun]:

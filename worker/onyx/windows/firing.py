@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from onyx.flow.batch import Segment, Segments
+from onyx.flow.batch import EncodedRun, Segment, Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.model.job import Trigger, Window
 
@@ -105,6 +105,8 @@ class Made(NamedTuple):
     segments: Segments
     child: str | None = None
     """The only child task that they are for; None: all."""
+    encoded: EncodedRun | None = None
+    """Their bytes for the state log, if who made them has had these."""
 
 
 AnyFiring = Firing | FiringRows | Made

@@ -83,7 +83,7 @@ class ProcessorStates:
             self._next_try_ms = self._clock.wall_ms() + TRIED_EVERY_MS
         self._called = True
         made += chain.from_iterable(self._calls.process(ordinal, items))
-        return [(shard, segments) for shard, segments, _ in self._made(made)]
+        return [(each.shard, each.segments) for each in self._made(made)]
 
     @property
     def next_tick_ms(self) -> int | None:

@@ -8,14 +8,21 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from onyx.codec.columns import ROWS_MAX
+from onyx.codec.merged import merged, merged_batch, named
+from onyx.codec.segment_runs import encode_run
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices
 from onyx.flow.batch import Segment, Segments, as_dicts, joined
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.columns.rows import alike, dicts_of
 from onyx.joins.streams.spans import LEFT, Side
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.stored_form import Stored, is_dicts, segments_of
+from onyx.windows.firing import AnyFiring
+from onyx.windows.firing import Made as Fired
+
+BATCH_BYTES_MAX = 1 << 30
+"""Results are encoded together up to so many bytes: a column holds 2 GiB."""
 
 
 class Chosen(NamedTuple):
@@ -29,6 +36,14 @@ class Chosen(NamedTuple):
         return self.stored.rows.take(pa.array(self.where))
 
 
+class Made(NamedTuple):
+    """Results."""
+
+    segments: Segments
+    batch: pa.RecordBatch | None = None
+    """Columns that stand for them in the state log (`merged_batch`)."""
+
+
 class Results:
     """Makes the results of one join.
 
@@ -37,7 +52,8 @@ class Results:
     """
 
     def __init__(self, join: StreamJoin) -> None:
-        self._prefixes = [side.prefix for side in join.sides]
+        left, right = join.sides
+        self._prefixes = left.prefix, right.prefix
         self._known: list[pa.Schema | None] = [None, None]
         """The columns of each side, as they came last."""
 
@@ -45,44 +61,33 @@ class Results:
         """A side has rows like these."""
         self._known[side] = None if is_dicts(rows) else rows.schema
 
-    def of_pairs(self, left: Chosen, right: Chosen) -> Segments:
+    def of_pairs(self, left: Chosen, right: Chosen) -> Made:
         """A segment for each row that is chosen of both, which are as many."""
         if left.stored.of_dicts or right.stored.of_dicts:
-            return self._pairs(*_different(left), *_different(right))
+            segments = merged(self._prefixes, *_different(left), *_different(right))
+            both = left.stored.of_dicts and right.stored.of_dicts
+            return Made(segments, self._encoded(left, right) if both else None)
         mine, others = self._named(0, left.taken()), self._named(1, right.taken())
-        return _columns({**mine, **others, **mine})
+        return Made(_columns({**mine, **others, **mine}))
 
-    def of_lone(self, side: Side, rows: pa.RecordBatch) -> Segments:
+    def _encoded(self, left: Chosen, right: Chosen) -> pa.RecordBatch | None:
+        try:
+            first, second = (side.taken().column(0) for side in (left, right))
+        except pa.ArrowInvalid:  # more than a column can hold: the dicts are encoded one by one
+            return None
+        return merged_batch(self._prefixes, first, second)
+
+    def of_lone(self, side: Side, rows: pa.RecordBatch) -> Made:
         """A segment for each row of one side."""
         if is_dicts(rows):
-            return self._named_dicts(side, as_dicts(segments_of(rows)))
+            return Made(list(named(self._prefixes[side], as_dicts(segments_of(rows)))))
         mine, other = self._named(side, rows), self._known[1 - side]
         nulls: dict[str, pa.Array] = {}
         if other is not None:
             prefix = self._prefixes[1 - side]
             nulls = {prefix + each.name: pa.nulls(len(rows), each.type) for each in other}
         first, second = (mine, nulls) if side == LEFT else (nulls, mine)
-        return _columns({**first, **second, **mine})
-
-    def _pairs(
-        self, left: list[Segment], i: list[int], right: list[Segment], j: list[int]
-    ) -> list[Segment]:
-        """The dicts of pairs, of which the segments of both sides are at these indices."""
-        mine, others = alike(left), alike(right)
-        if mine is not None and others is not None:
-            prefixes = zip(self._prefixes, (mine, others), strict=True)
-            names = [prefix + name for prefix, rows in prefixes for name in rows.names]
-            if len(set(names)) == len(names):
-                rows, its = mine.rows, others.rows
-                return dicts_of(names, [rows[a] + its[b] for a, b in zip(i, j, strict=True)])
-        left, right = self._named_dicts(0, left), self._named_dicts(1, right)
-        return [{**left[a], **right[b], **left[a]} for a, b in zip(i, j, strict=True)]
-
-    def _named_dicts(self, side: int, segments: list[Segment]) -> list[Segment]:
-        prefix = self._prefixes[side]
-        if not prefix:
-            return segments
-        return [{prefix + key: value for key, value in each.items()} for each in segments]
+        return Made(_columns({**first, **second, **mine}))
 
     def _named(self, side: int, rows: pa.RecordBatch) -> dict[str, pa.Array]:
         prefix = self._prefixes[side]
@@ -100,12 +105,26 @@ def _columns(arrays: dict[str, pa.Array]) -> Columns:
     return Columns(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)))
 
 
-def gathered(parts: Sequence[Segments]) -> list[Segments]:
-    """Results as few batches."""
-    some = [part for part in parts if len(part)]
-    if not some:
-        return []
+def gathered(shard: int, parts: Sequence[Made]) -> list[AnyFiring]:
+    """Results as few batches, which a shard emits."""
+    runs: list[list[Made]] = []
+    rows = ROWS_MAX
+    for part in parts:
+        if not len(part.segments):
+            continue
+        rows += len(part.segments)
+        if rows > ROWS_MAX:
+            runs, rows = [*runs, []], len(part.segments)
+        runs[-1].append(part)
+    return [each for run in runs for each in _emitted(shard, run)]
+
+
+def _emitted(shard: int, parts: Sequence[Made]) -> list[AnyFiring]:
     try:
-        return [joined(some)]
+        segments = joined([part.segments for part in parts])
     except UserError:  # types that do not fit together, or more than a batch can hold
-        return some
+        return [Fired(shard, part.segments) for part in parts]
+    batches = [part.batch for part in parts if part.batch is not None]
+    if len(batches) < len(parts) or sum(each.nbytes for each in batches) > BATCH_BYTES_MAX:
+        return [Fired(shard, segments)]
+    return [Fired(shard, segments, encoded=encode_run(Columns(pa.concat_batches(batches))))]

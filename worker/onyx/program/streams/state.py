@@ -28,9 +28,9 @@ from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.asked import extents_of
 from onyx.program.streams.keeping import Chronicle, rows_in
 from onyx.program.streams.looking import look_at
-from onyx.program.streams.results import Chosen, Results, gathered
+from onyx.program.streams.results import Chosen, Made, Results, gathered
 from onyx.program.streams.stored_form import Stored, segments_of
-from onyx.windows.firing import Added, AnyFiring, Extent, Made, Number, Pages
+from onyx.windows.firing import Added, Extent, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.records import JoinRows, Record, Records, WatermarkReached
 from onyx.windows.running import Files
@@ -101,7 +101,7 @@ class JoinedStreams:
         late = times < self._spans.late_before(self._watermarks[shards])
         every = Stored.of(segments)
         self._results.saw(side, every.rows)
-        made: list[Segments] = []
+        made: list[Made] = []
         for each in rows:
             there = ~late[each.where] & _valid(each.keys)
             keys, where = each.keys, each.where
@@ -114,10 +114,9 @@ class JoinedStreams:
             if self._join.sides[side].outer:
                 without = each.where[~there & ~late[each.where]]
                 made.append(self._results.of_lone(side, every.take(without).rows))
-        shard = int(shards[0])
-        return Added([Made(shard, each) for each in gathered(made)], np.flatnonzero(late).tolist())
+        return Added(gathered(int(shards[0]), made), np.flatnonzero(late).tolist())
 
-    def _take(self, side: Side, rows: KeyedRows, stored: Stored) -> Iterator[Segments]:
+    def _take(self, side: Side, rows: KeyedRows, stored: Stored) -> Iterator[Made]:
         """Rows meet those that are there, and stay."""
         if not len(rows):
             return
@@ -162,7 +161,7 @@ class JoinedStreams:
                 for each in self._alone(side, rows.take(np.flatnonzero(page[rows.shards])))
             ]
             self._watermarks[page] = watermark
-            fired: list[AnyFiring] = [Made(int(page.argmax()), each) for each in gathered(made)]
+            fired = gathered(int(page.argmax()), made)
             if fired:
                 yield fired
         reached = self._watermarks[sorted(self._shards.known)].min()
@@ -198,7 +197,7 @@ class JoinedStreams:
             page[rising[numbers == number]] = True
             yield page
 
-    def _alone(self, side: Side, rows: KeyedRows) -> Iterator[Segments]:
+    def _alone(self, side: Side, rows: KeyedRows) -> Iterator[Made]:
         """What is made of rows of a side when no more partners of theirs come."""
         if not len(rows):
             return
@@ -210,7 +209,7 @@ class JoinedStreams:
             met |= part.meets(rows, reach)
         yield self._results.of_lone(side, rows.chosen(np.flatnonzero(~met)))
 
-    def _with_latest(self, rows: KeyedRows) -> Iterator[Segments]:
+    def _with_latest(self, rows: KeyedRows) -> Iterator[Made]:
         """Left rows, each with the latest right one."""
         reach, parts = self._spans.reach(LEFT, rows.times), self._stored[RIGHT].parts
         best = np.full(len(rows), NO_WATERMARK)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from onyx.codec.records import encode_records
-from onyx.flow.batch import Segments
+from onyx.flow.batch import EncodedRun, Segments
 from onyx.program.assign import assign
 from onyx.program.batch_work import BatchWork
 from onyx.program.combining import states_of
@@ -74,7 +74,13 @@ class Combining(UntrackedFolding):
         """Tasks with a uniqueness key do not combine."""
         raise AssertionError("no uniqueness key")
 
-    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
+    def emit(
+        self,
+        shard: int,
+        segments: Segments,
+        child: str | None = None,
+        encoded: EncodedRun | None = None,
+    ) -> None:
         """Nothing fires here."""
         assert not len(segments), "no trigger, nothing late"
 

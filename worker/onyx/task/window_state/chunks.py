@@ -111,4 +111,4 @@ class Whole(Mapping[int, ShardChange]):
 
 def stored(emitted: Sequence[Placed]) -> list[EmittedRun]:
     """Runs with their positions, as chunks hold them."""
-    return [EmittedRun(first, run.segments, run.child) for first, run in emitted]
+    return [EmittedRun(first, run.segments, run.child, run.encoded) for first, run in emitted]

@@ -157,7 +157,7 @@ class Emissions:
         self._waves.append(_Wave())
         for shard, runs in taken.items():
             for _, run in runs:
-                self._to_send(self._shards[shard], run)
+                self._to_send(self._shards[shard], run._replace(encoded=None))
 
     @property
     def waiting(self) -> bool:

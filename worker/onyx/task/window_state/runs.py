@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from onyx.codec.segments import size_bytes
-from onyx.flow.batch import Segment, Segments, format_of, joined, part_of
+from onyx.flow.batch import EncodedRun, Segment, Segments, format_of, joined, part_of
 from onyx.flow.columns.record_batch import Columns
 
 
@@ -26,6 +26,8 @@ class Run(NamedTuple):
     them."""
     size_bytes: int = 0
     """Their size, if that counts."""
+    encoded: EncodedRun | None = None
+    """Their bytes for the log (`EmittedRun`), until it has them."""
 
     def part(self, first: int, last: int) -> Run:
         """The part from `first` to before `last`. The sizes of parts add up to that of the run."""
@@ -40,30 +42,36 @@ Placed = tuple[int, Run]
 """A run with the position of its first emission."""
 
 
-def run_of(segments: Segments, child: str | None) -> Run:
+def run_of(segments: Segments, child: str | None, encoded: EncodedRun | None = None) -> Run:
     """Segments for this child, or for all, with their size.
+
+    Args:
+        encoded: their bytes, if somebody has them.
 
     Raises:
         SegmentError: a value cannot be encoded.
     """
+    if encoded is not None:
+        return Run(segments, child, len(encoded[0]), encoded)
     return Run(
         segments, child, format_of(segments).choose(_bytes_of_dicts, _bytes_of_columns)(segments)
     )
 
 
 def gathered(runs: Iterable[Run]) -> Iterator[Run]:
-    """Runs in order, those joined that follow each other and have child and format in common."""
-    for (child, _), alike in groupby(runs, _alike):
+    """Runs in order, those joined that follow each other and have child and format in common, and
+    no bytes."""
+    for (child, _, encoded), alike in groupby(runs, _alike):
         each = list(alike)
-        if len(each) == 1:
-            yield each[0]
+        if len(each) == 1 or encoded:
+            yield from each
         else:
             segments = joined([run.segments for run in each])
             yield Run(segments, child, sum(run.size_bytes for run in each))
 
 
-def _alike(run: Run) -> tuple[str | None, object]:
-    return run.child, format_of(run.segments).types(run.segments)
+def _alike(run: Run) -> tuple[str | None, object, bool]:
+    return run.child, format_of(run.segments).types(run.segments), run.encoded is not None
 
 
 def _bytes_of_dicts(segments: list[Segment]) -> int:

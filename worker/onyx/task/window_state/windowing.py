@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.flow.batch import Segments
+from onyx.flow.batch import EncodedRun, Segments
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
 from onyx.program.keyed.states import KeyedStates
@@ -164,10 +164,16 @@ class Windowing:
         values, appending = tuple(self._values), self.appends.current
         return [roots for roots, _ in (*values, *(appending.values if appending else ()))]
 
-    def emit(self, shard: int, segments: Segments, child: str | None = None) -> None:
+    def emit(
+        self,
+        shard: int,
+        segments: Segments,
+        child: str | None = None,
+        encoded: EncodedRun | None = None,
+    ) -> None:
         """Send these when everything so far is durable."""
         if len(segments):
-            self.emissions.add(shard, run_of(segments, child))
+            self.emissions.add(shard, run_of(segments, child, encoded))
         self.changed(len(segments))
 
     def advance(self, watermark: int) -> Pages:
