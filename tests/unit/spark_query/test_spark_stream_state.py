@@ -61,6 +61,22 @@ SPEC: dict[str, Any] = {
     "triggers": [{**SELDOM, "windowId": each} for each in ("w", "ever")],
 }  # fmt: skip
 
+JOINED = {
+    **SPEC,
+    "workflow": [["read", "both"], ["again", "both"], ["both", "write"]],
+    "catalog": [
+        SPEC["catalog"][0],
+        {**SPEC["catalog"][0], "name": "again"},
+        {"name": "both", "type": "join",
+         "within": {"before": [100, "seconds"], "after": [100, "seconds"]},
+         "left": {"task": "read", "key": "key", "at": "at"},
+         "right": {"task": "again", "key": "key", "at": "at", "prefix": "r_"}},
+        SPEC["catalog"][-1],
+    ],
+    "windows": [],
+    "triggers": [],
+}  # fmt: skip
+
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,10 +92,12 @@ def parsed(spec: dict[str, Any]) -> Job:
 class Stream:
     """A job whose micro-batches are committed in a log."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, spec: dict[str, Any] = SPEC) -> None:
         self.log = MemoryLog()
-        spec = copy.deepcopy(SPEC)
-        spec["catalog"][0]["options"] = {"feed": str(folder / "feed")}
+        spec = copy.deepcopy(spec)
+        for entry in spec["catalog"]:
+            if entry["type"] == "input":
+                entry["options"] = {"feed": str(folder / "feed")}
         feed(folder / "feed", EVENTS, 40)
         self._worker = Worker(parsed(spec), folder, (INPUTS, FUNCTIONS))
         self._worker.then = self.commit
@@ -243,3 +261,20 @@ def test_a_query_over_inputs_with_an_end_has_no_state_to_show() -> None:
     spec["catalog"][0] |= {"plugin": "files", "options": {"path": "in", "format": "jsonl"}}
     with pytest.raises(UserError, match="one query of Spark, because all its inputs have an end"):
         asked_of(parsed(spec), Question(JOB, "w"))
+
+
+def test_rows_of_a_join_are_those_that_were_committed_last(tmp_path: Path) -> None:
+    stream = Stream(tmp_path, JOINED)
+    for batches in (1, 2, 3):
+        stream.run(1)
+        read = sorted(
+            (each["key"], each["at"], each["v"])
+            for part in EVENTS.values()
+            for each in part[: batches * A_BATCH]
+        )
+        extents = stream.ask("both").extents
+        for side in ("left", "right"):
+            rows = [(each, row) for each in extents for row in each.state[side]]
+            assert sorted((each.group, each.lower, row["v"]) for each, row in rows) == read
+        of_x = stream.ask("both", key="x", time_to=9).extents
+        assert [each for each in extents if each.group == "x" and each.lower < 9] == list(of_x)

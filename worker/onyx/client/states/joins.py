@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from onyx.client.states.checks import require_log, require_parts, require_peers
+from onyx.client.states.checks import require_log, require_parts, require_states
 from onyx.client.states.shards import by_group
 from onyx.client.states.state import Files
 from onyx.flow.groups.getters import group_of_parts
@@ -30,7 +30,7 @@ class JoinState:
     job: Job
     entry: CatalogEntry
 
-    in_store = by_files = False
+    by_files = False
     in_time = True
     by_session_key = False
     grouped = True
@@ -44,6 +44,11 @@ class JoinState:
     asked_as = task = name
 
     @property
+    def in_store(self) -> bool:
+        """Whether Spark runs the job, and has committed the rows."""
+        return self.job.engine == "spark"
+
+    @property
     def _key(self) -> Sequence[str]:
         """What a key is called: as the left side does."""
         assert self.entry.left is not None, "a join"
@@ -51,7 +56,7 @@ class JoinState:
 
     def check(self, select: Selection, durable: bool) -> None:
         """Raises UserError: it is not here, or there is no such key."""
-        require_peers(self.job)
+        require_states(self.job)
         require_log(self.job, durable)
         require_parts(select, self._key, f"join {self.name}")
 
