@@ -74,7 +74,7 @@ def _meant(
     chosen = np.flatnonzero(there)
     for start in range(0, len(chosen), ROWS_AT_ONCE):
         some = chosen[start : start + ROWS_AT_ONCE]
-        segments = as_dicts(segments_of(rows.rows.take(pa.array(some))))
+        segments = as_dicts(segments_of(rows.chosen(some)))
         for time, segment in zip(rows.times[some].tolist(), segments, strict=True):
             key = hashable_key(_group(join, side, segment))
             group = group_value(key)
