@@ -15,7 +15,7 @@ from onyx.flow.columns.rows import alike, dicts_of
 from onyx.flow.segment import Segment
 
 Prefixes = tuple[str, str]
-"""Of the keys of either dict."""
+"""What the keys of either dict begin with."""
 _FIRST, _SECOND = "\0first ", "\0second "
 """Columns with the bytes; their names go on with the prefix."""
 

@@ -2,7 +2,7 @@
 
 So an answer is one moment of one peer: every batch is in it wholly or not at all. It is encoded
 here and now, because states may change with the next step. If it is to be durable it is given
-later, when all that it tells of is in the state log.
+later, when all that is in it is in the state log.
 
 A table that the task looks up never changes, and may be large. It is asked on a thread of its own,
 and its answer is as durable as its source, whatever the guarantee of the job.

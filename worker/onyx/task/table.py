@@ -80,7 +80,9 @@ _READ: Table = (
     Row(Phase.BEFORE_BATCH),
     Row(Phase.READ_BATCH, waits=True),
     Row(Phase.AFTER_READ_BATCH),
-    Row(Phase.LOOK_UP, waits=True),
+)
+_LOOKED_UP: Table = (Row(Phase.LOOK_UP, waits=True),)
+_APPLIED: Table = (
     Row(Phase.APPLY_FN),
     Row(Phase.AFTER_APPLY_FN),
     Row(Phase.ROUTE),
@@ -92,10 +94,10 @@ _SEALED: Table = (Row(Phase.SEAL, waits=True),)
 
 TABLES: Mapping[Kind, Table] = MappingProxyType(
     {
-        Kind.INPUT: _BEGUN + _RESUMED + _READ + _WRITTEN,
-        Kind.FUNCTION: _BEGUN + _READ + _ASSIGNED + _WRITTEN,
-        Kind.OUTPUT: _BEGUN + _READ + _ASSIGNED + _WRITTEN + _SEALED,
-        Kind.STAGE: _BEGUN + _RESUMED + _READ + _WRITTEN + _SEALED,
+        Kind.INPUT: _BEGUN + _RESUMED + _READ + _APPLIED + _WRITTEN,
+        Kind.FUNCTION: _BEGUN + _READ + _LOOKED_UP + _APPLIED + _ASSIGNED + _WRITTEN,
+        Kind.OUTPUT: _BEGUN + _READ + _APPLIED + _ASSIGNED + _WRITTEN + _SEALED,
+        Kind.STAGE: _BEGUN + _RESUMED + _READ + _APPLIED + _WRITTEN + _SEALED,
         Kind.DRIVER: (
             Row(Phase.LOAD_JOB, waits=True),
             *_WIRED,

@@ -56,7 +56,7 @@ class KeyedRows:
         )
 
     def packed(self) -> KeyedRows:
-        """The same rows, whose segments lie in their order and have no others beside them."""
+        """Rows equal to these, whose segments lie in their order and have no others beside them."""
         where = pa.array(self.where)
         return KeyedRows(
             self.hashes,
