@@ -82,6 +82,17 @@ def test_segments_get_the_state_of_their_group_from_the_peer_that_has_it(form, d
     assert all(each["n"] // 3 + 1 <= each["seen"] <= 4 for each in found)
 
 
+@pytest.mark.parametrize("key", ["word", "number"])
+def test_states_in_arrays_are_looked_up(key):
+    rows_in = [{**each, "number": each["n"] % 3} for each in WORDS]
+    made = spec({"key": key}, FORMS[1], rows_in)
+    made["catalog"][1] |= {"batchFormat": "arrow", "groupByKey": key}
+    bench = bench_of(made)
+    bench.settle()
+    found = rows(bench)
+    assert all(each["n"] // 3 + 1 <= each["seen"] <= 4 for each in found)
+
+
 @pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
 def test_a_segment_whose_group_has_no_state_gets_the_default_or_ends(form):
     other = [{"n": 0, "word": "a", "other": "z"}, {"n": 1, "word": "a", "other": "a"}]

@@ -63,6 +63,10 @@ class States(ABC):
         """The state of a key as it is kept, or ABSENT."""
         return self._bucket.get(key, ABSENT)
 
+    def get_all(self, keys: Sequence[Any], default: Any = None) -> list[Any]:
+        """The states of several keys as they are kept."""
+        return self._bucket.get_all(keys, default)
+
     def remove(self, key: Any) -> None:
         """A key loses the state, if it has it."""
         if key in self._bucket:
@@ -157,11 +161,6 @@ class Values(States):
             del self._bucket[key]
         self._whole[key] = None
         return before
-
-    def get_all(self, keys: Sequence[Any], default: Any = None) -> list[Any]:
-        """The values of several keys."""
-        get = self._bucket.get
-        return [get(key, default) for key in keys]
 
     def put_all(self, keys: Sequence[Any], values: Sequence[Any]) -> None:
         """Give different keys other values."""

@@ -126,6 +126,10 @@ class Bucket(dict[Any, Any]):
             map(self._form.dump, states)
         )
 
+    def get_all(self, keys: Sequence[Any], default: Any = None) -> list[Any]:
+        """The state of each of some groups."""
+        return [self.get(key, default) for key in keys]
+
     def present(self, keys: Iterable[Any]) -> list[Any]:
         """Which of some groups are there."""
         return [key for key in keys if key in self]

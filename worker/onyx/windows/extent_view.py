@@ -67,6 +67,11 @@ class ExtentView:
             "watermark": self._watermarks.known(self._shards[key]),
         }
 
+    def look_up(self, keys: Sequence[Any]) -> list[list[Any]]:
+        """For each group a list with its state, which is empty if it has none."""
+        view, states = self._aggregation.view, self._extents.look_up(keys)
+        return [[] if state is GONE else [view(state)] for state in states]
+
     def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
         """The extents that are asked for; the first in order, if only some are wanted. Only their
         states are copied."""

@@ -4,7 +4,7 @@ or an engine elsewhere, whose values of groups are files."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from onyx.flow.batch import Segments
 from onyx.windows.buckets import Frozen
@@ -68,6 +68,11 @@ class RunningWindow(Protocol):
 
     def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
         """Extents that are asked for. Raises UserError: they are not on the peer."""
+        ...
+
+    def look_up(self, keys: Sequence[Any]) -> list[list[Any]]:
+        """For each group a list with its state, which is empty if it has none; of a window with one
+        extent for each group. Raises UserError: they are not on the peer."""
         ...
 
     def take_changes(self, records: Records) -> None:

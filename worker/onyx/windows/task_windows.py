@@ -243,6 +243,11 @@ class TaskWindows:
         """
         return self._found(window_id).query(asked, extents_max)
 
+    def look_up(self, window_id: str, keys: Sequence[Any]) -> list[list[Any]]:
+        """For each group (`groups.hashable_key`) a list with its state, which is empty if it has
+        none. Raises UserError: there is no such window."""
+        return self._found(window_id).look_up(keys)
+
     def _found(self, window_id: str) -> RunningWindow:
         window = self._windows.get(window_id)
         if window is None:

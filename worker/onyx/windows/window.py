@@ -160,6 +160,11 @@ class Window(AllInRecords):
         """Extents that are asked for; the first in order, if only some are wanted."""
         return self._view.query(asked, extents_max)
 
+    def look_up(self, keys: Sequence[Any]) -> list[list[Any]]:
+        """For each group a list with its state, which is empty if it has none; of a window with one
+        extent for each group."""
+        return self._view.look_up(keys)
+
     # State is recorded and restored.
 
     def take_changes(self, records: Records) -> None:

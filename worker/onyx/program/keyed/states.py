@@ -12,6 +12,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.leaves import Leaves
 from onyx.keyed.answers import extents_of
 from onyx.keyed.expiry import Expiry
+from onyx.keyed.states import ABSENT, States
 from onyx.keyed.store import KeyedStore
 from onyx.keyed.timers import Clock, Timers
 from onyx.keyed.timers import Timer as DueTimer
@@ -208,9 +209,18 @@ class KeyedStates:
     ) -> list[Extent]:
         """The states of a name, which is that of the task and that of the state with a dot between.
         Raises UserError: there is no such state."""
+        return extents_of(self._found(name), asked, extents_max)
+
+    def look_up(self, name: str, keys: Sequence[Any]) -> list[list[Any]]:
+        """For each group (`groups.hashable_key`) a list with its state, which is empty if it has
+        none. Raises as `query`."""
+        states = self._found(name).get_all(keys, ABSENT)
+        return [[] if state is ABSENT else [state] for state in states]
+
+    def _found(self, name: str) -> States:
         states = self._store.states.get(name.removeprefix(f"{self._task}."))
         if states is None or states.name not in self._its.states:
             raise UserError(
                 f"task {self._task} has no state {name!r}, but {', '.join(self._its.states)}"
             )
-        return extents_of(states, asked, extents_max)
+        return states

@@ -7,7 +7,8 @@ fired. The values of groups are rows in files (`contents`), and a firing is a ru
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
 
 from onyx.errors import UserError
 from onyx.spark.windows.contents import Contents
@@ -120,6 +121,10 @@ class SparkWindow:
 
     def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:
         """Raises UserError: whoever asks reads the files (`spark.answers`), and no peer waits."""
+        raise UserError(f"window {self._id} has engine: spark, and no peer has its states")
+
+    def look_up(self, keys: Sequence[Any]) -> list[list[Any]]:
+        """Raises UserError: no peer has them."""
         raise UserError(f"window {self._id} has engine: spark, and no peer has its states")
 
     # Segments come.

@@ -11,11 +11,13 @@ from concurrent.futures import Future
 from onyx.codec.lookups import first_fitting
 from onyx.codec.values import decode_values
 from onyx.errors import OnyxError, describe
+from onyx.program.keyed.states import KeyedStates
 from onyx.task.parts.allocation import Allocation
 from onyx.task.window_state.windowing import Windowing
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Found, LookUp
-from onyx.windows.selection import Selection
+from onyx.windows.groups import hashable_keys
+from onyx.windows.task_windows import TaskWindows
 
 STATES_BYTES_MAX = 1_000_000
 """States in one answer, encoded; a single one may be larger."""
@@ -53,11 +55,10 @@ def _found(windowing: Windowing, question: LookUp) -> Found:
 
 def _states(windowing: Windowing, question: LookUp) -> bytes:
     keys = [key for (key,) in decode_values(question.keys)]
-    query, state = windowing.held.query, question.state
-    found = [query(state, Selection(key=key), 1) for key in keys]
-    states, count = first_fitting(
-        [[each[0].state] if each else [] for each in found], STATES_BYTES_MAX
-    )
+    held = windowing.held
+    assert isinstance(held, KeyedStates | TaskWindows), "validated: others are not looked up"
+    found = held.look_up(question.state, hashable_keys(keys))
+    states, count = first_fitting(found, STATES_BYTES_MAX)
     if count == 1 and len(states) > STATE_BYTES_MAX:
         raise OnyxError(
             f"the state of group {keys[0]!r} has {len(states)} bytes, and at most "

@@ -118,6 +118,16 @@ class ArrayBucket(Bucket):
             return default
         return self._array_form.to_python(self._rows.states(np.array([row])))[0]
 
+    def get_all(self, keys: Sequence[Any], default: Any = None) -> list[Any]:
+        """The state of each of some groups."""
+        rows = self._rows.find(list(keys))
+        found = [default] * len(rows)
+        there = np.flatnonzero(rows >= 0)
+        states = self._array_form.to_python(self._rows.states(rows[there]))
+        for index, state in zip(there.tolist(), states, strict=True):
+            found[index] = state
+        return found
+
     def keys(self) -> Any:
         """All groups."""
         return self.groups()

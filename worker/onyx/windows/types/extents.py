@@ -117,6 +117,10 @@ class Extents(ABC, Generic[E]):
     def get(self, key: Any, extent: E) -> Any:
         """The state of a group, or GONE."""
 
+    def look_up(self, keys: Sequence[Any]) -> list[Any]:
+        """The state of each of some groups, or GONE, where a group has one extent."""
+        raise NotImplementedError("validated: only global windows are looked up")
+
     @abstractmethod
     def put(self, key: Any, extent: E, state: Any) -> None:
         """Give a group that an extent has another state; GONE removes the group."""

@@ -162,6 +162,11 @@ class NumberedExtents(Extents[int]):
         bucket = self._buckets.get(extent)
         return GONE if bucket is None else bucket.get(key, GONE)
 
+    def get_all(self, keys: Sequence[Any], extent: int) -> list[Any]:
+        """The state of each of some groups in an extent, or GONE."""
+        bucket = self._buckets.get(extent)
+        return [GONE] * len(keys) if bucket is None else bucket.get_all(keys, GONE)
+
     def put(self, key: Any, extent: int, state: Any) -> None:
         """Give a group that an extent has another state; GONE removes the group."""
         if state is GONE:
