@@ -56,7 +56,7 @@ class KeyedRows:
         )
 
     def packed(self) -> KeyedRows:
-        """Rows equal to these, whose segments lie in their order and have no others beside them."""
+        """These rows, with their segments in order and no others beside them."""
         where = pa.array(self.where)
         return KeyedRows(
             self.hashes,
