@@ -13,6 +13,7 @@ from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.groups.keys import key_bytes
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.kept import Kept
+from onyx.windows.groups import group_value, hashable_key
 
 VALUES = st.one_of(
     st.none(),
@@ -62,7 +63,7 @@ def test_dicts_get_the_state_of_their_group_whatever_its_type_is(
     case: tuple[Kept, Rows, list[tuple[Any, int]]],
 ) -> None:
     kept, segments, states = case
-    kept.take(states)
+    kept.take([hashable_key(key) for key, _ in states], [state for _, state in states])
     joined = Enrichment(lambda: kept, kept.key, columns=("found",)).of(segments)
     assert joined.failures == []
     assert joined.segments == by_loop(kept, segments, states, names_of(kept))
@@ -77,7 +78,7 @@ def test_each_group_is_asked_for_once(case: tuple[Kept, Rows, list[tuple[Any, in
         parts = [segment[key] for key in kept.key]
         if None not in parts:
             wanted.add(key_bytes(dict(zip(names, parts, strict=True)) if names else parts[0]))
-    groups = list(map(key_bytes, kept.groups_of(segments)))
+    groups = [key_bytes(group_value(key)) for key in kept.keys_of(segments)]
     assert len(groups) == len(set(groups))
     assert set(groups) == wanted
 
@@ -90,10 +91,8 @@ def test_columns_ask_and_get_what_dicts_do(
     columns, there, _ = from_dicts(segments)
     if not segments or there is not None:  # keys of several types are in no column
         return
-    kept.take(states)
-    assert set(map(key_bytes, kept.groups_of(columns))) == set(
-        map(key_bytes, kept.groups_of(to_dicts(columns)))
-    )
+    kept.take([hashable_key(key) for key, _ in states], [state for _, state in states])
+    assert set(kept.keys_of(columns)) == set(kept.keys_of(to_dicts(columns)))
     joined = Enrichment(lambda: kept, kept.key, columns=("found",)).of(columns)
     assert isinstance(joined.segments, Columns)
     assert to_dicts(joined.segments) == by_loop(kept, to_dicts(columns), states, names_of(kept))
@@ -101,7 +100,7 @@ def test_columns_ask_and_get_what_dicts_do(
 
 def test_a_state_of_another_type_than_the_others_fails_the_segments_of_its_group_only() -> None:
     kept = Kept("task.state", ["k"], "found")
-    kept.take([("a", 1), ("b", "text"), ("c", 3)])
+    kept.take(["a", "b", "c"], [1, "text", 3])
     joined = Enrichment(lambda: kept, kept.key, columns=("found",)).of(
         [{"k": "a"}, {"k": "b"}, {"k": "c"}]
     )
@@ -113,8 +112,8 @@ def test_a_state_of_another_type_than_the_others_fails_the_segments_of_its_group
 
 def test_a_batch_that_finds_nothing_keeps_the_type_of_the_column() -> None:
     kept = Kept("task.state", ["k"], "found")
-    kept.take([("a", 1)])
+    kept.take(["a"], [1])
     before = kept.columns.schema
-    kept.take([])
+    kept.take([], [])
     assert kept.columns.schema == before
     assert kept.columns.num_rows == 0

@@ -57,12 +57,11 @@ from onyx.task.windowed import build
 from onyx.transport.interface import Delivery
 from onyx.transport.lookups import Found
 from onyx.windows.coded import Groups
-from onyx.windows.groups import hashable_key
 from onyx.windows.records import Record
 from onyx.windows.watermarks import Mark
 
 _applied = AppliedIds.__init__
-_groups_of = Kept.groups_of
+_keys_of = Kept.keys_of
 _receive = Lookups.receive
 _take = Kept.take
 _laps_of = send.laps_of
@@ -248,20 +247,20 @@ def _only_the_first(lookups: Lookups, found: Found) -> None:
     """K24."""
     question = lookups._open.get(found.number)
     if question is not None and not found.error:
-        question.groups = question.groups[: len(decode_values(found.states))]
+        question.keys = question.keys[: decode_values(found.states)[0]]
     _receive(lookups, found)
 
 
-def _new_groups(kept: Kept, segments: Segments) -> list[Any]:
+def _new_keys(kept: Kept, segments: Segments) -> list[Any]:
     """K25."""
-    return [group for group in _groups_of(kept, segments) if hashable_key(group) not in _of(kept)]
+    return [key for key in _keys_of(kept, segments) if key not in _of(kept)]
 
 
-def _take_also(kept: Kept, states: Sequence[tuple[Any, Any]]) -> None:
+def _take_also(kept: Kept, keys: Sequence[Any], states: Sequence[Any]) -> None:
     """K25."""
     known = _of(kept)
-    known.update({hashable_key(group): (group, state) for group, state in states})
-    _take(kept, list(known.values()))
+    known.update(zip(keys, states, strict=True))
+    _take(kept, list(known), list(known.values()))
 
 
 def _of(kept: Kept) -> dict[Any, Any]:
@@ -271,7 +270,7 @@ def _of(kept: Kept) -> dict[Any, Any]:
 class _Remembering(Kept):
     """K25."""
 
-    groups_of = _new_groups
+    keys_of = _new_keys
     take = _take_also
 
 

@@ -172,7 +172,7 @@ def test_an_answer_that_comes_twice_counts_once():
 
 def test_an_answer_has_as_many_states_as_fit_and_the_others_are_asked_for(monkeypatch):
     monkeypatch.setattr("onyx.task.windowed.lookup.STATES_BYTES_MAX", 2)
-    monkeypatch.setattr("onyx.task.channels.lookups.KEYS_BYTES_MAX", 6)
+    monkeypatch.setattr("onyx.task.channels.lookups.KEYS_BYTES_MAX", 3)
     bench = bench_of(spec({}), peers=1)
     bench.settle()
     assert all(1 <= each["seen"] <= 4 for each in rows(bench))

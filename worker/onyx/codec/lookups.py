@@ -1,35 +1,68 @@
-"""Groups that are asked for and their states, as bytes: msgpack arrays of so many values as fit."""
+"""Groups that are asked for and their states, as bytes: as many at a time as fit.
+
+Whole lists are encoded at once, because a call for each value would take longer than all else that
+is done with it. What does not fit is halved.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from onyx.codec.values import encode_each
+from onyx.codec.values import decode_values, encode_values
+from onyx.errors import SegmentError
+from onyx.windows.groups import dump_keys, load_keys
 
-_ARRAY_32 = b"\xdd"
 
-
-def first_fitting(lists: Sequence[Sequence[Any]], bytes_max: int) -> tuple[bytes, int]:
-    """The first lists as an array of arrays, and how many these are: at least one, if there is one,
-    and else as many as `bytes_max` takes.
+def key_pieces(keys: list[Any], bytes_max: int) -> Iterator[tuple[list[Any], bytes]]:
+    """All keys (`groups.hashable_key`) in pieces, each with its bytes. A single key may have more
+    than `bytes_max`.
 
     Raises:
-        SegmentError: a value has no encoding.
+        SegmentError: a key has no encoding.
     """
-    rows: list[bytes] = []
-    size = 0
-    for row in encode_each(lists):
-        size += len(row)
-        if rows and size > bytes_max:
-            break
-        rows.append(row)
-    return _ARRAY_32 + len(rows).to_bytes(4, "big") + b"".join(rows), len(rows)
+    data = encode_values(dump_keys(keys))
+    if len(data) <= bytes_max or len(keys) <= 1:
+        yield keys, data
+        return
+    half = len(keys) // 2
+    yield from key_pieces(keys[:half], bytes_max)
+    yield from key_pieces(keys[half:], bytes_max)
 
 
-def pieces(lists: Sequence[Sequence[Any]], bytes_max: int) -> Iterator[tuple[int, bytes]]:
-    """All lists in pieces, each with how many it has. Raises as `first_fitting`."""
-    while lists:
-        data, count = first_fitting(lists, bytes_max)
-        yield count, data
-        lists = lists[count:]
+def decode_keys(data: bytes) -> Sequence[Any]:
+    """The keys of a piece. Raises SegmentError: the bytes are something else."""
+    return load_keys(decode_values(data))
+
+
+def encode_states(found: Sequence[Sequence[Any]], bytes_max: int) -> tuple[bytes, int]:
+    """What the first keys have, and how many these are: as many as fit, and at least one.
+
+    Args:
+        found: for each key a list with its state, which is empty if it has none.
+
+    Raises:
+        SegmentError: a state has no encoding.
+    """
+    while True:
+        missing = [index for index, each in enumerate(found) if not each]
+        states = [state for each in found for state in each]
+        data = encode_values([len(found), missing, states])
+        if len(data) <= bytes_max or len(found) <= 1:
+            return data, len(found)
+        found = found[: len(found) // 2]
+
+
+def decode_states(data: bytes, keys: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Of the keys that were asked for those that have a state, their states, and the keys that are
+    still to be asked for. Raises SegmentError: the bytes are something else."""
+    try:
+        many, missing, states = decode_values(data)
+        there = keys[:many]
+        for index in reversed(missing):
+            del there[index]
+    except (TypeError, ValueError, IndexError) as error:
+        raise SegmentError(f"{len(data)} bytes are no states of groups: {error}") from error
+    if len(there) != len(states):
+        raise SegmentError(f"{len(states)} states came for {len(there)} groups")
+    return there, states, keys[many:]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices
 from onyx.flow.columns.record_batch import from_dicts
-from onyx.flow.columns.values import MISMATCH, python_values
+from onyx.flow.columns.values import MISMATCH, python_values, to_array
 from onyx.flow.formats import Segments, format_of
 from onyx.flow.segment import Segment
 from onyx.joins.attaching import values_of
@@ -49,21 +49,30 @@ class Kept:
         self._misfits: dict[Any, Exception] = {}
         """Groups whose state is of another type than those of the others."""
 
-    def groups_of(self, segments: Segments) -> list[Any]:
-        """The groups of some segments, each once. What is no group of any task is left out."""
+    def keys_of(self, segments: Segments) -> list[Any]:
+        """The groups of some segments (`hashable_key`), each once. What is no group of any task is
+        left out."""
         parts = format_of(segments).choose(self._of_dicts, self._of_columns)(segments)
-        keys = {key: None for each in parts if (key := self._group(each)) is not None}
-        return list(map(group_value, keys))
+        return list({key: None for each in parts if (key := self._group(each)) is not None})
 
-    def take(self, states: Sequence[tuple[Any, Any]]) -> None:
-        """Have these states, each with its group, and no others."""
-        column = self._column
-        rows, kept, failures = from_dicts([{column: state} for _, state in states])
-        keys = [hashable_key(group) for group, _ in states]
+    def take(self, keys: Sequence[Any], states: Sequence[Any]) -> None:
+        """Have the states of these groups, and no others."""
+        rows, kept, failures = self._rows_of(states)
         self._misfits = {keys[index]: error for index, error in failures}
         there = keys if kept is None else [keys[index] for index in kept]
         self._rows = {key: row for row, key in enumerate(there)}
-        self.columns = rows.record_batch if there else self.columns.slice(0, 0)
+        self.columns = rows if there else self.columns.slice(0, 0)
+
+    def _rows_of(
+        self, states: Sequence[Any]
+    ) -> tuple[pa.RecordBatch, Indices | None, list[tuple[int, Exception]]]:
+        """A row for each state, as `from_dicts` gives them."""
+        column = self._column
+        try:
+            return pa.record_batch({column: to_array(states)}), None, []
+        except MISMATCH:
+            rows, kept, failures = from_dicts([{column: state} for state in states])
+            return rows.record_batch, kept, failures
 
     def find(self, keys: Sequence[pa.Array], at: pa.Array | None = None) -> Indices:
         """For each key the index of its row; -1: it has none.

@@ -28,7 +28,7 @@ class LookUp:
     state: str
     """Name of the state within its task."""
     keys: bytes
-    """Group keys, by `codec.values`."""
+    """Group keys, by `codec.lookups`."""
     durable: bool
     """Whether the answer waits until all that is in it is durable."""
 
@@ -43,8 +43,7 @@ class Found:
     """Who has asked."""
     number: int
     states: bytes
-    """For each of the first keys a list with its state, which is empty if it has none, by
-    `codec.values`."""
+    """What the first keys have, by `codec.lookups`."""
     error: str = ""
     """Why there is no answer."""
 

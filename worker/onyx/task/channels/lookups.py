@@ -9,12 +9,10 @@ process share, among them perhaps the one that is to answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onyx.codec.lookups import pieces
-from onyx.codec.values import decode_values
+from onyx.codec.lookups import decode_states, key_pieces
 from onyx.errors import UserError
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
@@ -23,6 +21,7 @@ from onyx.seams import Clock
 from onyx.task.channels.wiring import Site, Wiring
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Found, LookUp
+from onyx.windows.groups import Shards
 
 ASK_AGAIN_S = 2.0
 """After so long without an answer: it was lost, or its peer is busy with a batch."""
@@ -44,7 +43,7 @@ class Reads:
 class _Question:
     site: Site
     message: LookUp
-    groups: Sequence[Any]
+    keys: list[Any]
 
 
 class Lookups:
@@ -61,7 +60,10 @@ class Lookups:
         self._batch: Batch | None = None
         self._open: dict[int, _Question] = {}
         self._last_number = 0
-        self._states: list[tuple[Any, Any]] = []
+        self._keys: list[Any] = []
+        self._states: list[Any] = []
+        """The states of these keys, as far as they have come."""
+        self._shards = Shards(shard_of)
         self._error = ""
         self._again_s = 0.0
 
@@ -88,8 +90,8 @@ class Lookups:
         if self._open:
             self._ask_again()
             return False
-        self._kept.take(self._states)
-        self._batch, self._states = None, []
+        self._kept.take(self._keys, self._states)
+        self._batch, self._keys, self._states = None, [], []
         return True
 
     def receive(self, found: Found) -> None:
@@ -100,26 +102,24 @@ class Lookups:
         if found.error:
             self._error = found.error
             return
-        states = decode_values(found.states)
-        groups = question.groups
-        pairs = zip(groups, states, strict=False)  # behind the last state that fits
-        self._states += [(group, state[0]) for group, state in pairs if state]
-        if len(states) < len(groups):
-            self._ask(question.site, groups[len(states) :])
+        keys, states, others = decode_states(found.states, question.keys)
+        self._keys += keys
+        self._states += states
+        if others:
+            self._ask(question.site, others)
 
     def _begin(self, batch: Batch) -> None:
         self._batch, self._error = batch, ""
-        self._open, self._states = {}, []
-        sites = self._reads.sites
+        self._open, self._keys, self._states = {}, [], []
+        sites, shards = self._reads.sites, self._shards
         of_slot: dict[int, list[Any]] = {}
-        for group in self._kept.groups_of(batch.segments):
-            of_slot.setdefault(shard_of(group) % len(sites), []).append(group)
-        for slot, groups in of_slot.items():
-            self._ask(sites[slot], groups)
+        for key in self._kept.keys_of(batch.segments):
+            of_slot.setdefault(shards[key] % len(sites), []).append(key)
+        for slot, keys in of_slot.items():
+            self._ask(sites[slot], keys)
 
-    def _ask(self, site: Site, groups: Sequence[Any]) -> None:
-        start = 0
-        for count, keys in pieces([[each] for each in groups], KEYS_BYTES_MAX):
+    def _ask(self, site: Site, keys: list[Any]) -> None:
+        for some, data in key_pieces(keys, KEYS_BYTES_MAX):
             self._last_number += 1
             wiring, number = self._wiring, self._last_number
             message = LookUp(
@@ -130,12 +130,11 @@ class Lookups:
                 wiring.me.peer,
                 number,
                 self._reads.state,
-                keys,
+                data,
                 self._reads.durable,
             )
-            self._open[number] = _Question(site, message, groups[start : start + count])
+            self._open[number] = _Question(site, message, some)
             self._transport.send_lookup(site.group, message)
-            start += count
         self._again_s = self._clock.monotonic_s() + ASK_AGAIN_S
 
     def _ask_again(self) -> None:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from onyx.codec.lookups import first_fitting
-from onyx.codec.values import decode_values
+from onyx.codec.lookups import decode_keys, encode_states
 from onyx.errors import OnyxError, describe
 from onyx.program.keyed.states import KeyedStates
 from onyx.task.parts.allocation import Allocation
 from onyx.task.window_state.windowing import Windowing
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Found, LookUp
-from onyx.windows.groups import hashable_keys
+from onyx.windows.groups import group_value
 from onyx.windows.task_windows import TaskWindows
 
 STATES_BYTES_MAX = 1_000_000
@@ -54,14 +53,12 @@ def _found(windowing: Windowing, question: LookUp) -> Found:
 
 
 def _states(windowing: Windowing, question: LookUp) -> bytes:
-    keys = [key for (key,) in decode_values(question.keys)]
-    held = windowing.held
+    held, keys = windowing.held, decode_keys(question.keys)
     assert isinstance(held, KeyedStates | TaskWindows), "validated: others are not looked up"
-    found = held.look_up(question.state, hashable_keys(keys))
-    states, count = first_fitting(found, STATES_BYTES_MAX)
+    states, count = encode_states(held.look_up(question.state, keys), STATES_BYTES_MAX)
     if count == 1 and len(states) > STATE_BYTES_MAX:
         raise OnyxError(
-            f"the state of group {keys[0]!r} has {len(states)} bytes, and at most "
+            f"the state of group {group_value(keys[0])!r} has {len(states)} bytes, and at most "
             f"{STATE_BYTES_MAX} are looked up"
         )
     return states
