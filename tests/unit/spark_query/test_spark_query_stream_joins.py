@@ -100,6 +100,18 @@ def test_a_segment_without_a_key_or_a_time_is_a_dead_letter(tmp_path: Path) -> N
     assert [reply.tasks[task].failed for task in ("orders", "both")] == [1, 1]
 
 
+def test_a_row_alone_has_nulls_for_columns_of_which_its_bucket_gets_none(tmp_path: Path) -> None:
+    form = {"batchFormat": "arrow"}
+    join = {**JOIN, "how": "left"}
+    made = job(SIDES, *({**each, **form} for each in (
+        sequence("orders", [{"id": n, "at": n} for n in range(40)]),
+        sequence("payments", [{"of": 7, "at": 8, "sum": 3}]), join, output())))  # fmt: skip
+    run(made, tmp_path, buckets=8)
+    assert sorted(each["id"] for each in written(tmp_path)) == list(range(40))
+    columns = {"id", "at", "p_of", "p_at", "p_sum"}
+    assert all(set(each) == columns for each in written(tmp_path))
+
+
 def test_what_is_late_is_counted_and_goes_to_its_child(tmp_path: Path) -> None:
     (last,) = late = [{"id": 0, "at": 0, "n": 100}]
     orders = sequence("orders", [*ORDERS, {"id": 5, "at": 90, "n": 90}, last], batchSize=1)

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from onyx.flow.batch import Batch, EncodedRun, Segments
+from onyx.flow.columns.record_batch import Columns
+from onyx.joins.streams.spans import LEFT, RIGHT
 from onyx.program.assign import assign
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
@@ -54,9 +56,22 @@ class Fold(UntrackedFolding):
         return self.held
 
     def add(self, segments: Segments, upstream: str) -> None:
-        """Segments have come; `upstream`: from this task, where that matters."""
+        """Segments have come.
+
+        Args:
+            segments: none, if only the columns of those of a side are to be known.
+            upstream: the task that has sent them, where that matters.
+        """
+        if isinstance(segments, Columns) and not len(segments):
+            self._know(segments, upstream)
+            return
         self._tree.push(self._task, Batch(segments, upstream=upstream or None), self)
         self._send()
+
+    def _know(self, columns: Columns, upstream: str) -> None:
+        join = self._program.streams
+        assert join is not None, "only of joins rows are sent that have none"
+        self.joined.saw(RIGHT if join.by_task[upstream] else LEFT, columns.record_batch)
 
     def merge(self, records: Sequence[StatesRecord]) -> None:
         """States that were folded before the shuffle have come."""

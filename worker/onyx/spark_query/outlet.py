@@ -9,6 +9,7 @@ from zlib import crc32
 import numpy as np
 
 from onyx.flow.batch import U64, Segments, format_of, take
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.keys import slots_of_shards
 from onyx.flow.mixed import of_runs, pieces_of
 from onyx.spark.compiler.plan import Exchange, Plan
@@ -31,8 +32,8 @@ class Outlet:
         """By task and bucket, what each parent has sent there; without a name where the task does
         not keep its parents apart."""
         self._counts: dict[tuple[str, int], int] = {}
-        self._reached: set[str] = set()
-        """Tasks that this origin sends to."""
+        self._shown: set[tuple[str, str, object]] = set()
+        """Parents of a join whose columns all its buckets know."""
         self._step = 0
         self._number = 0
         self.mark: int | None = None
@@ -59,6 +60,18 @@ class Outlet:
         for bucket in np.unique(buckets).tolist():
             chosen = np.flatnonzero(buckets == bucket)
             self._gather(task, bucket, upstream, take(segments, chosen))
+        if upstream and isinstance(segments, Columns):
+            self._show(task, upstream, segments)
+
+    def _show(self, task: str, upstream: str, columns: Columns) -> None:
+        """Let every bucket of a join know what columns a side has: one that gets none of its rows
+        has nulls for them in rows of the other side."""
+        shown = task, upstream, format_of(columns).types(columns)
+        if shown not in self._shown:
+            self._shown.add(shown)
+            nothing = take(columns, np.empty(0, np.intp))
+            for bucket in self._buckets_of(self._exchanges[task]):
+                self._gather(task, bucket, upstream, nothing)
 
     def bucket_of(self, task: str, shard: int) -> int:
         """The bucket that has the groups of a shard."""

@@ -74,7 +74,7 @@ class Share:
         fold, segments = self.fold, segments_of(row)
         if row.kind == "states" and fold is not None:
             fold.merge(states_of(row))
-        elif len(segments) and fold is not None:
+        elif fold is not None and (len(segments) or row.upstream):
             fold.add(segments, row.upstream)
         elif len(segments):
             self._tree.push(self._task, Batch(segments))

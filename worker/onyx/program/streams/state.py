@@ -116,6 +116,10 @@ class JoinedStreams:
                 made.append(self._results.of_lone(side, every.take(without).rows))
         return Added(gathered(int(shards[0]), made), np.flatnonzero(late).tolist())
 
+    def saw(self, side: Side, rows: pa.RecordBatch) -> None:
+        """Segments of a side have these columns, wherever they have gone."""
+        self._results.saw(side, rows)
+
     def _take(self, side: Side, rows: KeyedRows, stored: Stored) -> Iterator[Made]:
         """Rows meet those that are there, and stay."""
         if not len(rows):
