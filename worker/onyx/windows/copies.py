@@ -30,3 +30,13 @@ def copied(value: Any) -> Any:
             return value.copy()
         return [copied(each) if type(each) is dict else deepcopy(each) for each in value]
     return deepcopy(value)
+
+
+def copied_twice(value: Any) -> tuple[Any, Any]:
+    """Two copies, which share nothing with each other either."""
+    kind = type(value)
+    if kind in _UNCHANGEABLE:
+        return value, value
+    if kind is list and _UNCHANGEABLE.issuperset(map(type, value)):
+        return value.copy(), value.copy()
+    return copied(value), copied(value)

@@ -74,6 +74,11 @@ class Aggregation:
         """The state after an update; the one before is not used any more."""
         raise NotImplementedError
 
+    def step(self, state: Any, extracted: Any) -> tuple[Any, Any]:
+        """The state after a segment, and the update that the segment has made."""
+        update = self.create(state, extracted)
+        return self.apply(state, update), update
+
     def fold(self, bucket: States, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
         """Apply what the segments of a batch do, in order."""
         create, apply = self.create, self.apply

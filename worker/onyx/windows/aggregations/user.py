@@ -12,7 +12,7 @@ from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.coded import Groups, Keyed
-from onyx.windows.copies import copied
+from onyx.windows.copies import copied, copied_twice
 from onyx.windows.user_functions import Call
 
 
@@ -42,6 +42,11 @@ class UserAggregation(Aggregation):
     def apply(self, state: Any, update: Any) -> Any:
         """Call `apply_state_update` with a copy of the update, which is recorded too."""
         return self._apply(self._window, state, copied(update))
+
+    def step(self, state: Any, extracted: Any) -> tuple[Any, Any]:
+        """Both calls for a segment: the copies are made at once."""
+        update, given = copied_twice(self._create(self._window, state, extracted))
+        return self._apply(self._window, state, given), update
 
     def merge(self, one: Any, other: Any) -> Any:
         """Call `super_aggregation`."""
@@ -75,6 +80,10 @@ class ColumnsAggregation(UserAggregation):
     def create(self, state: Any, extracted: Columns) -> Any:
         """A copy of what `create_state_update` returns for a part of a batch."""
         return super().create(state, extracted.record_batch)
+
+    def step(self, state: Any, extracted: Columns) -> tuple[Any, Any]:
+        """Both calls for a part of a batch."""
+        return super().step(state, extracted.record_batch)
 
     def steps(self, keys: Keyed, extracted: Any) -> tuple[Sequence[Any], Sequence[Any]]:
         """A step for each group."""

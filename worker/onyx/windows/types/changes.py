@@ -69,13 +69,11 @@ class Changes:
         self, extent: int, bucket: Bucket, keys: Sequence[Any], extracted: Sequence[Any]
     ) -> None:
         """Apply segments to an extent of an open aggregation, and keep the updates."""
-        create, apply = self._aggregation.create, self._aggregation.apply
+        step = self._aggregation.step
         whole = self._states.get(extent, {})
         kept = self._updates.setdefault(extent, {})
         for key, each in zip(keys, extracted, strict=True):
-            state = bucket[key]
-            update = create(state, each)
-            bucket[key] = apply(state, update)
+            bucket[key], update = step(bucket[key], each)
             if key not in whole:
                 kept.setdefault(key, []).append(update)
 

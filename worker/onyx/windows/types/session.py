@@ -152,8 +152,7 @@ class SessionExtents(Extents[Session]):
             return None
         session = self._join(owner, coordinate)
         try:
-            update = self._aggregation.create(session.state, extracted)
-            session.state = self._aggregation.apply(session.state, update)
+            session.state, update = self._aggregation.step(session.state, extracted)
         except TypeError as error:
             raise self._aggregation.refuse([extracted], error) from error
         if self._aggregation.closed:
