@@ -46,7 +46,7 @@ def fits_alone(segment: Segment) -> bool:
     try:
         is_plain = PLAIN.issuperset(map(type, segment.values()))
         is_plain = is_plain and TEXT.issuperset(map(type, segment))
-        return is_plain and _size(segment) <= SEGMENT_BYTES_MAX
+        return is_plain and len(_encoder.encode(segment)) <= SEGMENT_BYTES_MAX
     except _WRONG:
         return False
 

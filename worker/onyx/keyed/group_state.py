@@ -115,21 +115,8 @@ class GroupState:
         return self._timers
 
 
-def _attribute(view: View) -> property:
-    def read(_: GroupState) -> Any:
-        return view.read()
-
-    def write(_: GroupState, value: Any) -> None:
-        view.write(value)
-
-    def clear(_: GroupState) -> None:
-        view.clear()
-
-    return property(read, write, clear)
-
-
 def of(views: Mapping[str, View]) -> type[GroupState]:
     """A class with a property for each state of a task. Others are refused, so a name that is
     misspelt is an error and no state that is lost."""
-    properties = {name: _attribute(view) for name, view in views.items()}
+    properties = {name: view.attribute() for name, view in views.items()}
     return type("State", (GroupState,), {"__slots__": (), **properties})

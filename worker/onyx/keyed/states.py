@@ -142,10 +142,8 @@ class Values(States):
     def __init__(self, name: str, shards: Shards, holder: Holder) -> None:
         form = Form(lambda: None, _alike, lambda key, data: data, is_plain=True)
         super().__init__(name, form, shards, holder)
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        """The value of a key."""
-        return self._bucket.get(key, default)
+        self.get: Callable[..., Any] = self._bucket.get
+        """Gives the value of a key, or None, or another default."""
 
     def put(self, key: Any, value: Any) -> None:
         """Give a key another value."""

@@ -49,6 +49,26 @@ class ValueView:
         if self.group in self._values:
             self._put(ABSENT)
 
+    def attribute(self) -> property:
+        """The state as an attribute of what functions get. Of plain values it does by itself what
+        `read` and `write` do: it is used several times a segment."""
+        if self._copied is not None:
+            return _attribute(self)
+        view, get, swap = self, self._values.get, self._values.swap
+        check, changed = self._check, self._changes.add
+
+        def read(_: object) -> Any:
+            return get(view.group)
+
+        def write(_: object, value: Any) -> None:
+            if value is None:
+                view.clear()
+            else:
+                kept, group = check(value), view.group
+                changed(swap, group, swap(group, kept))
+
+        return property(read, write, lambda _: view.clear())
+
     def _put(self, kept: Any) -> None:
         values, group = self._values, self.group
         self._changes.add(values.swap, group, values.swap(group, kept))
@@ -81,6 +101,10 @@ class ListView(MutableSequence[Any]):
         """The group has an empty list."""
         if len(self):
             self._put([])
+
+    def attribute(self) -> property:
+        """The state as an attribute of what functions get."""
+        return _attribute(self)
 
     def __len__(self) -> int:
         return len(self._lists.get(self.group))
@@ -175,6 +199,10 @@ class MapView(MutableMapping[Any, Any]):
         if len(self):
             self._put({})
 
+    def attribute(self) -> property:
+        """The state as an attribute of what functions get."""
+        return _attribute(self)
+
     def __len__(self) -> int:
         return len(self._maps.get(self.group))
 
@@ -214,3 +242,16 @@ class MapView(MutableMapping[Any, Any]):
 
 
 View = ValueView | ListView | MapView
+
+
+def _attribute(view: View) -> property:
+    def read(_: object) -> Any:
+        return view.read()
+
+    def write(_: object, value: Any) -> None:
+        view.write(value)
+
+    def clear(_: object) -> None:
+        view.clear()
+
+    return property(read, write, clear)

@@ -75,9 +75,11 @@ class _Calls:
         made: dict[int, list[Segment]],
     ) -> None:
         self._task = program.task
+        assert program.fn is not None, "asked before"
         self._fn = program.fn
         self._unique_key = its.unique_key
         self._keeping = keeping
+        self._keyed, self._shard_of = keeping.keyed, keeping.shard_of
         self._made = made
         self._now_ms = keeping.clock.wall_ms()
 
@@ -98,14 +100,13 @@ class _Calls:
         return failures
 
     def _call(self, group: Any, segment: Segment) -> None:
-        assert self._fn is not None, "asked before"
-        made = self._keeping.keyed.call(self._fn, group, segment, self._now_ms)
+        made = self._keyed.call(self._fn, group, segment, self._now_ms)
         if made:
-            self._made.setdefault(self._keeping.shard_of[group], []).extend(made)
+            self._made.setdefault(self._shard_of[group], []).extend(made)
 
     def _call_once(self, group: Any, segment: Segment) -> None:
         """If no segment with its uniqueness key has been applied."""
-        shard = self._keeping.shard_of[group]
+        shard = self._shard_of[group]
         (value,) = unique_values(self._task, self._unique_key or "", [segment])
         if not self._keeping.has_seen(shard, value):
             self._call(group, segment)
