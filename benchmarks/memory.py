@@ -24,6 +24,8 @@ import psutil
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, parser, run
 
+from onyx.cli.processes.child import PROGRAM
+
 SEGMENTS, SEGMENTS_QUICK = 10_000_000, 1_000_000
 BLOCK_S, BLOCK_QUICK_S = 30.0, 5.0
 BLOCKED_SEGMENTS = 1_000_000
@@ -51,7 +53,7 @@ class Watched:
 
 def _works(process: psutil.Process) -> bool:
     """Whether it is the worker of `onyx run`, and not its ZooKeeper."""
-    return "--recorder" in process.cmdline()
+    return PROGRAM in process.cmdline()
 
 
 def watched(

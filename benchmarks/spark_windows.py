@@ -36,6 +36,7 @@ from benchmarks import harness, onyx_run
 from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
 from benchmarks.peers import CONTENDERS, spark_environment
 
+from onyx.cli.processes.child import PROGRAM
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import shard_of
@@ -204,7 +205,7 @@ class Memory:
 def _rss_mib(process: psutil.Process) -> float:
     with contextlib.suppress(psutil.Error, IndexError):
         line = process.cmdline()
-        is_worker = "--recorder" in line or "onyx.spark.child" in " ".join(line)
+        is_worker = PROGRAM in line or "onyx.spark.child" in " ".join(line)
         return float(process.memory_info().rss / 2**20) if is_worker else 0.0
     return 0.0
 

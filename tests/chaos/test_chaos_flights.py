@@ -13,6 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from onyx.cli.processes.child import PROGRAM
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 PROCESSES = 4
 WORK_S = 0.5
@@ -37,7 +39,7 @@ def workers(run: psutil.Process) -> list[psutil.Process]:
 
 def is_worker(process: psutil.Process) -> bool:
     try:
-        return "worker" in process.cmdline()
+        return PROGRAM in process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return False
 

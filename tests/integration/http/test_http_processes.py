@@ -14,6 +14,7 @@ import urllib3
 
 from onyx import api
 from onyx.cli.local_cluster import local_cluster
+from onyx.cli.processes.child import PROGRAM
 from onyx.settings import HttpSettings, Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server
@@ -24,7 +25,7 @@ ORDERS = 40
 
 
 def worker_processes() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "worker" in each.cmdline()]
+    return [each for each in psutil.Process().children() if PROGRAM in each.cmdline()]
 
 
 def taken(url: str, number: int) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from onyx.cli.processes.child import PROGRAM
 from onyx.log.server.process import ZooKeeperServer
 
 BAD = Path(__file__).parents[2] / "unit" / "model" / "bad"
@@ -239,7 +240,7 @@ def test_ctrl_c_ends_a_run_whose_function_hangs_and_says_what_it_waits_for(folde
 def workers_of(pid: int) -> list[int]:
     """The worker processes of a command."""
     listing = subprocess.run(
-        ["pgrep", "-P", str(pid), "-f", "cli worker"], capture_output=True, text=True, check=False
+        ["pgrep", "-P", str(pid), "-f", PROGRAM], capture_output=True, text=True, check=False
     )
     return [int(line) for line in listing.stdout.split()]
 

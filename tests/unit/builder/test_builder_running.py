@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from onyx.builder import Job, JobFailed, blackhole, files, plugin, sequence, stdout
 from onyx.builder import running as builder_running
-from onyx.cli import app
+from onyx.cli.application import app
 from onyx.client.statuses import JobStatus
 from onyx.errors import ManifestError, UserError
 from onyx.ids import JobId, Position

@@ -13,6 +13,7 @@ import pytest
 
 from onyx.cli import commands
 from onyx.cli.command_table import COMMANDS
+from onyx.cli.processes.child import PROGRAM
 
 HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "rich", "pyspark", "onyx.peer")
 OF_A_CLIENT = {"kazoo", "rich"}
@@ -60,3 +61,12 @@ def test_a_command_that_asks_or_changes_something_imports_no_part_of_a_peer(name
 
     assert f"onyx.cli.commands.{name}" in loaded
     assert [each for each in HEAVY if each in loaded and each not in OF_A_CLIENT] == []
+
+
+def test_a_worker_process_imports_nothing_that_reads_or_draws_for_people() -> None:
+    code = f"import json, sys, {PROGRAM}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
+
+    assert "onyx.peer.membership" in loaded
+    assert [each for each in ("typer", "rich", "pydantic") if each in loaded] == []

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from onyx.cli import app
+from onyx.cli.application import app
 from onyx.cli.project import job_name, module_name, project
 from onyx.errors import UserError
 from onyx.model.names import is_function, is_job_name

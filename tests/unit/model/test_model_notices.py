@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from onyx import api
-from onyx.cli import app
+from onyx.cli.application import app
 from onyx.client import calls
 from onyx.model.job import Job
 from onyx.model.notices import notices

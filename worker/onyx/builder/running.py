@@ -11,8 +11,8 @@ from onyx.builder.drawing import drawing
 from onyx.cli.functions import missing, modules_here, wrong_here
 from onyx.cli.job_file import warn
 from onyx.cli.local_run import peers_of_processes, run_here, settings_for
-from onyx.cli.options import import_from, settings
 from onyx.cli.status_table import why
+from onyx.cli.surroundings import import_from, settings
 from onyx.client.calls import submit_job
 from onyx.client.statuses import JobStatus
 from onyx.client.submissions import Submission

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import typer
 
-from onyx.cli.options import settings
 from onyx.cli.status_table import print_status
+from onyx.cli.surroundings import settings
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.ids import JobId

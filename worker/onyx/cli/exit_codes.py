@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
 
-from onyx.errors import LogReplaced, OnyxError, OutOfMemory, UserError
+from onyx.errors import LogReplaced, ManifestError, OnyxError, OutOfMemory, UserError, brief
 
 
 class ExitCode(IntEnum):
@@ -35,3 +38,23 @@ def exit_code_of(error: OnyxError) -> ExitCode:
     if isinstance(error, OutOfMemory):
         return ExitCode.OUT_OF_MEMORY
     return ExitCode.INVALID if isinstance(error, UserError) else ExitCode.FAILURE
+
+
+@contextmanager
+def exits_with_code() -> Iterator[None]:
+    """End this process with a message for the person who must act, if the block raises an error of
+    ours; a traceback is shown only for a bug in Onyx itself."""
+    try:
+        yield
+    except ManifestError as error:
+        for problem in error.problems:
+            print(f"error: {problem}", file=sys.stderr)
+        count = len(error.problems)
+        print(f"{count} problem{'' if count == 1 else 's'} found", file=sys.stderr)
+        sys.exit(ExitCode.INVALID)
+    except OnyxError as error:
+        print(f"error: {brief(str(error))}", file=sys.stderr)
+        sys.exit(exit_code_of(error))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(ExitCode.INTERRUPTED)

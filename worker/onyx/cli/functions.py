@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onyx.cli.job_file import refuse
-from onyx.cli.options import settings
+from onyx.cli.surroundings import settings
 from onyx.errors import Problem
 from onyx.model.functions import function_names
 from onyx.model.job import Job

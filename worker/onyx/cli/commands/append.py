@@ -12,7 +12,8 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 import typer
 
-from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
+from onyx.cli.surroundings import settings
 from onyx.client.appender import Appender
 from onyx.client.appending import appender
 from onyx.errors import UserError

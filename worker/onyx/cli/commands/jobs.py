@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id, settings
+from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id
 from onyx.cli.status_table import print_statuses
+from onyx.cli.surroundings import settings
 from onyx.client.manifests import digest_of
 from onyx.client.statuses import status_at, statuses
 from onyx.history.replicas import Replicas

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
+from onyx.cli.surroundings import settings
 from onyx.client.connection import connect
 from onyx.ids import Position
 from onyx.log.interface import Origin

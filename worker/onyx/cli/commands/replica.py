@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
+from onyx.cli.surroundings import settings
 from onyx.client.connection import connect
 from onyx.errors import UserError
 from onyx.ids import Position

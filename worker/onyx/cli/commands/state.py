@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption, settings
+from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
 from onyx.cli.state_table import extent_table, names_table
+from onyx.cli.surroundings import settings
 from onyx.client.connection import connect
 from onyx.client.query import window_pages
 from onyx.client.state_batches import json_line

@@ -19,7 +19,8 @@ from onyx.cli.job_file import (
     read_file,
     warn,
 )
-from onyx.cli.options import JsonOption, ModulesOption, import_from
+from onyx.cli.options import JsonOption, ModulesOption
+from onyx.cli.surroundings import import_from
 from onyx.errors import ManifestError, Problem
 from onyx.model.parsing.cluster import is_cluster, parse_cluster_manifest
 from onyx.model.parsing.text import ambiguities, located

@@ -12,21 +12,10 @@ from typing import Annotated
 
 import typer
 
-from onyx.cli.exit_codes import ExitCode, exit_code_of
-from onyx.cli.options import (
-    ModulesOption,
-    TenancyOption,
-    ZooKeeperOption,
-    configure_logs,
-    import_from,
-    settings,
-    stop_signal,
-)
-from onyx.cli.processes.running import open_worker, run_until
+from onyx.cli.options import ModulesOption, TenancyOption, ZooKeeperOption
+from onyx.cli.processes.running import run_until
 from onyx.cli.processes.supervisor import Supervisor
-from onyx.errors import OnyxError
-from onyx.recorder import Recorder
-from onyx.seams import SystemClock
+from onyx.cli.surroundings import configure_logs, import_from, settings, stop_signal
 
 PeersOption = Annotated[
     int,
@@ -40,9 +29,6 @@ MetricsOption = Annotated[
     int | None,
     typer.Option("--metrics-port", help="Prometheus endpoint; 0 takes a free port.", min=0),
 ]
-SocketOption = Annotated[int | None, typer.Option("--telemetry-socket", hidden=True)]
-HttpSocketOption = Annotated[int | None, typer.Option("--http-socket", hidden=True)]
-RecorderOption = Annotated[int | None, typer.Option("--recorder", hidden=True)]
 
 
 def worker(
@@ -52,9 +38,6 @@ def worker(
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     metrics_port: MetricsOption = None,
-    telemetry_socket: SocketOption = None,
-    http_socket: HttpSocketOption = None,
-    recorder: RecorderOption = None,
 ) -> None:
     """Run a worker, in one process or several, until SIGTERM.
 
@@ -64,25 +47,10 @@ def worker(
     Every setting is also a variable: ONYX_TENANCY_ID, ONYX_ZOOKEEPER_ADDRESS, ONYX_MODULES, ...
     """
     stop = stop_signal()
-    recorded = None if recorder is None else Recorder(recorder, SystemClock())
-    code = ExitCode.FAILURE
-    try:
-        import_from(Path())
-        found = settings(zookeeper, tenancy, modules)
-        if metrics_port is not None:
-            telemetry = dataclasses.replace(found.telemetry, metrics_port=metrics_port)
-            found = dataclasses.replace(found, telemetry=telemetry)
-        fields = {"tenancy": found.tenancy_id}
-        configure_logs(found.telemetry, fields)
-        if recorded is None:
-            run_until(stop, Supervisor(found, [peers] * processes), found)
-        else:
-            opened = open_worker(found, peers, recorded, telemetry_socket, http_socket)
-            run_until(stop, opened, found)
-        code = ExitCode.SUCCESS
-    except OnyxError as error:
-        code = exit_code_of(error)
-        raise
-    finally:
-        if recorded is not None:
-            recorded.ends(code)
+    import_from(Path())
+    found = settings(zookeeper, tenancy, modules)
+    if metrics_port is not None:
+        telemetry = dataclasses.replace(found.telemetry, metrics_port=metrics_port)
+        found = dataclasses.replace(found, telemetry=telemetry)
+    configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
+    run_until(stop, Supervisor(found, [peers] * processes), found)

@@ -16,7 +16,7 @@ from typing import Annotated
 
 import typer
 
-from onyx.cli.options import settings, stop_signal
+from onyx.cli.surroundings import settings, stop_signal
 from onyx.errors import Unavailable
 from onyx.log.server.config import ensemble_of
 from onyx.log.server.member import Member

@@ -10,12 +10,15 @@ import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from onyx import recorder
 from onyx.log.server.parent import end_with_parent
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
 from onyx.settings import Settings, to_environment
 
+PROGRAM = "onyx.cli.processes.worker_process"
 RESTART_BACK_OFF_S = 0.5
 _RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
 
@@ -35,6 +38,21 @@ class Listeners(NamedTuple):
     """The metrics endpoint listens here, if it does not choose."""
     http: socket.socket | None = None
     """Requests over HTTP come here, for all processes; None: it takes none."""
+
+
+class Given(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a process is told on its command line; sockets and recorder by their descriptors."""
+
+    peers: int
+    recorder: int
+    telemetry_socket: int | None = None
+    http_socket: int | None = None
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What the process needs open."""
+        every = (self.recorder, self.telemetry_socket, self.http_socket)
+        return tuple(each for each in every if each is not None)
 
 
 class Child:
@@ -85,22 +103,20 @@ class Child:
         return process.returncode, 0
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "onyx.cli", "worker"]
-        command += ["--peers", str(self._peers), "--processes", "1"]
-        command += ["--recorder", str(self._recorder_fd)]
-        handed_over: tuple[int, ...] = (self._recorder_fd,)
-        named = {
-            "--telemetry-socket": self._listeners.telemetry,
-            "--http-socket": self._listeners.http,
-        }
-        for option, listener in named.items():
-            if listener is not None:
-                handed_over += (listener.fileno(),)
-                command += [option, str(listener.fileno())]
+        given = Given(
+            self._peers,
+            self._recorder_fd,
+            _descriptor(self._listeners.telemetry),
+            _descriptor(self._listeners.http),
+        )
         return subprocess.Popen(
-            command,
+            [sys.executable, "-m", PROGRAM, msgspec.json.encode(given).decode()],
             env=self._environment,
             start_new_session=True,
-            pass_fds=handed_over,
+            pass_fds=given.descriptors,
             preexec_fn=end_with_parent(),
         )
+
+
+def _descriptor(listener: socket.socket | None) -> int | None:
+    return None if listener is None else listener.fileno()

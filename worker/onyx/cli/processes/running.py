@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from typing import Protocol
 
-from onyx.cli.processes.child import Listeners
-from onyx.cli.processes.freezing import freeze_with_parent
 from onyx.cli.processes.threads import end_within
 from onyx.errors import OnyxError, Unavailable
-from onyx.recorder import Recorder
 from onyx.settings import Settings
 
 STOP_MARGIN_S = 5.0
@@ -32,31 +28,6 @@ class Running(Protocol):
     def stop(self) -> bool:
         """Leave the cluster in an orderly way; False when that took too long."""
         ...
-
-
-def open_worker(
-    found: Settings,
-    peers: int,
-    recorder: Recorder,
-    telemetry_socket: int | None,
-    http_socket: int | None,
-) -> Running:
-    """The worker of this process, which a supervisor has started.
-
-    Args:
-        telemetry_socket: descriptor of the socket of the metrics endpoint, if it is given one.
-        http_socket: descriptor of the socket for requests over HTTP, if it is given one.
-    """
-    # The supervisor does without the engine, which is most of the memory of a process.
-    from onyx.cli.processes.worker import Worker
-
-    freeze_with_parent()
-    listeners = Listeners(_socket(telemetry_socket), _socket(http_socket))
-    return Worker(found, peers, listeners, recorder)
-
-
-def _socket(descriptor: int | None) -> socket.socket | None:
-    return None if descriptor is None else socket.socket(fileno=descriptor)
 
 
 def run_until(stop: threading.Event, running: Running, found: Settings) -> None:

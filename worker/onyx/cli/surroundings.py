@@ -1,0 +1,63 @@
+"""What a command takes from where it runs, and arranges there: variables, folders, logs, signals.
+
+Apart from `options`, because worker processes have no command line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from onyx.settings import Settings, TelemetrySettings, from_environment
+from onyx.telemetry.logs import configure
+
+
+def settings(
+    zookeeper: str | None = None, tenancy: str | None = None, modules: list[str] | None = None
+) -> Settings:
+    """Settings from ONYX_* variables, with what was given on the command line on top."""
+    found = from_environment(os.environ)
+    if zookeeper is not None:
+        address = dataclasses.replace(found.zookeeper, address=zookeeper)
+        found = dataclasses.replace(found, zookeeper=address)
+    if tenancy is not None:
+        found = dataclasses.replace(found, tenancy_id=tenancy)
+    if modules:
+        names = tuple(name for each in modules for name in each.split(",") if name)
+        found = dataclasses.replace(found, modules=names)
+    return found
+
+
+def configure_logs(found: TelemetrySettings, fields: Mapping[str, Any] | None = None) -> None:
+    """Log as the settings say, each line with these fields.
+
+    Raises:
+        SettingsError: they cannot be followed.
+    """
+    configure(
+        found.log_level,
+        found.log_format,
+        fields=fields,
+        file=found.log_file,
+        config=found.log_config,
+    )
+
+
+def import_from(*folders: Path) -> None:
+    """Let modules be found in these folders too, first of all in the first: a console script, other
+    than `python -m`, does not look where the user is."""
+    sys.path[:0] = [str(folder.resolve()) for folder in folders]
+
+
+def stop_signal() -> threading.Event:
+    """An event that SIGTERM and SIGINT set, from now on; a second signal changes nothing."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
