@@ -13,7 +13,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.client.appending import appender
 from onyx.client.calls import (
@@ -78,8 +79,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
+class Peer(msgspec.Struct, frozen=True):
     """A virtual peer that this process offers."""
 
     id: PeerId

@@ -19,8 +19,9 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from onyx.errors import SettingsError, Unavailable
 
@@ -40,8 +41,7 @@ exec {java} "$@"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Java:
+class Java(msgspec.Struct, frozen=True):
     """One installed Java."""
 
     home: Path

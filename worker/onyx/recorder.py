@@ -25,9 +25,10 @@ import struct
 import tempfile
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
+
+import msgspec
 
 from onyx.ids import JobId, TaskName
 from onyx.seams import Clock
@@ -107,8 +108,7 @@ class NoRecorder:
         return NOT_RECORDED
 
 
-@dataclass(frozen=True, slots=True)
-class Inside:
+class Inside(msgspec.Struct, frozen=True):
     """What one task was doing."""
 
     job: JobId

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
+import msgspec
+
 from onyx.ids import JobId, PeerId, TaskName
 
 
@@ -84,8 +86,7 @@ class Frame:
     code: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Stall:
+class Stall(msgspec.Struct, frozen=True):
     """One task on one peer that does not advance."""
 
     job: JobId

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 from rich.table import Table
 
 from onyx.model.job import Job
@@ -20,8 +21,7 @@ Totals = Mapping[str, TaskTotals]
 """By task."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskProgress:
+class TaskProgress(msgspec.Struct, frozen=True):
     """Totals of one task over all its peers, and its present speed."""
 
     task: str

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.client import failure_text
 from onyx.client.client import Client
@@ -21,8 +22,7 @@ REPEATED_AFTER_S = 60.0
 ASK_INTERVAL_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
+class _Answer(msgspec.Struct, frozen=True):
     status: JobStatus | None
     trouble: str
     at_s: float

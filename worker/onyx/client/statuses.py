@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from onyx.client.deaths import read_deaths, words_of
 from onyx.client.manifests import readable
@@ -26,8 +27,7 @@ JobState = Literal["running", "waiting", "suspended", "draining", "completed", "
 for some."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobStatus:
+class JobStatus(msgspec.Struct, frozen=True):
     """The status of a job as of a position of the log."""
 
     id: JobId
@@ -51,12 +51,12 @@ class JobStatus:
     outcomes: tuple[str, ...] = ()
     """What became of segments that did not go on, as workers have reported: a line for each task
     that sent some to dead letters, dropped some, or got some late."""
-    code: dict[str, int] = field(default_factory=dict)
+    code: dict[str, int] = msgspec.field(default_factory=dict)
     """Hashes of the code that its peers run, with the number of peers; empty if no worker has
     modules."""
     code_warning: str = ""
     """Its peers run different code, or other code than it began with."""
-    options: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    options: dict[str, dict[str, int | None]] = msgspec.field(default_factory=dict)
     """Values that were set while it runs and that its manifest does not give, by task; None for a
     key that is left out."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.client.drafts import Drafts, id_of
 from onyx.errors import JobRefused, ManifestError, Problem
@@ -26,8 +27,7 @@ Check = Callable[[Job], Sequence[Problem]]
 _OTHER_ID = "choose another metadata.jobId, or leave it out for a new one each time"
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(msgspec.Struct, frozen=True):
     """A submitted job, and the position of its entry in the log."""
 
     job: JobId

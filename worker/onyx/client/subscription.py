@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import NO_POSITION, Position
 from onyx.log.interface import Origin
@@ -12,8 +13,7 @@ from onyx.replica.entry import Entry
 from onyx.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class Subscription:
+class Subscription(msgspec.Struct, frozen=True):
     """A reader of the log; end it with `shutdown_subscription`."""
 
     close: Callable[[], None]

@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from types import NoneType
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from onyx.errors import describe_type
@@ -43,8 +43,7 @@ Answer = Callable[[Any], Any]
 comparison holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """One comparison of a key with a value."""
 
     operator: str

@@ -19,8 +19,10 @@ conditions nor `to: all` mean it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from onyx.errors import UserFunctionError, contained, describe, message_of
 from onyx.flow.batch import Segment
@@ -43,8 +45,7 @@ MESSAGE_CHARACTERS_MAX = 4_096
 """The length of an error, in the segment that describes it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compiled:
+class Compiled(msgspec.Struct, frozen=True):
     """One flow condition with its names resolved."""
 
     test: Test
@@ -74,13 +75,14 @@ class Compiled:
 NONE_EXCLUDED: Mapping[str, frozenset[str]] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """What the conditions say about one segment or exception."""
 
     flow: frozenset[str] = frozenset()
     """Children that get it."""
-    exclude_keys: Mapping[str, frozenset[str]] = field(default_factory=lambda: NONE_EXCLUDED)
+    exclude_keys: Mapping[str, frozenset[str]] = msgspec.field(
+        default_factory=lambda: NONE_EXCLUDED
+    )
     """Keys that are left out, for those children that do not get all."""
     retry: Compiled | None = None
     """Send nothing; its root is to be read again because of this condition."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.flow.batch import Segment
 from onyx.flow.routed import Outgoing
@@ -30,8 +31,7 @@ def _travels(segment: Segment) -> Exception | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Handling:
+class Handling(msgspec.Struct, frozen=True):
     """What is done with the segments of a batch that fail, besides what flow conditions say."""
 
     dead_letter: str | None = None

@@ -12,8 +12,8 @@ rows. They would stay in every good segment.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from onyx.flow.batch import Indices, Segments, format_of, joined, part_of, take
@@ -22,8 +22,7 @@ Piece = tuple[Indices, Segments]
 """Segments of one form, with their indices, which rise."""
 
 
-@dataclass(frozen=True, slots=True)
-class Mixed:
+class Mixed(msgspec.Struct, frozen=True):
     """Pieces whose indices are together 0 to before their number."""
 
     pieces: tuple[Piece, ...]

@@ -9,8 +9,9 @@ and text of a job would be near code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.errors import UserError
 from onyx.flow.comparisons import Comparison, comparison_of
@@ -25,16 +26,14 @@ Test = Callable[[Any, Any, Any, Any], Any]
 """`test(event, old segment, new segment, all new segments)`, true or false by Python's rules."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A function with its params."""
 
     fn: Callable[..., Any]
     params: tuple[Any, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Combination:
+class Combination(msgspec.Struct, frozen=True):
     """and, or, not of others."""
 
     operator: str

@@ -17,9 +17,9 @@ failed, whatever else was wrong with it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from onyx.flow.batch import Indices, Mask, Segment, Segments
@@ -93,8 +93,7 @@ def route_whole(
     return Routed(to, shared=len(get_all) > 1, unmatched=unmatched)
 
 
-@dataclass(frozen=True, slots=True)
-class _Handled:
+class _Handled(msgspec.Struct, frozen=True):
     """What is sent in place of a segment that failed."""
 
     segment: Segment

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
+
+import msgspec
 
 from onyx.front.replies import Rejected
 from onyx.requests.append import Form
@@ -26,8 +27,7 @@ _ONCE = (b"authorization", b"content-length", b"content-type", b"idempotency-key
 _UTF8 = (b"", b"utf-8", b'"utf-8"', b"utf8", b"us-ascii")
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A request before its body."""
 
     job: str

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 from urllib.parse import unquote
+
+import msgspec
 
 from onyx.codec.selection_text import selection
 from onyx.errors import StateError, Unavailable, UserError
@@ -41,8 +42,7 @@ class StateForm(StrEnum):
     ARROW = "application/vnd.apache.arrow.stream"
 
 
-@dataclass(frozen=True, slots=True)
-class AskedState:
+class AskedState(msgspec.Struct, frozen=True):
     """A question."""
 
     job: str
@@ -56,8 +56,7 @@ class AskedState:
     form: StateForm
 
 
-@dataclass(frozen=True, slots=True)
-class ShownState:
+class ShownState(msgspec.Struct, frozen=True):
     """An answer."""
 
     body: bytes

@@ -8,7 +8,6 @@ behind its cursor exactly when what came before is there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import pairwise
 from typing import Any
@@ -53,8 +52,7 @@ class Remembered(msgspec.Struct, array_like=True, frozen=True):
         return self.first + self.count
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(msgspec.Struct, frozen=True):
     """What one append makes durable."""
 
     runs: Sequence[Segments]
@@ -99,8 +97,7 @@ _headers = msgspec.msgpack.Decoder(_Header)
 _summaries = msgspec.msgpack.Decoder(Summary)
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(msgspec.Struct, frozen=True):
     """A chunk as it was read; its segments are decoded on demand."""
 
     kind: Kind

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onyx.errors import Unavailable
 from onyx.ids import NO_POSITION, GroupId, Position
@@ -28,8 +29,7 @@ class Session(enum.Enum):
     """The session has expired: this incarnation is dead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """A replica to start from instead of the first entry."""
 
     position: Position
@@ -37,8 +37,7 @@ class Origin:
     replica: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """A small versioned value beside the log (a frontier, a stored exception)."""
 
     data: bytes

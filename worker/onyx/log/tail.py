@@ -21,6 +21,8 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from onyx.codec.entries import decode_entry
 from onyx.ids import Position
 from onyx.log.interface import Origin
@@ -56,22 +58,19 @@ class ListChildren:
     cause: Cause = field(default=Cause.START, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class GetEntry:
+class GetEntry(msgspec.Struct, frozen=True):
     """Request: the data of one entry."""
 
     position: Position
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOrigin:
+class ReadOrigin(msgspec.Struct, frozen=True):
     """Request: the origin, if its position is greater than this one."""
 
     above: Position
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True):
     """Give the reader the next entry, or an origin to start again from."""
 
     item: Entry | Origin

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from onyx.ids import Position
 from onyx.replica.command import Command
 from onyx.replica.effects import Effect
@@ -18,37 +20,31 @@ class Append:
     """Entry to which they are the reaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(msgspec.Struct, frozen=True):
     """No task may act: nothing is read, sent or written until `Resume`. State is kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(msgspec.Struct, frozen=True):
     """The session has survived: tasks act again, from where they paused."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartPauseTimer:
+class StartPauseTimer(msgspec.Struct, frozen=True):
     """Return `PauseDue(suspension)` after `lease.pause_delay_s`."""
 
     suspension: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartBackOff:
+class StartBackOff(msgspec.Struct, frozen=True):
     """Return `BackOffElapsed` after a random time around `join_back_off_s`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(msgspec.Struct, frozen=True):
     """This incarnation is dead: stop its tasks, and start a new one with new ids."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(msgspec.Struct, frozen=True):
     """The group has left the cluster: tasks are stopped, the session may be closed."""
 
 

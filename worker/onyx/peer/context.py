@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from onyx.codes import CODE
 from onyx.peer.liveness import Liveness
@@ -17,8 +18,7 @@ from onyx.settings import Settings
 from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """The process of a peer group."""
 
     settings: Settings
@@ -31,7 +31,7 @@ class Context:
     """Announced with every peer, beside the address of the transport."""
     recorder: Recorder | None = None
     """The flight recorder, if a supervisor reads it when this process dies."""
-    reception: Reception = field(default_factory=Reception)
+    reception: Reception = msgspec.field(default_factory=Reception)
     """Where requests of clients come in."""
 
     @property

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import InvariantViolated, describe
 from onyx.peer.events import Event
@@ -21,8 +22,7 @@ POST_PATIENCE_S = 1.0
 """A thread that waits for room looks this often whether the incarnation still lives."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Crash:
+class _Crash(msgspec.Struct, frozen=True):
     """A thread has ended because of a bug: this process cannot go on."""
 
     reason: str

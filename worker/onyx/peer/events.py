@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.ids import GroupId, PeerId, Position
 from onyx.log.interface import Session
@@ -13,66 +15,57 @@ from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
 
-@dataclass(frozen=True, slots=True)
-class EntryRead:
+class EntryRead(msgspec.Struct, frozen=True):
     """The next entry of the log."""
 
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
-class OriginRead:
+class OriginRead(msgspec.Struct, frozen=True):
     """The reader had fallen behind a garbage collection: this replica stands for what it missed."""
 
     position: Position
     replica: Replica
 
 
-@dataclass(frozen=True, slots=True)
-class PulseGone:
+class PulseGone(msgspec.Struct, frozen=True):
     """A watch or probe found that this group's pulse does not exist."""
 
     group: GroupId
 
 
-@dataclass(frozen=True, slots=True)
-class SessionChanged:
+class SessionChanged(msgspec.Struct, frozen=True):
     """The ZooKeeper session was suspended, came back, or is lost."""
 
     session: Session
 
 
-@dataclass(frozen=True, slots=True)
-class PauseDue:
+class PauseDue(msgspec.Struct, frozen=True):
     """The timer asked for by `StartPauseTimer(suspension)` has elapsed."""
 
     suspension: int
 
 
-@dataclass(frozen=True, slots=True)
-class BackOffElapsed:
+class BackOffElapsed(msgspec.Struct, frozen=True):
     """The wait asked for by `StartBackOff` is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddPeers:
+class AddPeers(msgspec.Struct, frozen=True):
     """This process offers virtual peers."""
 
     peers: tuple[PeerId, ...]
     """New ids, never used before."""
-    site: Mapping[str, Any] = field(default_factory=dict)
+    site: Mapping[str, Any] = msgspec.field(default_factory=dict)
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RemovePeer:
+class RemovePeer(msgspec.Struct, frozen=True):
     """This process takes one of its virtual peers back."""
 
     peer: PeerId
 
 
-@dataclass(frozen=True, slots=True)
-class Propose:
+class Propose(msgspec.Struct, frozen=True):
     """A task of this group proposes an entry. Void when the peer no longer has the task."""
 
     peer: PeerId
@@ -86,15 +79,13 @@ class Answer:
     command: Command
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """Entries on behalf of the process before this one, which died (`peer/loss_reports`)."""
 
     commands: tuple[Command, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(msgspec.Struct, frozen=True):
     """The process has been asked to end (SIGTERM)."""
 
 

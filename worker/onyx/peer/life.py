@@ -7,7 +7,8 @@ given as well. None of this outlives the incarnation, but the process.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
@@ -20,8 +21,7 @@ from onyx.requests.desk import Desk
 from onyx.transport.interface import Transport
 
 
-@dataclass(frozen=True, slots=True)
-class Life:
+class Life(msgspec.Struct, frozen=True):
     """One life of a group, as its parts see it."""
 
     context: Context

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from onyx.errors import UserError
 
 
-@dataclass(frozen=True, slots=True)
-class JobOutput:
+class JobOutput(msgspec.Struct, frozen=True):
     """An output `files` of another job, with the versions that upgraded each other."""
 
     paths: Mapping[str, str]

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+import msgspec
+
 from onyx.errors import UserError
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Spark
@@ -34,8 +36,7 @@ if TYPE_CHECKING:  # clients and the operator read options of plugins, and need 
     from onyx.flow.segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
-class SealProgress:
+class SealProgress(msgspec.Struct, frozen=True):
     """How far a long `Output.seal` is. Numbers grow during an attempt, `tasks` too."""
 
     tasks: int = 0
@@ -57,8 +58,7 @@ class SealProgress:
         return f"{percent} % of its {self.tasks:,} Spark tasks are done"
 
 
-@dataclass(frozen=True, slots=True)
-class Cursor:
+class Cursor(msgspec.Struct, frozen=True):
     """A position of a partition from which it can be read again."""
 
     position: int
@@ -291,8 +291,7 @@ class StageOutput(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class UpgradedJob:
+class UpgradedJob(msgspec.Struct, frozen=True):
     """The old job that a job upgrades."""
 
     job: JobId

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from hashlib import blake2b
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -33,8 +33,7 @@ RECORDS_KEPT_MAX = 4_096
 Convert = Callable[[Any], Any]
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
+class _Shape(msgspec.Struct, frozen=True):
     """How values of one type are written and read."""
 
     plain: Convert

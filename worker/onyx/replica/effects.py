@@ -6,39 +6,34 @@ them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 
 
-@dataclass(frozen=True, slots=True)
-class WatchPulse:
+class WatchPulse(msgspec.Struct, frozen=True):
     """Report to the log when this group's pulse is gone (also if it is gone already)."""
 
     group: GroupId
 
 
-@dataclass(frozen=True, slots=True)
-class UnwatchPulse:
+class UnwatchPulse(msgspec.Struct, frozen=True):
     """Watch the pulse of this group no longer."""
 
     group: GroupId
 
 
-@dataclass(frozen=True, slots=True)
-class ProbePulse:
+class ProbePulse(msgspec.Struct, frozen=True):
     """Look once whether this group is alive and report it when not (a whole cluster that died)."""
 
     group: GroupId
 
 
-@dataclass(frozen=True, slots=True)
-class BackOff:
+class BackOff(msgspec.Struct, frozen=True):
     """Wait a random time before the reactions of this entry are written (an aborted join)."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartTask:
+class StartTask(msgspec.Struct, frozen=True):
     """A virtual peer of this group is allocated to a task."""
 
     peer: PeerId
@@ -48,8 +43,7 @@ class StartTask:
     version: AllocationVersion
 
 
-@dataclass(frozen=True, slots=True)
-class StopTask:
+class StopTask(msgspec.Struct, frozen=True):
     """A virtual peer of this group has lost its task. `reason` as in the original's
     scheduler-event: peer-reallocated, peer-left, job-killed, job-completed, and job-suspended."""
 
@@ -59,8 +53,7 @@ class StopTask:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class RewireTask:
+class RewireTask(msgspec.Struct, frozen=True):
     """The peer keeps its task, but the job's allocation has a new version: new channels, replay."""
 
     peer: PeerId
@@ -70,16 +63,14 @@ class RewireTask:
     version: AllocationVersion
 
 
-@dataclass(frozen=True, slots=True)
-class JobReady:
+class JobReady(msgspec.Struct, frozen=True):
     """Every peer of the job has signalled ready for this version: inputs may start."""
 
     job: JobId
     version: AllocationVersion
 
 
-@dataclass(frozen=True, slots=True)
-class SealTask:
+class SealTask(msgspec.Struct, frozen=True):
     """All input is exhausted and acked; this peer was elected to seal its output task."""
 
     peer: PeerId
@@ -87,15 +78,13 @@ class SealTask:
     task: TaskName
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveState:
+class RemoveState(msgspec.Struct, frozen=True):
     """Delete the state logs of this job: it is complete, or forgotten."""
 
     job: JobId
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerCheck:
+class AnswerCheck(msgspec.Struct, frozen=True):
     """Find out whether this worker can run a job, and write `vouch-job`."""
 
     check: str
@@ -103,8 +92,7 @@ class AnswerCheck:
     """Digest of the job."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestartGroup:
+class RestartGroup(msgspec.Struct, frozen=True):
     """This group has been declared dead: start again as a new incarnation."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+import msgspec
+
 from onyx.requests.request import TIMEOUT_S, Level
 from onyx.requests.writes import Commit, Held
 
@@ -20,8 +22,7 @@ class Form(enum.StrEnum):
     """An array of maps, with the extensions of `codec.kinds`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(msgspec.Struct, frozen=True):
     """Segments as bytes."""
 
     form: Form

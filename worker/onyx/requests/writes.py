@@ -11,6 +11,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import msgspec
+
 WRITE_CHARACTERS_MAX = 256
 WRITERS_MAX = 50_000
 """Writers of one batch."""
@@ -52,8 +54,7 @@ class Writer(NamedTuple):
     """How many it holds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """Take all requests of these writers, unless the batch has been committed before."""
 
     batch: BatchOfWrite

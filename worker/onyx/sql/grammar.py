@@ -7,8 +7,9 @@ version of DuckDB cannot add a way out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.model.report import nearest
 
@@ -90,8 +91,7 @@ class Refused(Exception):
         super().__init__(f"{why}; {hint}" if hint else why)
 
 
-@dataclass(frozen=True, slots=True)
-class Grammar:
+class Grammar(msgspec.Struct, frozen=True):
     """The language, by the functions of an engine."""
 
     functions: Functions

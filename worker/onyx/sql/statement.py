@@ -9,8 +9,9 @@ also those that the engine lacks, and cost no conversion.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.sql.engine import DEPTH_MAX, TABLE, Engine
 from onyx.sql.grammar import ROW, Grammar, Node, Refused, words
@@ -40,8 +41,7 @@ _OF_STAR = frozenset(("class", "type", "query_location", "query_location_length"
                       "exclude_list", "replace_list", "rename_list"))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Star:
+class Star(msgspec.Struct, frozen=True):
     """All columns of the batch."""
 
     without: frozenset[str]
@@ -51,8 +51,7 @@ class Star:
     """By column, the position of what the engine computes instead."""
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
+class Passed(msgspec.Struct, frozen=True):
     """A column of the batch as it is."""
 
     column: str
@@ -60,8 +59,7 @@ class Passed:
     """None: as it is called in the batch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
+class Computed(msgspec.Struct, frozen=True):
     """What the engine computes."""
 
     name: str
@@ -71,8 +69,7 @@ class Computed:
 Item = Star | Passed | Computed
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(msgspec.Struct, frozen=True):
     """A select that depends on one row at a time."""
 
     items: tuple[Item, ...]

@@ -25,8 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from onyx.errors import Fenced, StateError
 from onyx.flow.batch import U64
@@ -48,8 +49,7 @@ Progress = Callable[[int, int], None]
 """Called with bytes read so far and bytes to read, on the thread that recovers."""
 
 
-@dataclass(frozen=True, slots=True)
-class CarriedOver:
+class CarriedOver(msgspec.Struct, frozen=True):
     """The state of shards that comes from the old job."""
 
     shards: Mapping[int, ShardState]
@@ -62,8 +62,7 @@ class CarriedOver:
 CarryOver = Callable[[frozenset[int]], CarriedOver]
 
 
-@dataclass(frozen=True, slots=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True):
     """What is known, and where to write what comes."""
 
     log: StateLog
@@ -167,8 +166,7 @@ def _attempts(
             before = logs
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(msgspec.Struct, frozen=True):
     """A log that shards come from."""
 
     key: LogKey

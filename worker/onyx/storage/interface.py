@@ -14,10 +14,11 @@ from __future__ import annotations
 import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Protocol
+
+import msgspec
 
 from onyx.storage.staging.interface import PartStore, Writer
 
@@ -41,8 +42,7 @@ GROUP = Modes(0o770, 0o640)
 """For workers of different users of one group: each may add and remove, nobody changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Purpose:
+class Purpose(msgspec.Struct, frozen=True):
     """What a location is for: in its errors, and in what it does beside its names."""
 
     what: str = ""

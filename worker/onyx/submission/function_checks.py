@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.errors import NameNotRegistered, Problem, SettingsError, describe
 from onyx.model.functions import function_names
@@ -51,8 +52,7 @@ REFINEMENT = {
 FIRED = "event, window, trigger, state_event, state"
 
 
-@dataclass(frozen=True, slots=True)
-class _Use:
+class _Use(msgspec.Struct, frozen=True):
     """A function of a job, and how it is called."""
 
     path: str

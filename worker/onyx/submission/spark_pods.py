@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import Problem
 from onyx.model.cluster import Cluster
@@ -31,8 +32,7 @@ _BESIDE = "or a master local[*], which runs beside the worker"
 _VARIABLES = ("ONYX_DATA_DIR", "ONYX_STATE_URL", "ONYX_SPARK_MASTER")
 
 
-@dataclass(frozen=True, slots=True)
-class SparkPods:
+class SparkPods(msgspec.Struct, frozen=True):
     """What an OnyxCluster whose executors are pods says of the files that they see."""
 
     cluster: str

@@ -16,7 +16,8 @@ import mmap
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import JobId, TaskName
 from onyx.outcomes import NOTHING, TaskTotals
@@ -120,8 +121,7 @@ class KeptCounts:
             self._left.setdefault(digest, []).append(row)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(msgspec.Struct, frozen=True):
     cells: memoryview
     memory: mmap.mmap
     notes: int

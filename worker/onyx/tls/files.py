@@ -15,7 +15,8 @@ import logging
 import ssl
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import SettingsError
 from onyx.settings import TlsSettings
@@ -29,8 +30,7 @@ READ_ATTEMPTS_MAX = 3
 FILE_BYTES_MAX = 1_048_576
 
 
-@dataclass(frozen=True, slots=True)
-class Pem:
+class Pem(msgspec.Struct, frozen=True):
     """What the files held; never shown."""
 
     ca: bytes
@@ -41,8 +41,7 @@ class Pem:
         return "Pem(...)"
 
 
-@dataclass(frozen=True, slots=True)
-class Certificates:
+class Certificates(msgspec.Struct, frozen=True):
     """One good set of files."""
 
     pem: Pem

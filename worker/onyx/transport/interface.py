@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
@@ -24,8 +26,7 @@ from onyx.transport.lookups import Lookup
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 
-@dataclass(frozen=True, slots=True)
-class Channel:
+class Channel(msgspec.Struct, frozen=True):
     """From one peer to another, within one allocation version of a job. Hashable, small."""
 
     job: JobId
@@ -52,8 +53,7 @@ FRONTIERS_MAX = 1024
 """Frontiers in one EPOCH: at most 10 kB. More go in further items of the same number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(msgspec.Struct, frozen=True):
     """An item that carries no segment. Immutable, and compared by value."""
 
     kind: ControlKind
@@ -76,8 +76,7 @@ class Control:
 FLUSH = Control(ControlKind.FLUSH)
 
 
-@dataclass(frozen=True, slots=True)
-class Partial:
+class Partial(msgspec.Struct, frozen=True):
     """Segments of which the sender has folded the states of windows already: these states, with the
     lineage of all the segments. It is acked like a batch of them, and cannot be taken apart."""
 

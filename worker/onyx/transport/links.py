@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import GroupId
 from onyx.tls.files import CertificateFiles
@@ -21,8 +22,7 @@ from onyx.transport.link import Link
 from onyx.transport.stream import Ends, Surroundings
 
 
-@dataclass(frozen=True, slots=True)
-class _Connection:
+class _Connection(msgspec.Struct, frozen=True):
     link: Link
     dialler: Dialler | None
     """None where the other side dials."""

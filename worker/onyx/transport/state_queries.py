@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import msgspec
 from google.protobuf.message import DecodeError
 
 from onyx.errors import SegmentError
@@ -42,8 +43,7 @@ class StateQuery:
     durable: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StateAnswer:
+class StateAnswer(msgspec.Struct, frozen=True):
     """Extents of one peer, encoded by `codec/extents.py`."""
 
     data: bytes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import GroupId
 from onyx.seams import Clock, Randomness
@@ -29,8 +30,7 @@ class Stream:
             self._cancel()
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(msgspec.Struct, frozen=True):
     """Who speaks with whom."""
 
     tenancy: str
@@ -38,8 +38,7 @@ class Ends:
     there: GroupId
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """What all links of a process share."""
 
     settings: TransportSettings

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
+
 from onyx.errors import Problem
 from onyx.model.job import Job, Upgrade, Window
 from onyx.model.plugins import makes_one_result
@@ -32,8 +34,7 @@ Part = Literal["input", "output", "task", "window", "state"]
 Fate = Literal["carried over", "new", "initialized", "dropped"]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What happens to the state of one task or window."""
 
     part: Part

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.assigning.coordinates import Coordinates
@@ -38,8 +40,7 @@ class CompiledWindow:
         return min(most, FIRINGS_PAGE_MAX)
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledWindows:
+class CompiledWindows(msgspec.Struct, frozen=True):
     """What `TaskWindows` runs."""
 
     task: str

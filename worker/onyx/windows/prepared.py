@@ -9,9 +9,9 @@ not found here: its functions need the state as the segments before have left it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from onyx.errors import UserError
@@ -28,8 +28,7 @@ from onyx.windows.groups import hashable_key, hashable_keys
 from onyx.windows.portable import check_portable
 
 
-@dataclass(frozen=True, slots=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """What one window takes from the segments of a batch."""
 
     extracted: Values
@@ -68,8 +67,7 @@ class Taken:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """A batch, for all windows of a task."""
 
     segments: Segments

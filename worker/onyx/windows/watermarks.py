@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal
+
+import msgspec
 
 TIME_MS_MIN, TIME_MS_MAX = -(1 << 63), (1 << 63) - 1
 """Event times are signed 64-bit milliseconds."""
@@ -43,8 +44,7 @@ SILENT: Final = Quiet.SILENT
 IDLE: Final = Quiet.IDLE
 
 
-@dataclass(frozen=True, slots=True)
-class Lull:
+class Lull(msgspec.Struct, frozen=True):
     """An idle channel whose event time follows the clock."""
 
     time_ms: int

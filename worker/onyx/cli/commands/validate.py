@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,14 +57,13 @@ def validate(
         print(f"{file}: {found.summary}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Valid:
+class _Valid(msgspec.Struct, frozen=True):
     """What there is to say of a file that is valid."""
 
     name: str
     summary: str
     warnings: list[Problem]
-    more: dict[str, Any] = field(default_factory=dict)
+    more: dict[str, Any] = msgspec.field(default_factory=dict)
     """Further fields for programs."""
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -111,8 +112,7 @@ class KeyCodes:
         return raw if self.names is None else dict(zip(self.names, raw, strict=True))
 
 
-@dataclass(frozen=True, slots=True)
-class KeyList:
+class KeyList(msgspec.Struct, frozen=True):
     """The keys of a batch of dicts."""
 
     raws: list[Any]

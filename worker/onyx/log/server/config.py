@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from onyx.errors import SettingsError
 from onyx.settings import ZooKeeperServerSettings
 
@@ -34,8 +36,7 @@ _SERVER = re.compile(
 _NUMBERED = re.compile(r"-(\d{1,3})$")
 
 
-@dataclass(frozen=True, slots=True)
-class Ensemble:
+class Ensemble(msgspec.Struct, frozen=True):
     """Which server this is, and all of them."""
 
     id: int

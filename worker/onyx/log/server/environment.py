@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import Settings, TlsSettings
 
 
-@dataclass(frozen=True, slots=True)
-class Env:
+class Env(msgspec.Struct, frozen=True):
     """A development environment: an embedded ZooKeeper and the settings that lead to it."""
 
     settings: Settings

@@ -20,8 +20,9 @@ which has the list of servers twice and needs a superuser.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class Holds(StrEnum):
@@ -34,25 +35,21 @@ class Holds(StrEnum):
     """Data of an ensemble that has served."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True):
     """A server without a valid answer."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(msgspec.Struct, frozen=True):
     """Start, and vote even if the folder is empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(msgspec.Struct, frozen=True):
     """Start, and receive the data from a leader before voting."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Do not start yet."""
 
     reason: str

@@ -10,10 +10,10 @@ otherwise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from kazoo.security import ACL, Id, Permissions, make_acl, make_digest_acl_credential
 
 from onyx.errors import SettingsError
@@ -31,8 +31,7 @@ class Password(str):
         return "'<hidden>'"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(msgspec.Struct, frozen=True):
     """What a client shows, and the lists that it gives to nodes; empty without a user."""
 
     auth_data: tuple[tuple[str, Password], ...] = ()

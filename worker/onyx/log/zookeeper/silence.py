@@ -19,6 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+import msgspec
+
 logger = logging.getLogger("onyx.log")
 
 SILENT_PART = 1 / 2
@@ -41,8 +43,7 @@ class Judgement(Enum):
     """The server has answered again after that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """What one look found; times are monotonic."""
 
     now_s: float

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -25,16 +24,14 @@ STOPPED_RETRY_S = 1.0
 STARTING_RETRY_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """The worker that owns a partition."""
 
     group: GroupId
     address: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestInput:
+class RequestInput(msgspec.Struct, frozen=True):
     """An input of a running job that takes requests."""
 
     job: JobId

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from onyx.flow.batch import Indices
@@ -15,8 +15,7 @@ Row = tuple[list[str] | None, bytes]
 """The fields of a record, None if a quote is never closed, and its bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """The records of a block of which some are bad."""
 
     count: int

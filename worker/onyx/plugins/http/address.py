@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import parse_qsl, urljoin, urlsplit
+
+import msgspec
 
 _UNWANTED = re.compile(r"[^!-~]")
 """A request line takes printable ASCII without blanks."""
 _PORTS = {"http": 80, "https": 443}
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Where requests go."""
 
     scheme: Literal["http", "https"]

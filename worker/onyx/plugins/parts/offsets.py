@@ -54,8 +54,7 @@ Offset = Mapping[str, Mark]
 """By writer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """Consecutive rows of a part."""
 
     path: str
@@ -64,8 +63,7 @@ class Rows:
     """Behind the last row; None means to the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     """What a batch may have at most. Of parts and bytes, it has one part at least."""
 
     rows: int | None = None

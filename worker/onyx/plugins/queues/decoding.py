@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -43,8 +42,7 @@ class Message(Protocol):
 M = TypeVar("M", bound=Message)
 
 
-@dataclass(frozen=True, slots=True)
-class Added(Generic[M]):
+class Added(msgspec.Struct, Generic[M], frozen=True):
     """A key that the options add to each segment."""
 
     option: str

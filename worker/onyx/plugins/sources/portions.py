@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -20,8 +19,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.plugins.sources.protocol import Portion
 
 
-@dataclass(frozen=True, slots=True)
-class Messages:
+class Messages(msgspec.Struct, frozen=True):
     """Messages in order, with what each is."""
 
     runs: Sequence[Segments]

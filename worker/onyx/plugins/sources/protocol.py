@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import msgspec
 
 from onyx.plugins.protocol import PluginContext
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
     from onyx.flow.segment import Segment
 
 
-@dataclass(frozen=True, slots=True)
-class Portion:
+class Portion(msgspec.Struct, frozen=True):
     """What a source gives at a time: messages, of which each is some segments, mostly one."""
 
     segments: list[Segment] | pa.RecordBatch | Sequence[Segments]

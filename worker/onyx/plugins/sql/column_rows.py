@@ -8,9 +8,9 @@ and says what is wrong; so there is one set of rules and one set of messages.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
@@ -26,8 +26,7 @@ _LOOSE_BITS = 64
 """The bits of an integer in SQLite, whatever its column is called."""
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnRows:
+class ColumnRows(msgspec.Struct, frozen=True):
     """Rows of a table by column."""
 
     names: tuple[str, ...]

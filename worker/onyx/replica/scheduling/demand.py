@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import NO_POSITION, JobId, PeerId, TaskName
 from onyx.replica.scheduling import colocation
@@ -15,8 +16,7 @@ Kinds = Mapping[tuple[str, ...], int]
 """How many peers there are with each set of tags."""
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True):
     """Limits and present state of one job; every mapping has all of its tasks."""
 
     job: JobId

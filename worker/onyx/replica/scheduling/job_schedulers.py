@@ -7,8 +7,9 @@ that comes later is a further row of `JOB_SCHEDULERS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+
+import msgspec
 
 from onyx.ids import JobId
 from onyx.replica.scheduling.demand import Demand
@@ -16,8 +17,7 @@ from onyx.replica.scheduling.demand import Demand
 Counts = Mapping[JobId, int]
 
 
-@dataclass(frozen=True, slots=True)
-class JobScheduler:
+class JobScheduler(msgspec.Struct, frozen=True):
     offer: Callable[[Sequence[Demand], int], dict[JobId, int]]
     """(demands, peers) -> peers offered to each job; one that is not among them gets none."""
     prefer: Callable[[Demand, int, int, int], tuple[float, ...]] | None

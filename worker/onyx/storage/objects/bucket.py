@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.storage.objects.connection import ObjectMissing, connect, our_errors
 from onyx.storage.objects.urls import ObjectUrl
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """An object in a listing."""
 
     key: str
@@ -28,8 +28,7 @@ class Found:
     say."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """Some bytes of an object."""
 
     data: bytes

@@ -7,7 +7,8 @@ repeats it, because jobs are kept in ZooKeeper and errors are shown to everybody
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import UserError
 from onyx.model.locations import HINT, carries_credentials
@@ -18,8 +19,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectUrl:
+class ObjectUrl(msgspec.Struct, frozen=True):
     """A bucket and a key within it, a prefix or a pattern."""
 
     bucket: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
+
+import msgspec
 
 from onyx.errors import UserError
 from onyx.ids import GroupId
@@ -16,8 +17,7 @@ Token = Mapping[str, Any]
 """JSON data from which any worker can publish what was committed under it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Writer:
+class Writer(msgspec.Struct, frozen=True):
     """Who stages."""
 
     folder: str

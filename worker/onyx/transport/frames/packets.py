@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from onyx.errors import Unavailable
@@ -43,31 +44,27 @@ class Hello:
     protocol: int = PROTOCOL
 
 
-@dataclass(frozen=True, slots=True)
-class Open:
+class Open(msgspec.Struct, frozen=True):
     """A channel gets a number. Numbers of a session only grow."""
 
     number: int
     channel: Channel
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True):
     """The sender will not use this channel number again."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Schema:
+class Schema(msgspec.Struct, frozen=True):
     """The schema of the batches of columns that follow on a channel, until there is another."""
 
     number: int
     schema: pa.Schema
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """A batch or control item on a channel."""
 
     number: int
@@ -75,8 +72,7 @@ class Item:
     item: Encoded | Control
 
 
-@dataclass(frozen=True, slots=True)
-class Credit:
+class Credit(msgspec.Struct, frozen=True):
     """What the receiver of a channel has taken in all, and its window, in segments."""
 
     number: int
@@ -116,8 +112,7 @@ class Held:
     roots: Numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Returns:
+class Returns(msgspec.Struct, frozen=True):
     """For an acker, or from one for an input: what functions give back for trees."""
 
     job: JobId

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 
 from onyx.flow.batch import Indices
@@ -35,8 +35,7 @@ WHOLE_MAX = 2**52
 TWO_BYTES = 2**16
 
 
-@dataclass(frozen=True, slots=True)
-class Tiling:
+class Tiling(msgspec.Struct, frozen=True):
     """Extents of `width` coordinates that begin every `slide` coordinates; `slide == width` is
     fixed."""
 

@@ -9,8 +9,9 @@ removed, whatever the refinement.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from onyx.model import names
 from onyx.windows.aggregations.aggregation import Aggregation
@@ -18,15 +19,14 @@ from onyx.windows.firing import Firing
 from onyx.windows.user_functions import Call
 
 
-@dataclass(frozen=True, slots=True)
-class Refinement:
+class Refinement(msgspec.Struct, frozen=True):
     """What a trigger does to an extent that has fired."""
 
     discards: bool = False
     """Back to the first state."""
     evicts: bool = False
     """The extent is removed."""
-    calls: Mapping[str, Call] = field(default_factory=dict)
+    calls: Mapping[str, Call] = msgspec.field(default_factory=dict)
     """The user's own `create_state_update` and `apply_state_update`, if declared."""
 
     @classmethod

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
 
 from onyx.windows.buckets import Frozen, Holder, Pair
 from onyx.windows.coded import Keyed
@@ -35,8 +36,7 @@ Fire = Callable[[E, Sequence[Pair]], list[AnyFiring]]
 is left to the type, which can remove an extent as a whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class OnPeer:
+class OnPeer(msgspec.Struct, frozen=True):
     """What a window works with on one peer."""
 
     compiled: CompiledWindow

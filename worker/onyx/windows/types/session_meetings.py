@@ -6,8 +6,9 @@ order of their coordinates, those that are not further from all before than the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 from onyx.flow.batch import Indices, Mask
@@ -19,8 +20,7 @@ _SUM_MAX = 2**62
 NONE = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Meetings:
+class Meetings(msgspec.Struct, frozen=True):
     """Runs, with the sessions that they meet."""
 
     runs: Runs
