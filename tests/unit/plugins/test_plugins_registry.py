@@ -8,7 +8,8 @@ from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import NameNotRegistered, UserError, UserFunctionError
 from onyx.model.plugins import PLUGINS
-from onyx.plugins.options import Options, loaded, options_of
+from onyx.on_demand import loaded
+from onyx.plugins.options import Options, options_of
 from onyx.plugins.registry import build_input, build_output
 
 NEEDED_BY_PLUGINS = (

@@ -6,7 +6,6 @@ them (`check_options`, see `onyx.submission.plugin_options`).
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,7 @@ from onyx.errors import Problem, UserError, UserFunctionError, describe
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BuiltIn
 from onyx.model.report import at, nearest
+from onyx.on_demand import loaded
 from onyx.path_names import climbs
 from onyx.storage.interface import Location, Purpose
 from onyx.storage.opening import is_remote, location_of
@@ -53,12 +53,6 @@ def alike(job: Job, entry: CatalogEntry) -> dict[str, dict[str, Any]]:
         for other in job.catalog
         if other is not entry and (other.type, other.plugin) == (entry.type, entry.plugin)
     }
-
-
-def loaded(path: str) -> Any:
-    """What an import path of the table of plugins names: `module:name`."""
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def options_of(plugin: BuiltIn) -> type[Options]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from onyx.on_demand import OnDemand
 from onyx.storage.folder import Folder
 from onyx.storage.interface import Location, Purpose
 from onyx.storage.objects.urls import is_url, parse_url
-from onyx.storage.s3 import Prefix
+
+if TYPE_CHECKING:
+    from onyx.storage.s3 import Prefix
 
 _FILE = "file:///"
+
+_PREFIX: OnDemand[type[Prefix]] = OnDemand("onyx.storage.s3:Prefix")
 
 
 def absolute(path: str, base: str) -> str:
@@ -33,5 +39,5 @@ def location_of(location: str, purpose: Purpose | None = None) -> Location:
     """
     location = absolute(location, "")
     if is_url(location):
-        return Prefix(parse_url(location), purpose)
+        return _PREFIX.load()(parse_url(location), purpose)
     return Folder(Path(location), purpose)

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from onyx.ids import JobId, PeerId, TaskName
+from onyx.on_demand import OnDemand
 from onyx.replica.state import Replica
 from onyx.task.batch_task import BatchTask
 from onyx.task.batches import BATCHES
-from onyx.task.driver.behaviour import DRIVING
-from onyx.task.driver.task import DriverTask
 from onyx.task.services import Services
 from onyx.task.table import Kind
 from onyx.task.task import Task
+
+Wake = Callable[[], None]
+
+_NEW_DRIVER: OnDemand[Callable[[Services, PeerId, JobId, TaskName, Wake], Task]]
+_NEW_DRIVER = OnDemand("onyx.task.driver.behaviour:new_driver")
 
 
 def kind_of(replica: Replica, job: JobId, task: TaskName) -> Kind:
@@ -31,7 +35,7 @@ def new_task(
     job: JobId,
     task: TaskName,
     kind: Kind,
-    wake: Callable[[], None],
+    wake: Wake,
 ) -> Task:
     """A task that is yet to load its job.
 
@@ -39,5 +43,5 @@ def new_task(
         wake: steps the task soon; from any thread.
     """
     if kind is Kind.DRIVER:
-        return DriverTask(DRIVING, services, peer, job, task, kind, wake)
+        return _NEW_DRIVER.load()(services, peer, job, task, wake)
     return BatchTask(BATCHES, services, peer, job, task, kind, wake)

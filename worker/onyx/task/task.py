@@ -80,6 +80,11 @@ class Task:
         return self.assignment.kind
 
     @property
+    def query(self) -> str:
+        """What the query of Spark does that it drives, in words; empty while it drives none."""
+        return ""
+
+    @property
     def version(self) -> AllocationVersion | None:
         """The allocation version whose wiring it has taken; None before the first."""
         raise NotImplementedError

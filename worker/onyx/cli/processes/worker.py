@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from onyx import __version__, api
+from typing import TYPE_CHECKING
+
+from onyx import __version__
 from onyx.cli.processes.child import Listeners
 from onyx.cli.processes.memory import keep_freed_memory, tune_collector
 from onyx.cli.processes.threads import ThreadWatch
-from onyx.client.served_states import ServedStates
 from onyx.errors import OnyxError
+from onyx.on_demand import OnDemand
 from onyx.peer.membership import PeerGroup
+from onyx.peer.opening import open_peer_group
 from onyx.recorder import Recorder
 from onyx.replica.commands import COMMANDS
 from onyx.settings import Settings
@@ -17,7 +20,12 @@ from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 from onyx.telemetry.memory_kills import MemoryKillsCollector
 from onyx.telemetry.metrics import PrometheusGroupMetrics
 
+if TYPE_CHECKING:
+    from onyx.client.served_states import ServedStates
+
 NONE_GIVEN = Listeners()
+
+_SERVED_STATES: OnDemand[type[ServedStates]] = OnDemand("onyx.client.served_states:ServedStates")
 
 
 class Worker:
@@ -47,7 +55,7 @@ class Worker:
         self._threads = ThreadWatch()
         http = settings.http
         shows = http.port is not None and bool(http.state_token_file)
-        self._states = ServedStates(settings) if shows else None
+        self._states = _SERVED_STATES.load()(settings) if shows else None
 
     def start(self) -> None:
         """Join the cluster with the virtual peers, for as long as it takes.
@@ -61,10 +69,10 @@ class Worker:
         self._threads.start()
         metrics = self._open_telemetry()
         site = {} if self._telemetry is None else {"metrics": self._announced(self._telemetry.port)}
-        self._group = api.open_peer_group(
+        self._group = open_peer_group(
             self._settings, metrics, site, self._recorder, self._listeners.http, self._states
         )
-        api.start_peers(self._peers, self._group)
+        self._group.add_peers(self._peers)
 
     @property
     def failure(self) -> OnyxError | None:
@@ -74,7 +82,7 @@ class Worker:
 
     def stop(self) -> bool:
         """Leave the cluster in an orderly way; False when that took too long."""
-        left = self._group is None or api.shutdown_peer_group(self._group)
+        left = self._group is None or self._group.stop()
         if self._states is not None:
             self._states.close()
         if self._telemetry is not None:

@@ -19,7 +19,6 @@ from onyx.stalls import Reason, instant
 from onyx.task import diagnosis
 from onyx.task.batch_task import BatchTask
 from onyx.task.diagnosis import EARLY, Facts
-from onyx.task.driver.task import DriverTask
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Status
@@ -59,9 +58,7 @@ def facts_of(
     if isinstance(task, BatchTask) and task.loaded:
         facts = _of_runtime(facts, task.runtime, task.assignment.clock, now_s)
         return _of_allocation(facts, task.allocation) if task.wired else facts
-    if isinstance(task, DriverTask) and task.job is not None:
-        return replace(facts, query=task.runtime.driver.where)
-    return facts
+    return replace(facts, query=task.query)
 
 
 def _of_runtime(facts: Facts, runtime: Runtime, clock: Clock, now_s: float) -> Facts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from onyx.errors import Unavailable
+from onyx.ids import JobId, PeerId, TaskName
 from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
@@ -13,6 +14,7 @@ from onyx.task.driver import phases, start
 from onyx.task.driver.task import DriverTask
 from onyx.task.joining import signal_ready
 from onyx.task.messages import Message, Query, Ready, Rewire, Seal
+from onyx.task.services import Services
 from onyx.task.table import TABLES, Answer, Kind
 
 RUN: dict[Phase, Callable[[DriverTask], Answer]] = {
@@ -58,3 +60,10 @@ def _closers(task: DriverTask, reason: str) -> list[Callable[[], object]]:
 
 
 DRIVING = Behaviour(RUN, _receive, lambda task: False, _verdict, _closers)
+
+
+def new_driver(
+    services: Services, peer: PeerId, job: JobId, task: TaskName, wake: Callable[[], None]
+) -> DriverTask:
+    """A driver that is yet to load its job."""
+    return DriverTask(DRIVING, services, peer, job, task, Kind.DRIVER, wake)

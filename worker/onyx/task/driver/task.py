@@ -40,6 +40,11 @@ class DriverTask(Task):
     """There when it has joined an allocation version."""
 
     @property
+    def query(self) -> str:
+        """What its query does."""
+        return "" if self.job is None else self.runtime.driver.where
+
+    @property
     def version(self) -> AllocationVersion | None:
         """The allocation version whose wiring it has taken; None before the first."""
         return None if self.membership is None else self.membership.version

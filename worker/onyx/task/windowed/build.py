@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from onyx.flow.groups.keys import shard_of
+from onyx.on_demand import OnDemand
+from onyx.program.program import Program
 from onyx.program.trigger_calls import calls_of
+from onyx.settings import StateSettings
 from onyx.state.local.spilled import holder
 from onyx.state.local.spilled_keys import filters
 from onyx.state.recovery import Recovered
@@ -14,9 +20,17 @@ from onyx.task.window_state.emissions import Emissions
 from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.task.window_state.windowing import Windowing
-from onyx.task.windowed.by_spark import make_by_spark, spooling
 from onyx.task.windowed.held import held_by, only_shard
 from onyx.windows.groups import Shards
+from onyx.windows.running import Make
+
+PART_INTERVAL_S = 1.0
+"""Longest time that rows for Spark wait for their part: a part is a file, and large ones are read
+faster."""
+PART_ROWS_MAX = 500_000
+
+_MAKE_BY_SPARK: OnDemand[Callable[[Runtime, Wiring], Make]]
+_MAKE_BY_SPARK = OnDemand("onyx.task.windowed.by_spark:make_by_spark")
 
 
 def windowing_of(
@@ -28,7 +42,7 @@ def windowing_of(
     assert its is not None, "asked of a task with state"
     shards = Shards(shard_of if its.is_split else only_shard)
     timeout_s = program.entry.pending_timeout / 1000
-    elsewhere = make_by_spark(runtime, wiring)
+    elsewhere = _MAKE_BY_SPARK.load()(runtime, wiring) if _has_any_by_spark(program) else None
     state = services.settings.state
     states = holder(state)
     held = held_by(runtime, wiring, shards, sorted(recovered.shards), states, elsewhere)
@@ -44,5 +58,19 @@ def windowing_of(
         calls_of(program),
         Appends(recovered.log, services.background, services.clock),
         services.clock,
-        state if elsewhere is None else spooling(state),
+        state if elsewhere is None else _spooling(state),
+    )
+
+
+def _has_any_by_spark(program: Program) -> bool:
+    its = program.windowed
+    return its is not None and any(each.window.engine != "peers" for each in its.compiled.windows)
+
+
+def _spooling(settings: StateSettings) -> StateSettings:
+    """The pace of chunks for a task whose rows go into parts, one a chunk."""
+    return replace(
+        settings,
+        chunk_interval_s=max(settings.chunk_interval_s, PART_INTERVAL_S),
+        chunk_segments_max=max(settings.chunk_segments_max, PART_ROWS_MAX),
     )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 from onyx.errors import UserError
-from onyx.settings import StateSettings
 from onyx.spark.session.spark_master import spark_of_job, wrong_spark_master
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.spool import spool_of
@@ -19,29 +17,13 @@ from onyx.windows.compiled import CompiledWindow
 from onyx.windows.groups import Shards
 from onyx.windows.running import Make, RunningWindow
 
-PART_INTERVAL_S = 1.0
-"""Longest time that rows wait for their part: a part is a file, and large ones are read faster."""
-PART_ROWS_MAX = 500_000
 
-
-def spooling(settings: StateSettings) -> StateSettings:
-    """The pace of chunks for a task whose rows go into parts, one a chunk."""
-    return replace(
-        settings,
-        chunk_interval_s=max(settings.chunk_interval_s, PART_INTERVAL_S),
-        chunk_segments_max=max(settings.chunk_segments_max, PART_ROWS_MAX),
-    )
-
-
-def make_by_spark(runtime: Runtime, wiring: Wiring) -> Make | None:
-    """Makes windows with engine spark; None if the task has none.
+def make_by_spark(runtime: Runtime, wiring: Wiring) -> Make:
+    """Makes windows with engine spark.
 
     Raises:
         UserError: state is kept where Spark cannot read it, or Spark cannot run where it should.
     """
-    its = runtime.program.windowed
-    if its is None or all(each.window.engine == "peers" for each in its.compiled.windows):
-        return None
     services, job = runtime.services, runtime.program.job
     location, where = state_location(services.settings), f"task {runtime.task} has windows by Spark"
     on = spark_of_job(job.spark, services.settings.spark_master)

@@ -1,0 +1,34 @@
+"""What is imported on demand is there, and no worker process imports it before."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onyx.cli.processes.child import PROGRAM
+from onyx.on_demand import OnDemand
+
+ENGINE = Path(__file__).parents[2] / "worker" / "onyx"
+PATH = re.compile(r'OnDemand\("(onyx\.[\w.]+:\w+)"\)')
+PATHS = sorted({each for file in ENGINE.rglob("*.py") for each in PATH.findall(file.read_text())})
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_is_loaded_on_demand_is_there(path: str) -> None:
+    thing: object = OnDemand(path).load()
+
+    assert callable(thing)
+
+
+def test_a_worker_process_has_nothing_on_demand_at_its_start() -> None:
+    code = f"import json, sys, {PROGRAM}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = json.loads(done.stdout)
+
+    assert "onyx.task.batches" in loaded
+    assert [path for path in PATHS if path.partition(":")[0] in loaded] == []

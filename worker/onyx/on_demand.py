@@ -1,0 +1,34 @@
+"""Parts of Onyx that only some jobs or settings need: imported when the first of them does.
+
+Each worker process imports what nearly every job has; the rest would be a part of each start. What
+is loaded on demand stands as an `OnDemand` at the head of the module that uses it, so a search for
+that word finds all of it, and nothing is imported inside a function. Plugins have a table of their
+own (`model.plugins`).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class OnDemand(Generic[T]):
+    """What an import path names, `module:name`; Python imports its module once."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def load(self) -> T:
+        """The thing itself."""
+        found: T = loaded(self.path)
+        return found
+
+
+def loaded(path: str) -> Any:
+    """What an import path names: `module:name`."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
