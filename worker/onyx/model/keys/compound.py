@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from onyx.model.keys.kinds import (
@@ -20,8 +19,7 @@ from onyx.model.report import INVALID, Report, at, listed
 LIST_ITEMS_MAX = 256
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf(Kind):
+class ListOf(Kind, frozen=True):
     """A list of one kind."""
 
     item: Kind
@@ -47,8 +45,7 @@ class ListOf(Kind):
         return f"a list, each {self.item.describe()}"
 
 
-@dataclass(frozen=True, slots=True)
-class MapOf(Kind):
+class MapOf(Kind, frozen=True):
     """Values of one kind by names of another."""
 
     name: Kind
@@ -77,8 +74,7 @@ class MapOf(Kind):
         return f"a mapping from {self.name.describe()} to {self.value.describe()}"
 
 
-@dataclass(frozen=True, slots=True)
-class OneOrMore(Kind):
+class OneOrMore(Kind, frozen=True):
     """A single value, or a list of them."""
 
     item: Kind
@@ -105,8 +101,7 @@ class OneOrMore(Kind):
         return f"{self.item.describe()}, or a list of those"
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregation(Kind):
+class Aggregation(Kind, frozen=True):
     """An aggregation: its name, or `[name, key...]`."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -127,8 +122,7 @@ class Aggregation(Kind):
         return "the name of an aggregation, or a list of the name and its keys"
 
 
-@dataclass(frozen=True, slots=True)
-class Edge(Kind):
+class Edge(Kind, frozen=True):
     """`[from, to]`."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:

@@ -12,7 +12,6 @@ refused by `kubectl apply`.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from onyx.model import names
@@ -35,8 +34,7 @@ def split(value: Any) -> list[Any] | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Amount(Kind):
+class Amount(Kind, frozen=True):
     """A number with its unit: `[5, minutes]`, `5 minutes`, `300s`."""
 
     units: tuple[str, ...]
@@ -61,8 +59,7 @@ class Amount(Kind):
         return f'a number and its unit, as in [5, {unit}], "5 {unit}"{short}'
 
 
-@dataclass(frozen=True, slots=True)
-class Duration(Kind):
+class Duration(Kind, frozen=True):
     """Milliseconds as a number, or a time with its unit: `60000`, `60s`, `[1, minute]`."""
 
     minimum: int

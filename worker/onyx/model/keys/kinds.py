@@ -7,9 +7,9 @@ are in `rules/`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx import path_names
 from onyx.model import column_types, names
@@ -24,10 +24,8 @@ JOB_ID = "jobId"
 ANYTHING: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 
 
-class Kind(ABC):
+class Kind(msgspec.Struct, frozen=True):
     """What a value must be. A subclass says when a value fits, or reads it in its own way."""
-
-    __slots__ = ()
 
     def read(self, value: Any, path: str, report: Report) -> Any:
         """The value as the job holds it, or INVALID after reporting why not.
@@ -57,11 +55,11 @@ class Kind(ABC):
     def _hint(self, value: Any) -> str:
         return ""
 
-    @abstractmethod
-    def _schema(self) -> Schema: ...
+    def _schema(self) -> Schema:
+        raise NotImplementedError
 
-    @abstractmethod
-    def _describe(self) -> str: ...
+    def _describe(self) -> str:
+        raise NotImplementedError
 
 
 def refuse(kind: Kind, value: Any, path: str, report: Report, hint: str = "") -> Any:
@@ -73,8 +71,7 @@ def refuse(kind: Kind, value: Any, path: str, report: Report, hint: str = "") ->
     return INVALID
 
 
-@dataclass(frozen=True, slots=True)
-class Text(Kind):
+class Text(Kind, frozen=True):
     """Any text."""
 
     empty: bool = False
@@ -96,8 +93,7 @@ class Text(Kind):
         return "text"
 
 
-@dataclass(frozen=True, slots=True)
-class Name(Kind):
+class Name(Kind, frozen=True):
     """Name of a task, a window or a trigger."""
 
     of: str
@@ -120,8 +116,7 @@ class Name(Kind):
         return f"the name of a {self.of}" + "".join(f" or {word}" for word in self.words)
 
 
-@dataclass(frozen=True, slots=True)
-class PathName(Kind):
+class PathName(Kind, frozen=True):
     """What becomes a part of paths in ZooKeeper and in stores."""
 
     of: str
@@ -141,8 +136,7 @@ class PathName(Kind):
         return f"{self.of}, as text"
 
 
-@dataclass(frozen=True, slots=True)
-class Function(Kind):
+class Function(Kind, frozen=True):
     """A registered function, or the short name of something built in."""
 
     short: tuple[str, ...] = ()
@@ -174,8 +168,7 @@ class Function(Kind):
         return f"{short}a function as package.module:name"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice(Kind):
+class Choice(Kind, frozen=True):
     """One of a few words."""
 
     words: tuple[str, ...]
@@ -193,8 +186,7 @@ class Choice(Kind):
         return listed(self.words)
 
 
-@dataclass(frozen=True, slots=True)
-class TypeName(Kind):
+class TypeName(Kind, frozen=True):
     """The type of a column."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -218,8 +210,7 @@ class TypeName(Kind):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Flag(Kind):
+class Flag(Kind, frozen=True):
     """True or false."""
 
     def _fits(self, value: Any) -> bool:
@@ -232,8 +223,7 @@ class Flag(Kind):
         return "true or false"
 
 
-@dataclass(frozen=True, slots=True)
-class Count(Kind):
+class Count(Kind, frozen=True):
     """An integer within bounds, both inclusive."""
 
     minimum: int = INTEGER_MIN
@@ -262,8 +252,7 @@ class Count(Kind):
         return f"an integer{unit} from {self.minimum} to {self.maximum}"
 
 
-@dataclass(frozen=True, slots=True)
-class Share(Kind):
+class Share(Kind, frozen=True):
     """A number from 0 to 1."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -277,8 +266,7 @@ class Share(Kind):
         return "a number from 0 to 1"
 
 
-@dataclass(frozen=True, slots=True)
-class Options(Kind):
+class Options(Kind, frozen=True):
     """A mapping of the user's own."""
 
     def _fits(self, value: Any) -> bool:
@@ -291,8 +279,7 @@ class Options(Kind):
         return "a mapping"
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata(Kind):
+class Metadata(Kind, frozen=True):
     """A mapping of the user's own, of which `jobId` has a meaning."""
 
     job_id: PathName = PathName("the id of a job")
@@ -312,8 +299,7 @@ class Metadata(Kind):
         return "a mapping"
 
 
-@dataclass(frozen=True, slots=True)
-class Anything(Kind):
+class Anything(Kind, frozen=True):
     """Any plain value."""
 
     def _fits(self, value: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -22,8 +21,7 @@ _FACTORS = {
 _PERCENT = r"[0-9]{1,3}%"
 
 
-@dataclass(frozen=True, slots=True)
-class Matching(Kind):
+class Matching(Kind, frozen=True):
     """Text of a given form."""
 
     what: str
@@ -48,8 +46,7 @@ class Matching(Kind):
         return self.what
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerOrText(Kind):
+class IntegerOrText(Kind, frozen=True):
     """An integer from 0, or text of a given form; kept as it was given."""
 
     what: str

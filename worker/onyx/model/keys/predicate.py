@@ -7,7 +7,6 @@ in `flow/comparisons`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from onyx.model import names
@@ -27,8 +26,7 @@ _MEANT = {
 _FORMS = {"in": '["in", key, [value, ...]]', "is-null": '["is-null", key]'}
 
 
-@dataclass(frozen=True, slots=True)
-class Predicate(Kind):
+class Predicate(Kind, frozen=True):
     """A function, `[function, param-key...]`, a comparison, or `[and | or | not, predicate...]`."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -116,8 +114,7 @@ def _sql(value: list[Any], path: str, report: Report) -> Any:
     return INVALID if text is INVALID else (names.SQL, text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Value(Kind):
+class _Value(Kind, frozen=True):
     """What the value of a key is compared with."""
 
     ordered: bool = False

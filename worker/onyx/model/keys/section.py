@@ -120,8 +120,7 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-@dataclass(frozen=True, slots=True)
-class Entry(Kind):
+class Entry(Kind, frozen=True):
     """One entry of a section."""
 
     section: Section
@@ -143,8 +142,7 @@ class Entry(Kind):
         return f"a mapping with the keys of a {self.section.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Entries(Kind):
+class Entries(Kind, frozen=True):
     """A list of entries."""
 
     section: Section

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from onyx.model import state_types
@@ -10,8 +9,7 @@ from onyx.model.keys.kinds import Kind, Schema, refuse
 from onyx.model.report import INVALID, Report, listed, nearest, show
 
 
-@dataclass(frozen=True, slots=True)
-class StateName(Kind):
+class StateName(Kind, frozen=True):
     """The name of a state, which functions have as an attribute."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
@@ -30,8 +28,7 @@ class StateName(Kind):
         return "the name of a state"
 
 
-@dataclass(frozen=True, slots=True)
-class StateTypeName(Kind):
+class StateTypeName(Kind, frozen=True):
     """The type of a state."""
 
     def _read(self, value: Any, path: str, report: Report) -> Any:
