@@ -12,10 +12,11 @@ import pytest
 import yaml
 
 from onyx.model import generate
+from onyx.model.cluster_manifest import CLUSTER
 from onyx.model.crd import cluster as crd_cluster
 from onyx.model.crd import job as crd
 from onyx.model.crd import parts as crd_parts
-from onyx.model.manifest import CLUSTER, OBJECT_SPEC, SECTIONS
+from onyx.model.manifest import OBJECT_SPEC, SECTIONS
 from onyx.model.parsing.job import job_hash, parse_manifest, parse_mapping
 
 ROOT = Path(__file__).parents[3]

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
+from onyx.model.cluster_manifest import CLUSTER
 from onyx.model.keys.fields import section_of
 from onyx.model.keys.key import NOT_A_KEY, Key
 from onyx.model.keys.kinds import Count
 from onyx.model.keys.kubernetes import amount_of
 from onyx.model.keys.section import Entries, Entry, Section
-from onyx.model.manifest import CLUSTER, DECLARATION, SPEC
+from onyx.model.manifest import DECLARATION, SPEC
 from onyx.model.names import yaml_key
 from onyx.model.report import Report
 

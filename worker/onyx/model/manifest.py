@@ -1,4 +1,5 @@
-"""The files that people write: objects of Kubernetes, of which two kinds are ours."""
+"""The files that people write: objects of Kubernetes, of which two kinds are ours. The keys of
+clusters are in `cluster_manifest`: what runs jobs needs none of them."""
 
 from __future__ import annotations
 
@@ -6,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
-from onyx.model.cluster import Cluster
 from onyx.model.declaration import Declaration
 from onyx.model.job import EMPTY, Job
 from onyx.model.keys.fields import section_of
@@ -18,7 +18,6 @@ CLUSTER_KIND = "OnyxCluster"
 
 SPEC = section_of(Job)
 DECLARATION = section_of(Declaration)
-CLUSTER = section_of(Cluster)
 
 SECTIONS = {"spec": SPEC} | {
     key.yaml: key.kind.section for key in SPEC.keys if isinstance(key.kind, Entries)
@@ -43,15 +42,4 @@ class _JobManifest:
     """Written by the operator; ignored here."""
 
 
-@dataclass(frozen=True, slots=True)
-class _ClusterManifest:
-    api_version: Literal["onyx.dev/v1alpha1"]
-    kind: Literal["OnyxCluster"]
-    metadata: Mapping[str, Any]
-    spec: Cluster
-    status: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
-    """Written by the operator; ignored here."""
-
-
 JOB_MANIFEST = replace(section_of(_JobManifest), name="manifest")
-CLUSTER_MANIFEST = replace(section_of(_ClusterManifest), name="manifest")

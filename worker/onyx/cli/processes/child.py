@@ -17,6 +17,7 @@ from onyx.log.server.parent import end_with_parent
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
 from onyx.settings import Settings, to_environment
+from onyx.structs import prepared
 
 PROGRAM = "onyx.cli.processes.worker_process"
 RESTART_BACK_OFF_S = 0.5
@@ -40,8 +41,9 @@ class Listeners(NamedTuple):
     """Requests over HTTP come here, for all processes; None: it takes none."""
 
 
+@prepared
 class Given(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a process is told on its command line; sockets and recorder by their descriptors."""
+    """What a process is given on its command line; sockets and recorder by their descriptors."""
 
     peers: int
     recorder: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from onyx.model.cluster_manifest import CLUSTER
 from onyx.model.crd.parts import (
     column,
     conditions,
@@ -16,7 +17,7 @@ from onyx.model.crd.parts import (
 )
 from onyx.model.keys.kinds import Schema
 from onyx.model.keys.section import Entry
-from onyx.model.manifest import API_VERSION, CLUSTER, CLUSTER_KIND
+from onyx.model.manifest import API_VERSION, CLUSTER_KIND
 from onyx.model.names import CLUSTER_NAME
 
 _SPEC_RULES = (

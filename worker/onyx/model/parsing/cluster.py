@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.cluster import Cluster
+from onyx.model.cluster_manifest import CLUSTER, CLUSTER_MANIFEST
 from onyx.model.keys.section import Draft
-from onyx.model.manifest import CLUSTER, CLUSTER_KIND, CLUSTER_MANIFEST
+from onyx.model.manifest import CLUSTER_KIND
 from onyx.model.names import is_cluster_name
 from onyx.model.parsing.drafts import draft_of, draft_of_text
 from onyx.model.parsing.object_meta import NameRule, read_name
