@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
@@ -14,8 +15,7 @@ from onyx.model.workflow import sources_above
 from onyx.windows.coded import GroupKeys
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedFunction:
+class KeyedFunction(msgspec.Struct, frozen=True):
     """What a function with state runs besides."""
 
     states: Mapping[str, StateType]
@@ -28,7 +28,7 @@ class KeyedFunction:
     """Tasks upstream that begin trees: when they have ended, this one ends."""
     on_timer: Callable[..., Any] | None
     on_timer_name: str = ""
-    group_keys: GroupKeys = field(default_factory=GroupKeys)
+    group_keys: GroupKeys = msgspec.field(default_factory=GroupKeys)
     """The group keys of columns."""
     is_split: bool = True
     """The state is split by group."""

@@ -10,8 +10,9 @@ True. `handle_exception` gets `(event, lifecycle, phase, exception)`: the first 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 from onyx.errors import UserFunctionError, contained
 from onyx.model.job import Job, Lifecycle
@@ -34,11 +35,10 @@ HOOKS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Lifecycles:
+class Lifecycles(msgspec.Struct, frozen=True):
     """The hooks of one task by name, in the order of the job's entries."""
 
-    hooks: Mapping[str, tuple[tuple[Lifecycle, Hook], ...]] = field(default_factory=dict)
+    hooks: Mapping[str, tuple[tuple[Lifecycle, Hook], ...]] = msgspec.field(default_factory=dict)
 
     def has(self, name: str) -> bool:
         """Whether the task has a hook of this name."""

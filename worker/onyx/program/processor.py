@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from inspect import isclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.groups.getters import KeyGetter, key_getter
@@ -25,8 +26,7 @@ class Parent(NamedTuple):
     """When these have ended, nothing more comes from it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Processing:
+class Processing(msgspec.Struct, frozen=True):
     """What a task with a processor runs."""
 
     make: Callable[..., Processor]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from onyx.flow.conditions import set_apart
 from onyx.flow.groups.getters import KeyGetter, key_getter
@@ -17,8 +18,7 @@ from onyx.windows.compile import compile_windows
 from onyx.windows.compiled import CompiledWindows
 
 
-@dataclass(frozen=True, slots=True)
-class Windowed:
+class Windowed(msgspec.Struct, frozen=True):
     """What a task with windows runs besides."""
 
     compiled: CompiledWindows
@@ -32,7 +32,7 @@ class Windowed:
     """Inputs and windowed tasks upstream: when they have ended, this one ends."""
     functions: Mapping[str, Callable[..., Any]]
     """The functions that triggers name."""
-    group_keys: GroupKeys = field(default_factory=GroupKeys)
+    group_keys: GroupKeys = msgspec.field(default_factory=GroupKeys)
     """The group keys of columns."""
 
     @property

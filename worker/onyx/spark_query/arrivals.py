@@ -9,7 +9,8 @@ In a micro-batch a bucket begins with what it knew behind the last one (`Before`
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from onyx.spark.compiler.edges import above, below
 from onyx.spark.driver.request import BucketState
@@ -66,11 +67,10 @@ class Arrivals:
         return self._own.time_ms != before
 
 
-@dataclass(frozen=True, slots=True)
-class Before:
+class Before(msgspec.Struct, frozen=True):
     """What a bucket knows when a micro-batch begins."""
 
-    marks: Mapping[str, Said] = field(default_factory=dict)
+    marks: Mapping[str, Said] = msgspec.field(default_factory=dict)
     """By origin; of those that have said something."""
     ended: frozenset[str] = frozenset()
     """Origins from which nothing more comes."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
@@ -13,8 +14,7 @@ from onyx.task.messages import Message
 from onyx.task.table import Answer
 
 
-@dataclass(frozen=True, slots=True)
-class Behaviour:
+class Behaviour(msgspec.Struct, frozen=True):
     """What the machine asks about a task, by its kind. Functions get the task."""
 
     run: Mapping[Phase, Callable[[Any], Answer]]

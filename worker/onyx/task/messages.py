@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from dataclasses import dataclass
 
+import msgspec
+
 from onyx.ids import AllocationVersion
 from onyx.ledger.returns import Trees
 from onyx.runs import Numbers
@@ -12,27 +14,23 @@ from onyx.transport.lookups import Found, LookUp
 from onyx.transport.state_queries import StateAnswer, StateQuery
 
 
-@dataclass(frozen=True, slots=True)
-class Rewire:
+class Rewire(msgspec.Struct, frozen=True):
     """The job's allocation has a new version."""
 
     version: AllocationVersion
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(msgspec.Struct, frozen=True):
     """All peers of the job are ready for this version."""
 
     version: AllocationVersion
 
 
-@dataclass(frozen=True, slots=True)
-class Seal:
+class Seal(msgspec.Struct, frozen=True):
     """This peer was elected to seal the output task."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """Leave the task."""
 
     reason: str
@@ -48,16 +46,14 @@ class Completions:
     retries_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class Returns:
+class Returns(msgspec.Struct, frozen=True):
     """What functions give back for trees of this input peer, before their completions."""
 
     version: AllocationVersion
     trees: Trees
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(msgspec.Struct, frozen=True):
     """A client asks for the state of a window and waits for the answer."""
 
     query: StateQuery

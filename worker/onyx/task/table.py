@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from types import MappingProxyType
+
+import msgspec
 
 from onyx.program.phases import Phase
 
@@ -51,8 +52,7 @@ Answer = Progress | Phase
 and a phase named goes on there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One row of a table."""
 
     phase: Phase

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -105,8 +104,7 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return msgspec.structs.replace(self, target=target, objects=objects)
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True):
     """Who follows a run. Called by the thread that waits for it."""
 
     wanted: Callable[[], bool] = lambda: True

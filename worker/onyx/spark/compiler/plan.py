@@ -14,9 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class PlannedWindow:
+
+class PlannedWindow(msgspec.Struct, frozen=True):
     """A window, and where it is folded."""
 
     id: str
@@ -28,8 +29,7 @@ class PlannedWindow:
     """Why it is not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True):
     """A shuffle: all segments of a group come to one bucket, where their task begins a fragment."""
 
     task: str
@@ -52,8 +52,7 @@ class Exchange:
         return bool(self.windows) and all(each.combined for each in self.windows)
 
 
-@dataclass(frozen=True, slots=True)
-class Middle:
+class Middle(msgspec.Struct, frozen=True):
     """A task that runs a Spark stage of the user over all that comes to it."""
 
     task: str
@@ -64,8 +63,7 @@ class Middle:
     """Tasks that send to it; each is a DataFrame."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedOutput:
+class PlannedOutput(msgspec.Struct, frozen=True):
     """A task that writes."""
 
     task: str
@@ -76,8 +74,7 @@ class PlannedOutput:
     fragment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+class Fragment(msgspec.Struct, frozen=True):
     """What Spark runs between two shuffles."""
 
     number: int

@@ -6,7 +6,7 @@ changes: what both make is the same to everybody else (`bundles`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onyx.errors import Blocked, Fenced, OnyxError, UserFunctionError, describe
 from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
@@ -18,8 +18,7 @@ from onyx.spark.middle.stage_run import StageRun
 RETRY_S = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True):
     """A bundle ends when it reaches any of these; without one it ends with the input."""
 
     segments: int | None

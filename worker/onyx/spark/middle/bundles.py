@@ -22,7 +22,6 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -62,8 +61,7 @@ class Result(msgspec.Struct, frozen=True):
     """It is that of the last bundle."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True):
     """What is in no bundle yet."""
 
     number: int
@@ -73,8 +71,7 @@ class Waiting:
     """The last bundle stands."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Absent:
+class _Absent(msgspec.Struct, frozen=True):
     """A result that was not there."""
 
     number: int

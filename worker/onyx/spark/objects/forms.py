@@ -8,14 +8,14 @@ that would have no effect are refused.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.errors import Problem
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(msgspec.Struct, frozen=True):
     """A format."""
 
     compressions: Mapping[str, str]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from onyx.errors import SettingsError
 from onyx.spark.session import token
@@ -34,8 +35,7 @@ _SERVER_SETTINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
+class Installation(msgspec.Struct, frozen=True):
     """Where things are on this machine."""
 
     spark_home: Path
@@ -45,8 +45,7 @@ class Installation:
     """The interpreter with the user's modules: that of Spark's Python workers, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A program, and the variables that it has in addition to ours."""
 
     arguments: tuple[str, ...]

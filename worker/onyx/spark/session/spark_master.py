@@ -9,8 +9,9 @@ nothing have the same Spark, and one child of a worker serves them all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onyx.errors import Problem
 from onyx.model.job import Spark
@@ -19,8 +20,7 @@ from onyx.plugins.protocol import PluginContext
 from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
 
 
-@dataclass(frozen=True, slots=True)
-class SparkMaster:
+class SparkMaster(msgspec.Struct, frozen=True):
     """Where Spark runs, and how."""
 
     url: str

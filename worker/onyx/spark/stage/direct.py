@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -91,8 +90,7 @@ def write_directly(
         write.run(with_parts(request, location, job), runner, timeout_s, watch)
 
 
-@dataclass(frozen=True, slots=True)
-class DirectWrite:
+class DirectWrite(msgspec.Struct, frozen=True):
     """The write of one job by one worker."""
 
     job: JobId

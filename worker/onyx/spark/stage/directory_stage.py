@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from onyx.errors import Unavailable, UserFunctionError
 from onyx.ids import JobId
@@ -31,8 +32,7 @@ from onyx.storage.interface import Location
 from onyx.storage.rooted import leads_to, opened
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(msgspec.Struct, frozen=True):
     """Where one peer finds and puts the files of one task of one job."""
 
     location: Location
@@ -40,7 +40,7 @@ class Workspace:
     permitted: Callable[[], bool]
     """False while this incarnation may have been declared dead."""
     pause: Callable[[float], None] = time.sleep
-    watch: Watch = field(default_factory=Watch)
+    watch: Watch = msgspec.field(default_factory=Watch)
     """Who follows the stage. It is not wanted once the task is to stop: its job was killed or
     suspended, or it moves."""
     appends: bool = False

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import Unavailable
 from onyx.plugins.protocol import PluginContext
@@ -36,8 +37,7 @@ from onyx.storage.objects.urls import ObjectUrl
 from onyx.storage.staging.s3 import ObjectParts
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectWorkspace:
+class ObjectWorkspace(msgspec.Struct, frozen=True):
     """Where one peer finds and puts the objects of one task of one job."""
 
     location: Location

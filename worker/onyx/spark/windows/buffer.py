@@ -8,9 +8,9 @@ batch become columns of a part without a step a row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -33,8 +33,7 @@ from onyx.windows.groups import Shards
 from onyx.windows.prepared import Taken
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """What has been gathered, as it goes into one part."""
 
     table: pa.Table

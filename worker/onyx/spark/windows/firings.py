@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from onyx.errors import Blocked, Fenced, Unavailable, UserFunctionError, describe
 from onyx.plugins.attempts import BLOCKED_RETRY_S, Attempts
@@ -28,8 +30,7 @@ RETRY_S = 1.0
 """Before a run that fails is repeated; what cannot be reached is left alone for longer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spark:
+class Spark(msgspec.Struct, frozen=True):
     """Where and how Spark runs, and who follows it."""
 
     runner: StageRunner
@@ -42,7 +43,7 @@ class Spark:
     wanted: Callable[[], bool]
     """Whether the task still has its state."""
     seen: Callable[[SealProgress], None] = lambda _: None
-    clock: Clock = field(default_factory=SystemClock)
+    clock: Clock = msgspec.field(default_factory=SystemClock)
     attempts_max: int = 3
     """The attempts of a run that fails, the first one included; see `plugins.attempts`."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,8 +18,7 @@ from onyx.windows.aggregations.aggregation import Aggregation
 from onyx.windows.firing import AnyFiring, Firing, FiringRows, Number
 
 
-@dataclass(frozen=True, slots=True)
-class ResultReader:
+class ResultReader(msgspec.Struct, frozen=True):
     """Makes firings of the rows of results."""
 
     aggregation: Aggregation

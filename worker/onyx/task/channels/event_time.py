@@ -16,7 +16,8 @@ are sent only when they are stored: the next owner begins there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import PeerId, TaskName
 from onyx.model.job import Job
@@ -40,8 +41,7 @@ WATERMARK_INTERVAL_S = 0.02
 """Between two watermarks on a channel while there is work: a wide job has many channels."""
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(msgspec.Struct, frozen=True):
     """What a task or those downstream of it need to receive."""
 
     children: frozenset[TaskName]
@@ -74,8 +74,7 @@ def needs(job: Job, task: str) -> Needs | None:
     return Needs(receiving, holds, watermarks, epochs)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """What an input peer knows by itself."""
 
     mark: Callable[[], Mark]

@@ -6,7 +6,8 @@ Computed from the replica by every peer for itself, so all peers of a version ag
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Job
@@ -15,16 +16,14 @@ from onyx.replica.scheduling.colocation import SCHEDULER, machine_of
 from onyx.replica.state import Replica
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(msgspec.Struct, frozen=True):
     """A peer and the group (process) that it lives in."""
 
     peer: PeerId
     group: GroupId
 
 
-@dataclass(frozen=True, slots=True)
-class ChildTask:
+class ChildTask(msgspec.Struct, frozen=True):
     """A task downstream: its peers in the order of their slots."""
 
     task: TaskName
@@ -44,8 +43,7 @@ class ChildTask:
         return self.laps == 1
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
+class Wiring(msgspec.Struct, frozen=True):
     """The neighbourhood of one peer in one allocation version."""
 
     job: JobId

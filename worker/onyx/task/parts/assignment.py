@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.ledger.retry_delay import RetryDelay
 from onyx.replica.command import Command
@@ -36,8 +38,7 @@ class LatestRun:
         return self._run
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(msgspec.Struct, frozen=True):
     """Which peer works on which task of which job, and the process that both are in."""
 
     services: Services

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+import msgspec
+
 from onyx.ids import JobId, TaskName
 from onyx.joins.shares import Share
 from onyx.joins.table import Table
 from onyx.tables.shared import Load, SharedTable, SharedTables, TableId
 
 
-@dataclass(frozen=True, slots=True)
-class TableSource:
+class TableSource(msgspec.Struct, frozen=True):
     """Where the rows of a table come from."""
 
     load: Callable[[Share | None], Load]

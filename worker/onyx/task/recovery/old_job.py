@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import chain
 
 import msgspec
@@ -20,8 +19,7 @@ from onyx.upgrade.plan import plan as plan_of
 from onyx.upgrade.translation import numbers
 
 
-@dataclass(frozen=True, slots=True)
-class OldJob:
+class OldJob(msgspec.Struct, frozen=True):
     """The old job that this one upgrades, and what is carried over from it."""
 
     id: JobId
