@@ -24,11 +24,11 @@ from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import Output, UpgradedJob
 from onyx.plugins.registry import build_output
 from onyx.spark.child.request import Frame, StageRequest, Watch
+from onyx.spark.result_names import MANIFEST
 from onyx.spark.stage import result_folder
 from onyx.spark.stage.directory_stage import Workspace, run_stage
 from onyx.spark.stage.output import SparkOutput
 from onyx.spark.stage.versions import NOTE, VERSIONS_MAX, Notes, upgrade
-from onyx.spark.target import MANIFEST
 from onyx.storage.opening import location_of
 
 STAGE = "demo.stages:total"

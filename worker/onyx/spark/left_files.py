@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from onyx.errors import OnyxError
-from onyx.spark.target import MANIFEST
+from onyx.spark.result_names import MANIFEST
 from onyx.storage.interface import Location
 from onyx.storage.opening import absolute, location_of
 from onyx.structs import prepared

@@ -19,13 +19,10 @@ import pyarrow.parquet as pq
 from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.spark.child.request import StageRequest
 from onyx.spark.objects.staged import ObjectTarget, read_list
+from onyx.spark.result_names import SUFFIX
 from onyx.spark.session.scratch import spark_scratch
 from onyx.storage.durable import sync_directory
 from onyx.storage.interface import Location
-
-SUFFIX = ".parquet"
-MANIFEST = "_onyx.json"
-"""Beside files: which of them count. Readers of Parquet folders leave such names out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.model.plugins import OUTPUTS, makes_one_result
-from onyx.spark.target import MANIFEST
+from onyx.spark.result_names import MANIFEST
 from onyx.spark_source.listing import (
     Folder,
     OutputFiles,

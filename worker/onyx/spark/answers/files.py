@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.errors import Unavailable, UserError
-from onyx.spark.target import SUFFIX
+from onyx.spark.result_names import SUFFIX
 from onyx.spark.windows.spool import LIST, Spool
 
 ROWS_MAX = 100_000_000

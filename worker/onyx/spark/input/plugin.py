@@ -17,8 +17,9 @@ from onyx.spark.child.request import EXACT_TIMES, FrameSource, StageRequest, Sta
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.snapshot import Snapshot
+from onyx.spark.result_names import SUFFIX
 from onyx.spark.session.spark_master import spark_for, wrong_spark_master
-from onyx.spark.target import SUFFIX, Target
+from onyx.spark.target import Target
 from onyx.storage.interface import Location
 
 

@@ -24,7 +24,8 @@ import msgspec
 from onyx.errors import OnyxError, UserError
 from onyx.plugins.parts.stores import folder_name
 from onyx.plugins.protocol import PluginContext, UpgradedJob
-from onyx.spark.target import MANIFEST, Target, target_in
+from onyx.spark.result_names import MANIFEST
+from onyx.spark.target import Target, target_in
 from onyx.storage.interface import Location
 from onyx.structs import prepared
 

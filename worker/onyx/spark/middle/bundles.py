@@ -30,7 +30,8 @@ from onyx.errors import UserError
 from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.protocol import PluginContext
 from onyx.seams import Clock
-from onyx.spark.target import MANIFEST, Target, is_data, rows_of, target_in
+from onyx.spark.result_names import MANIFEST
+from onyx.spark.target import Target, is_data, rows_of, target_in
 from onyx.storage.interface import Location
 from onyx.storage.staging.interface import PartStore
 from onyx.structs import prepared

@@ -18,7 +18,7 @@ from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.request import folder_of
 from onyx.spark.middle.result_reader import FIRST, PARTITIONS, ResultReader
-from onyx.spark.target import SUFFIX
+from onyx.spark.result_names import SUFFIX
 
 
 class StageResults:

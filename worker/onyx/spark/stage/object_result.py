@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from onyx.errors import Unavailable
-from onyx.spark.target import MANIFEST
+from onyx.spark.result_names import MANIFEST
 from onyx.storage.objects.bucket import Bucket, Piece, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
 from onyx.storage.objects.urls import ObjectUrl

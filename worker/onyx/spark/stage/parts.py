@@ -7,9 +7,9 @@ import msgspec
 from onyx.ids import JobId
 from onyx.plugins.parts.stores import published
 from onyx.spark.child.request import StageRequest
+from onyx.spark.result_names import SUFFIX
 from onyx.spark.stage import versions
 from onyx.spark.stage.frames import folder_of
-from onyx.spark.target import SUFFIX
 from onyx.storage.interface import Location
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from onyx.ids import JobId
-from onyx.spark.target import MANIFEST
+from onyx.spark.result_names import MANIFEST
 from onyx.storage.durable import make_durable_directory, sync_directory
 from onyx.storage.rooted import remove_tree
 from onyx.storage.staging.folder import DirectoryParts

@@ -21,7 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.errors import OnyxError, UserError
-from onyx.spark.target import SUFFIX, Target, opened, target_in
+from onyx.spark.result_names import SUFFIX
+from onyx.spark.target import Target, opened, target_in
 from onyx.spark.windows.plan import COORDINATE, KEY_INT, SEQ
 from onyx.state.names import WINDOWS_BY_SPARK
 from onyx.storage.interface import Location
