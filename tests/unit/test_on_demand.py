@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+import string
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from onyx.cli.processes.child import PROGRAM
-from onyx.on_demand import OnDemand
+from onyx.on_demand import ModuleOnDemand, OnDemand
 
 ENGINE = Path(__file__).parents[2] / "worker" / "onyx"
 PATH = re.compile(r'OnDemand\("(onyx\.[\w.]+:\w+)"\)')
@@ -32,3 +34,13 @@ def test_a_worker_process_has_nothing_on_demand_at_its_start() -> None:
 
     assert "onyx.task.batches" in loaded
     assert [path for path in PATHS if path.partition(":")[0] in loaded] == []
+    assert [name for name in ("pyarrow.compute", "pyarrow.parquet") if name in loaded] == []
+
+
+def test_names_of_a_module_on_demand_are_those_of_the_module() -> None:
+    text = ModuleOnDemand("string")
+
+    assert text.digits is string.digits
+    with pytest.raises(AttributeError, match="nothing"):
+        text.nothing  # noqa: B018
+    assert copy.copy(text).digits is string.digits

@@ -28,6 +28,20 @@ class OnDemand(Generic[T]):
         return found
 
 
+class ModuleOnDemand:
+    """A module whose names are attributes; imported when the first of them is asked for."""
+
+    def __init__(self, name: str) -> None:
+        self._module = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)  # Python asks for those of itself, as when it copies
+        found = getattr(importlib.import_module(self._module), name)
+        setattr(self, name, found)  # the next time Python finds it without this method
+        return found
+
+
 def loaded(path: str) -> Any:
     """What an import path names: `module:name`."""
     module, _, name = path.partition(":")

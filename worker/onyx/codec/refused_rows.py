@@ -17,12 +17,12 @@ from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.codec.limits import SEGMENT_BYTES_MAX, too_large
 from onyx.errors import SegmentError
 from onyx.flow.batch import Indices, Mask
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, is_utc, is_within
 from onyx.flow.segment_failure import SegmentFailure

@@ -14,9 +14,9 @@ from operator import or_
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from onyx.flow.batch import Indices, Mask, Segment
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.conditions import without_keys
 from onyx.flow.formats import DICTS, format_of

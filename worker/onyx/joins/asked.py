@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from onyx.flow.arrays import Indices
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Row, to_dicts
 from onyx.flow.columns.values import python_values
 from onyx.joins.keys import kind_of, plain

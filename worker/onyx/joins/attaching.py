@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from onyx.flow.arrays import Indices, Mask
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns, Row, to_dicts
 from onyx.flow.columns.values import to_array
 from onyx.flow.formats import Segments, format_of

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
+from onyx.flow.columns.compute import pc
 from onyx.windows.arrays.key_table import HashedKeys, table_for
 from onyx.windows.coded import Groups
 

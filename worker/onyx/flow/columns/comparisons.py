@@ -14,21 +14,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.errors import describe_type
 from onyx.flow.arrays import Mask
 from onyx.flow.columns.bounds import Bound, bound_of
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.comparisons import ORDERS, Comparison
 from onyx.flow.segment_failure import Refusal
 
 Holds = Callable[[pa.Array], Mask]
 
-_COMPUTE: Mapping[str, Callable[[pa.Array, pa.Scalar], pa.Array]] = {
-    ">": pc.greater, ">=": pc.greater_equal, "<": pc.less, "<=": pc.less_equal, "==": pc.equal,
+_COMPUTE: Mapping[str, str] = {
+    ">": "greater", ">=": "greater_equal", "<": "less", "<=": "less_equal", "==": "equal",
 }  # fmt: skip
+"""Names of Arrow's functions."""
 _NUMPY: Mapping[str, Callable[[Any, Any], Any]] = {**ORDERS, "==": np.equal}
 
 
@@ -118,7 +119,8 @@ def _wherever_valid(column: pa.Array) -> Mask:
 
 def _compared(operator: str, bound: Bound, kind: pa.DataType) -> Holds:
     kind = _compared_as(kind)
-    scalar, compute, fast = _scalar(bound.below, kind), _COMPUTE[operator], _NUMPY[operator]
+    scalar, fast = _scalar(bound.below, kind), _NUMPY[operator]
+    compute = getattr(pc, _COMPUTE[operator])
     plain = kinds.is_integer(kind) or kinds.is_float64(kind)
 
     def holds(column: pa.Array) -> Mask:

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.rows import dict_rows
 from onyx.flow.columns.types import usual_schema
 from onyx.flow.columns.values import MISMATCH, is_within, python_values, to_array

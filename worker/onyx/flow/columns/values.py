@@ -18,9 +18,9 @@ from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.types import UTC_NAME
 
 MISMATCH = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)

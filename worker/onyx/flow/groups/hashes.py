@@ -13,10 +13,10 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.flow.arrays import U64
+from onyx.flow.columns.compute import pc
 
 TEXT_BYTES_MAX = 64
 """Longer text is hashed by `bytes_hash`."""

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.flow.arrays import U64, Indices, Mask
+from onyx.flow.columns.compute import pc
 from onyx.flow.groups.hashes import combined_hashes
 from onyx.joins.streams.spans import Times
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
+from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Columns, shown_dicts
 from onyx.flow.columns.values import is_within
 from onyx.flow.segment_failure import SegmentFailure

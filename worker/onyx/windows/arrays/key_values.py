@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.flow.batch import U64, Indices, Mask
+from onyx.flow.columns.compute import pc
 from onyx.flow.groups.hashes import column_hashes
 from onyx.windows.arrays.growing import Growing
 
