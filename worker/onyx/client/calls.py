@@ -12,7 +12,7 @@ from onyx.history.collection import Collected
 from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.model.notices import notices
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.settings import Settings
 
 logger = logging.getLogger("onyx.client")

@@ -66,7 +66,7 @@ def readable(log: ClientLog, replica: Replica, job: JobId) -> tuple[Job | None, 
 
 def manifest(log: ClientLog, replica: Replica, job: JobId) -> Job:
     """A job as it was submitted. Raises like `digest_of`."""
-    from onyx.model.parsing.job import parse_mapping
+    from onyx.model.parsing.mapping import parse_mapping
 
     digest = digest_of(replica, job)
     return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))

@@ -12,7 +12,7 @@ from onyx.history.left_files import LeftFiles, left_by
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.replica.spec import SPARK_TAG
 from onyx.replica.state import Replica
 

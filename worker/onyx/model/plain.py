@@ -15,6 +15,7 @@ from typing import Any
 
 from onyx.model.report import INVALID, Report, at, show
 
+MANIFEST_BYTES_MAX = 1_048_576
 DEPTH_MAX = 32
 VALUES_MAX = 20_000
 INTEGER_MAX = 2**63 - 1

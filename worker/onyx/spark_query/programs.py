@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from onyx.ids import JobId, PeerId
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.program.building import with_functions
 from onyx.program.program import Program, event_of
 from onyx.resolve import Resolver

@@ -14,7 +14,7 @@ from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
 from onyx.model.job import Job, Upgrade
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.replica import jobs
 from onyx.replica.state import Replica
 from onyx.upgrade.plan import Plan

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from onyx.model.job import Job
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.task.parts.assignment import Assignment
 from onyx.task.retrying.suspects import check_task
 

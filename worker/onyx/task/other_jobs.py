@@ -14,7 +14,7 @@ import msgspec
 from onyx.errors import Unavailable, UserError
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.model.report import listed, nearest
 from onyx.plugins.job_output import JobOutput
 from onyx.replica.jobs import has_completed

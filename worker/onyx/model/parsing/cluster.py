@@ -13,9 +13,10 @@ from onyx.model.cluster_manifest import CLUSTER, CLUSTER_MANIFEST
 from onyx.model.keys.section import Draft
 from onyx.model.manifest import CLUSTER_KIND
 from onyx.model.names import is_cluster_name
-from onyx.model.parsing.drafts import draft_of, draft_of_text
+from onyx.model.parsing.drafts import draft_of
 from onyx.model.parsing.object_meta import NameRule, read_name
 from onyx.model.parsing.text import read_text
+from onyx.model.parsing.text_drafts import draft_of_text
 from onyx.model.report import Report
 from onyx.model.rules.cluster import check_cluster
 from onyx.model.rules.looking import good

@@ -7,26 +7,11 @@ from typing import Any
 
 from onyx.errors import ManifestError
 from onyx.model.keys.section import Draft
-from onyx.model.parsing.text import read_text
 from onyx.model.plain import plain
-from onyx.model.report import INVALID, Report
+from onyx.model.report import Report
 
 Check = Callable[[Any, Report], Draft]
 """Makes a draft of plain values; a draft with problems is never used."""
-
-
-def draft_of_text(text: str | bytes, source: str, check: Check) -> Draft:
-    """The draft of YAML or JSON; problems have the line in `source`.
-
-    Raises:
-        ManifestError: with every problem, each with its path, file and line.
-    """
-    report = Report()
-    value, lines = read_text(text, report)
-    draft = {} if value is INVALID else check(plain(value, report), report)
-    if report:
-        raise ManifestError(report.problems(lines, source))
-    return draft
 
 
 def draft_of(value: Any, check: Check) -> Draft:

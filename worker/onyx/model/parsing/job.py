@@ -16,9 +16,11 @@ from onyx.model.canonical import job_hash, to_mapping
 from onyx.model.declaration import Declaration
 from onyx.model.job import Job
 from onyx.model.keys.section import Draft
-from onyx.model.manifest import DECLARATION, SPEC
-from onyx.model.parsing.drafts import draft_of, draft_of_text
+from onyx.model.manifest import DECLARATION
+from onyx.model.parsing.drafts import draft_of
 from onyx.model.parsing.job_draft import draft_of_manifest, draft_of_object
+from onyx.model.parsing.mapping import job_of, parse_mapping
+from onyx.model.parsing.text_drafts import draft_of_text
 
 __all__ = [
     "job_hash",
@@ -54,16 +56,7 @@ def parse_file(
     """
     read = partial(draft_of_manifest, upgrades=upgrades, engine=engine)
     draft = draft_of_text(text, source, read)
-    return _build(draft), _declaration(draft)
-
-
-def parse_mapping(mapping: Mapping[str, Any]) -> Job:
-    """The job in a manifest that was read already: a Kubernetes object, or a Python dict.
-
-    Raises:
-        ManifestError: with every problem, each with its path.
-    """
-    return _build(draft_of(mapping, draft_of_object))
+    return job_of(draft), _declaration(draft)
 
 
 def parse_declared(mapping: Mapping[str, Any]) -> tuple[Declaration, Job | None]:
@@ -74,13 +67,7 @@ def parse_declared(mapping: Mapping[str, Any]) -> tuple[Declaration, Job | None]
     """
     draft = draft_of(mapping, partial(draft_of_object, by_reference=True))
     declaration = _declaration(draft)
-    return declaration, _build(draft) if declaration.job_ref is None else None
-
-
-def _build(draft: Draft) -> Job:
-    job = SPEC.build(draft["spec"], name=draft["name"])
-    assert isinstance(job, Job)
-    return job
+    return declaration, job_of(draft) if declaration.job_ref is None else None
 
 
 def _declaration(draft: Draft) -> Declaration:

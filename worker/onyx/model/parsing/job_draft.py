@@ -9,7 +9,7 @@ from onyx.model.keys.section import Draft, Entries
 from onyx.model.manifest import JOB_MANIFEST, SPEC
 from onyx.model.names import is_job_name
 from onyx.model.parsing.object_meta import NameRule, read_name
-from onyx.model.parsing.text import MANIFEST_BYTES_MAX
+from onyx.model.plain import MANIFEST_BYTES_MAX
 from onyx.model.report import Report, at
 from onyx.model.rules import ENTRY, JOB
 from onyx.model.rules.declaration import check_source

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from onyx.errors import ManifestError, Problem
+from onyx.model.canonical import to_mapping
 from onyx.model.changing import KEYS
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.keys.fields import section_of
-from onyx.model.parsing.job import parse_mapping, to_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.model.report import listed, nearest
 
 DEFAULT = "default"

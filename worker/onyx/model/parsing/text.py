@@ -21,10 +21,9 @@ import yaml
 
 from onyx.errors import Problem
 from onyx.model.parsing.aliases import expanded
-from onyx.model.plain import DEPTH_MAX, VALUES_MAX
+from onyx.model.plain import DEPTH_MAX, MANIFEST_BYTES_MAX, VALUES_MAX
 from onyx.model.report import INVALID, ROOT, Report, at, placed, show
 
-MANIFEST_BYTES_MAX = 1_048_576
 """Largest manifest; about what fits comfortably in a Kubernetes object and in ZooKeeper."""
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -10,7 +10,7 @@ import msgspec
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.log.interface import LogReader
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.model.plugins import takes_requests
 from onyx.replica.jobs import has_completed
 from onyx.replica.scheduling.explain import why_waiting

@@ -16,7 +16,7 @@ import msgspec
 
 from onyx.errors import Unavailable, describe
 from onyx.ids import GroupId
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.replica.commands.check_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
 from onyx.replica.effects import AnswerCheck
 from onyx.submission.plugin_options import wrong_options

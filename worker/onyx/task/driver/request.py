@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
-from onyx.model.parsing.job import to_mapping
 from onyx.spark.compiler.refusals import is_unbounded
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.session.spark_master import spark_of_job

@@ -10,7 +10,7 @@ import msgspec
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.model.job import Job
-from onyx.model.parsing.job import parse_mapping
+from onyx.model.parsing.mapping import parse_mapping
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.named_partitions import named_partitions
 from onyx.upgrade.compatibility import windowed

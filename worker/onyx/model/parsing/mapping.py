@@ -1,0 +1,28 @@
+"""From a manifest that was read already to a job: what is stored beside the log is such a one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from onyx.model.job import Job
+from onyx.model.keys.section import Draft
+from onyx.model.manifest import SPEC
+from onyx.model.parsing.drafts import draft_of
+from onyx.model.parsing.job_draft import draft_of_object
+
+
+def parse_mapping(mapping: Mapping[str, Any]) -> Job:
+    """The job in a manifest that was read already: a Kubernetes object, or a Python dict.
+
+    Raises:
+        ManifestError: with every problem, each with its path.
+    """
+    return job_of(draft_of(mapping, draft_of_object))
+
+
+def job_of(draft: Draft) -> Job:
+    """The job of a draft without problems."""
+    job = SPEC.build(draft["spec"], name=draft["name"])
+    assert isinstance(job, Job)
+    return job
