@@ -16,7 +16,7 @@ from tests.sim.windows.world import Options, World
 
 from onyx.keyed import dues
 from onyx.program.keyed import states
-from onyx.task.windowed import lookup
+from onyx.task import looked_up
 
 MINUTES_A_DAY = 10
 """Here: so that timers get into slots of days as well."""
@@ -56,7 +56,7 @@ class KeyedWorld(World):
                 (dues, "MINUTE_MS", minute_ms),
                 (dues, "DAY_MS", MINUTES_A_DAY * minute_ms),
                 (states, "TIMERS_AT_ONCE", at_once),
-                (lookup, "STATES_BYTES_MAX", answer_bytes),
+                (looked_up, "STATES_BYTES_MAX", answer_bytes),
             ):
                 stack.enter_context(mock.patch.object(module, name, value))
             yield

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.jobs.bench import Bench
+from tests.support.jobs.bench import JOB, Bench
 
 import onyx
+from onyx.codec.extents import decode_extents, encode_selection
 from onyx.errors import UserError
+from onyx.ids import GroupId
+from onyx.program.phases import Phase
 from onyx.settings import Settings, StateSettings
+from onyx.task.messages import Query
+from onyx.transport.state_queries import StateAnswer, StateQuery
 from onyx.windows.selection import Selection
 
 EVENTS = [{"n": n, "word": "abcdefgh"[n * n % 7], "time": n * 1_000} for n in range(60)]
@@ -369,3 +375,21 @@ def test_a_task_that_is_restarted_goes_on_with_what_was_durable(failing: int) ->
     bench.settle()
     assert bench.completed
     assert rows(bench) == EXPECTED
+
+
+def test_a_durable_answer_waits_for_a_batch_whose_changes_are_not_accounted_for_yet() -> None:
+    bench = bench_of(peers=1)
+    bench.start()
+    task = bench.task("track")
+    while task.phase is not Phase.ROUTE:
+        bench.round()
+    asked = StateQuery(
+        "tenancy", GroupId("g"), task.peer, JOB, task.allocation.wiring.version, "track.seen",
+        encode_selection(Selection()), 100, durable=True,
+    )  # fmt: skip
+    answer: Future[StateAnswer] = Future()
+    task.post(Query(asked, answer))
+    bench.step(task)
+    assert not answer.done()
+    bench.settle()
+    assert decode_extents(answer.result(0).data)

@@ -10,6 +10,7 @@ import pytest
 from tests.support.jobs.bench import Bench
 
 from onyx.program.phases import Phase
+from onyx.settings import Settings, StateSettings
 from onyx.task.channels.lookups import ASK_AGAIN_S
 from onyx.transport.lookups import Found, LookUp
 
@@ -171,7 +172,7 @@ def test_an_answer_that_comes_twice_counts_once():
 
 
 def test_an_answer_has_as_many_states_as_fit_and_the_others_are_asked_for(monkeypatch):
-    monkeypatch.setattr("onyx.task.windowed.lookup.STATES_BYTES_MAX", 2)
+    monkeypatch.setattr("onyx.task.looked_up.STATES_BYTES_MAX", 2)
     monkeypatch.setattr("onyx.task.channels.lookups.KEYS_BYTES_MAX", 3)
     bench = bench_of(spec({}), peers=1)
     bench.settle()
@@ -190,7 +191,7 @@ def test_two_tasks_may_look_up_each_other():
 
 
 def test_a_state_too_large_to_be_looked_up_ends_the_job_with_its_group(monkeypatch):
-    monkeypatch.setattr("onyx.task.windowed.lookup.STATE_BYTES_MAX", 2)
+    monkeypatch.setattr("onyx.task.looked_up.STATE_BYTES_MAX", 2)
     bench = bench_of(spec({}))
     bench.settle()
     detail = bench.exceptions[0]["detail"]
@@ -208,3 +209,19 @@ def test_a_segment_with_a_value_of_its_own_in_the_place_fails_by_itself():
     assert len(rows(bench)) == 12
     (letter,) = bench.written("bad")
     assert "where it would get that of state seen" in str(letter)
+
+
+def test_states_that_were_on_disk_do_not_stay_in_memory():
+    many = [{"n": n, "word": f"w{n}"} for n in range(200)]
+    made = spec({"state": "count.times"}, segments=many)
+    made["catalog"][1] |= {"fn": "m:counted", "state": {"times": "value[int]", "seen": "list[int]"}}
+    made["windows"] = []
+    limit = Settings(state=StateSettings(memory_extents_max=10))
+    bench = Bench(made, {"m:counted": counted}, settings=limit)
+    bench.settle()
+    assert [each["seen"] for each in rows(bench)] == [1] * 200
+    held = bench.task("count").allocation.windowing.keyed.query("count.times")
+    assert len(held) == 200
+    everybody = bench.task("count").allocation.windowing.keyed
+    everybody.look_up("count.times", [each["word"] for each in many])
+    assert everybody._store.holder.held <= 10

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from onyx.ids import AllocationVersion
+from onyx.program.phases import Phase
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.task import Task
+
+_HALF_APPLIED = (Phase.AFTER_APPLY_FN, Phase.ROUTE, Phase.ASSIGN_WINDOWS)
 
 
 class BatchTask(Task):
@@ -26,6 +29,12 @@ class BatchTask(Task):
         if self.wired:
             self.allocation.inbox.close()
         self.allocation = allocation
+
+    @property
+    def half_applied(self) -> bool:
+        """Whether a function with state or a processor has worked on the batch, and the changes
+        have still to be accounted for."""
+        return self.phase in _HALF_APPLIED
 
     @property
     def cooperative(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
-from onyx.task import questions
+from onyx.task import looked_up, questions
 from onyx.task.batch_task import BatchTask
 from onyx.task.behaviour import Behaviour
 from onyx.task.messages import Completions, Message, Query, Ready, Returns, Rewire, Seal
@@ -15,7 +15,7 @@ from onyx.task.parts.allocation import Allocation
 from onyx.task.phases.run import RUN
 from onyx.task.source import segment_hooks
 from onyx.task.table import Kind
-from onyx.task.windowed import lookup, upkeep
+from onyx.task.windowed import upkeep
 from onyx.transport.lookups import Found, LookUp
 
 GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
@@ -58,8 +58,8 @@ def _receive(task: BatchTask, message: Message) -> None:
             task.sealing.wanted = True
         case Query():
             questions.answer(task, message)
-        case LookUp() if task.wired and not task.status.failed:
-            lookup.answer(task.allocation, message, task.assignment.services.transport)
+        case LookUp():
+            looked_up.answer(task, message)
         case Found() if task.wired and task.allocation.wiring.version == message.version:
             assert task.allocation.lookups is not None, "only who asks is answered"
             task.allocation.lookups.receive(message)

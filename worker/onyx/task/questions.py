@@ -42,7 +42,7 @@ def answer(task: BatchTask, message: Query) -> None:
         _require_durable(task, query)
         windowing = _windowing(task)
         found = _answer(partial(windowing.held.query, query.state), query)
-        windowing.answer((future, found), query.durable)
+        windowing.answer((future, found), query.durable, task.half_applied)
     except Exception as error:
         future.set_exception(error)
 

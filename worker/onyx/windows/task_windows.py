@@ -246,7 +246,9 @@ class TaskWindows:
     def look_up(self, window_id: str, keys: Sequence[Any]) -> list[list[Any]]:
         """For each group (`groups.hashable_key`) a list with its state, which is empty if it has
         none. Raises UserError: there is no such window."""
-        return self._found(window_id).look_up(keys)
+        found = self._found(window_id).look_up(keys)
+        self._holder.trim()
+        return found
 
     def _found(self, window_id: str) -> RunningWindow:
         window = self._windows.get(window_id)

@@ -215,6 +215,7 @@ class KeyedStates:
         """For each group (`groups.hashable_key`) a list with its state, which is empty if it has
         none. Raises as `query`."""
         states = self._found(name).get_all(keys, ABSENT)
+        self.trim()
         return [[] if state is ABSENT else [state] for state in states]
 
     def _found(self, name: str) -> States:

@@ -253,10 +253,15 @@ class Windowing:
         self.appends.begin(chunk, self.held.take_files(), Append(values, emitted, settled))
         return True
 
-    def answer(self, held: Held, durable: bool) -> None:
-        """Answer a question; if only what is `durable` may be told, when everything so far is."""
-        if durable and not self.durable:
-            self.answers.hold(held, changed=not self._pace.nothing_waits)
+    def answer(self, held: Held, durable: bool, half_applied: bool = False) -> None:
+        """Answer a question.
+
+        Args:
+            durable: not before everything so far is durable.
+            half_applied: a batch has changed the state, and what follows from it is not here yet.
+        """
+        if durable and (half_applied or not self.durable):
+            self.answers.hold(held, changed=half_applied or not self._pace.nothing_waits)
         else:
             held[0].set_result(held[1])
 

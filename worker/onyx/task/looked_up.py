@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from onyx.codec.lookups import decode_keys, encode_states
 from onyx.errors import OnyxError, describe
 from onyx.program.keyed.states import KeyedStates
-from onyx.task.parts.allocation import Allocation
+from onyx.task.batch_task import BatchTask
 from onyx.task.window_state.windowing import Windowing
 from onyx.transport.interface import Transport
 from onyx.transport.lookups import Found, LookUp
@@ -24,10 +24,12 @@ STATE_BYTES_MAX = 2_097_152
 """Size of one state, as of one segment."""
 
 
-def answer(allocation: Allocation, question: LookUp, transport: Transport) -> None:
+def answer(task: BatchTask, question: LookUp) -> None:
     """Answer a question, unless the state is not there yet: then it is asked again."""
-    windowing = allocation.windowing
-    if windowing is None or allocation.wiring.version != question.version:
+    if not task.wired or task.status.failed or task.version != question.version:
+        return
+    windowing, transport = task.allocation.windowing, task.assignment.services.transport
+    if windowing is None:
         return
     found = _found(windowing, question)
     if not question.durable or found.error:
@@ -35,7 +37,7 @@ def answer(allocation: Allocation, question: LookUp, transport: Transport) -> No
         return
     held: Future[Found] = Future()
     held.add_done_callback(lambda given: _send_if_durable(given, question, transport))
-    windowing.answer((held, found), durable=True)
+    windowing.answer((held, found), durable=True, half_applied=task.half_applied)
 
 
 def _send_if_durable(given: Future[Found], question: LookUp, transport: Transport) -> None:
