@@ -16,21 +16,20 @@ from onyx.joins.streams.spans import LEFT, RIGHT
 from onyx.program.assign import assign
 from onyx.program.batch_work import BatchWork
 from onyx.program.firing import carry_out
+from onyx.program.held_kinds import HeldKinds
 from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.streams.apply import join_batch, look
-from onyx.program.streams.state import JoinedStreams
 from onyx.spark_query.failure import TaskFailed
 from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.folding.untracked import UntrackedFolding
 from onyx.spark_query.tree import Tree
 from onyx.windows.firing import Pages
 from onyx.windows.records import StatesRecord
-from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
 
 
-class Fold(UntrackedFolding):
+class Fold(UntrackedFolding, HeldKinds):
     """The state of one share (`program.folding.Folding`, `program.streams.apply.Joining`)."""
 
     def __init__(self, tree: Tree, program: Program, contents: Contents) -> None:
@@ -42,18 +41,6 @@ class Fold(UntrackedFolding):
         self._shards = contents.shards
         self._unique = contents.unique
         self._emitted: list[tuple[str | None, Segments]] = []
-
-    @property
-    def windows(self) -> TaskWindows:
-        """What a task with windows holds."""
-        assert isinstance(self.held, TaskWindows), "asked of a task with windows"
-        return self.held
-
-    @property
-    def joined(self) -> JoinedStreams:
-        """What a join holds."""
-        assert isinstance(self.held, JoinedStreams), "asked of a join"
-        return self.held
 
     def add(self, segments: Segments, upstream: str) -> None:
         """Segments have come.

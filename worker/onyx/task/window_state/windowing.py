@@ -16,9 +16,7 @@ from typing import Any
 from onyx.flow.batch import EncodedRun, Segments
 from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
-from onyx.program.keyed.states import KeyedStates
-from onyx.program.processing.states import ProcessorStates
-from onyx.program.streams.state import JoinedStreams
+from onyx.program.held_kinds import HeldKinds
 from onyx.program.trigger_calls import TriggerCalls
 from onyx.runs import Numbers
 from onyx.seams import Clock
@@ -33,7 +31,6 @@ from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.windows.firing import Pages
 from onyx.windows.groups import Shards
-from onyx.windows.task_windows import TaskWindows
 from onyx.windows.watermarks import Mark, moved
 
 
@@ -47,7 +44,7 @@ class Moment:
     since_s: float
 
 
-class Windowing:
+class Windowing(HeldKinds):
     """Not thread-safe. Implements `program.folding.Folding`, `program.keeping.Keeping` and what
     extends it for functions with state, processors and joins."""
 
@@ -87,30 +84,6 @@ class Windowing:
     def obstacle(self) -> str:
         """Why the last chunk could not be written yet; empty if it could."""
         return self.appends.obstacle
-
-    @property
-    def windows(self) -> TaskWindows:
-        """What a task with windows holds."""
-        assert isinstance(self.held, TaskWindows), "asked of a task with windows"
-        return self.held
-
-    @property
-    def keyed(self) -> KeyedStates:
-        """What a task whose function has state holds."""
-        assert isinstance(self.held, KeyedStates), "asked of a task with state by key"
-        return self.held
-
-    @property
-    def processing(self) -> ProcessorStates:
-        """What a task with a processor holds."""
-        assert isinstance(self.held, ProcessorStates), "asked of a task with a processor"
-        return self.held
-
-    @property
-    def joined(self) -> JoinedStreams:
-        """What a join of two streams holds."""
-        assert isinstance(self.held, JoinedStreams), "asked of a join"
-        return self.held
 
     def leave(self) -> None:
         """The task ends, or its job is allocated anew: answers that wait are not given."""
