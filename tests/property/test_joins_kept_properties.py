@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.groups.keys import key_bytes
-from onyx.joins.enrichment import Enrichment
 from onyx.joins.kept import Kept
+from onyx.joins.reading import Reading
 from onyx.windows.groups import group_value, hashable_key
 
 VALUES = st.one_of(
@@ -64,7 +65,7 @@ def test_dicts_get_the_state_of_their_group_whatever_its_type_is(
 ) -> None:
     kept, segments, states = case
     kept.take([hashable_key(key) for key, _ in states], [state for _, state in states])
-    joined = Enrichment(lambda: kept, kept.key, columns=("found",)).of(segments)
+    joined = Reading(kept).of(segments)
     assert joined.failures == []
     assert joined.segments == by_loop(kept, segments, states, names_of(kept))
 
@@ -93,21 +94,77 @@ def test_columns_ask_and_get_what_dicts_do(
         return
     kept.take([hashable_key(key) for key, _ in states], [state for _, state in states])
     assert set(kept.keys_of(columns)) == set(kept.keys_of(to_dicts(columns)))
-    joined = Enrichment(lambda: kept, kept.key, columns=("found",)).of(columns)
+    joined = Reading(kept).of(columns)
     assert isinstance(joined.segments, Columns)
     assert to_dicts(joined.segments) == by_loop(kept, to_dicts(columns), states, names_of(kept))
 
 
-def test_a_state_of_another_type_than_the_others_fails_the_segments_of_its_group_only() -> None:
+ANY = st.recursive(
+    st.one_of(VALUES, st.floats(allow_nan=False)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=2), st.dictionaries(st.sampled_from("ab"), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@given(st.lists(ANY, min_size=1, max_size=5), ANY)
+def test_dicts_get_each_state_and_the_default_as_they_are(states: list[Any], default: Any) -> None:
+    kept = Kept("task.state", ["k"], "found", default=default)
+    kept.take(list(range(len(states))), states)
+    joined = Reading(kept).of([{"k": key} for key in range(len(states) + 1)])
+    assert joined.failures == []
+    found = [each["found"] for each in joined.segments]
+    assert repr(found) == repr([*states, default])
+    shared = [state for state, got in zip(states, found, strict=False) if state is got]
+    assert not any(isinstance(state, list | dict) for state in shared)
+
+
+def test_keys_that_are_lists_or_dicts_are_groups_of_dicts() -> None:
+    kept = Kept("task.state", ["k"], "found")
+    segments: Rows = [{"k": [1, 2]}, {"k": {"a": 1}}, {"k": {"b": 1}}]
+    keys = kept.keys_of(segments)
+    kept.take(keys[:2], ["list", "dict"])
+    assert [each["found"] for each in Reading(kept).of(segments).segments] == ["list", "dict", None]
+
+
+@pytest.mark.parametrize("keys", [[[1]], [{"a": 1}]])
+def test_columns_of_lists_or_structs_are_refused_as_keys(keys: list[Any]) -> None:
+    columns = from_dicts([{"k": key} for key in keys])[0]
+    ((_, error),) = Reading(Kept("task.state", ["k"], "found")).of(columns).failures
+    assert "cannot be keys of a join: use text, numbers or times" in str(error)
+
+
+def test_in_columns_a_state_of_another_type_than_the_others_fails_the_segments_of_its_group() -> (
+    None
+):
     kept = Kept("task.state", ["k"], "found")
     kept.take(["a", "b", "c"], [1, "text", 3])
-    joined = Enrichment(lambda: kept, kept.key, columns=("found",)).of(
-        [{"k": "a"}, {"k": "b"}, {"k": "c"}]
-    )
-    assert joined.segments == [{"k": "a", "found": 1}, {"k": "c", "found": 3}]
+    joined = Reading(kept).of(from_dicts([{"k": "a"}, {"k": "b"}, {"k": "c"}])[0])
+    assert to_dicts(joined.segments) == [{"k": "a", "found": 1}, {"k": "c", "found": 3}]
     ((index, error),) = joined.failures
     assert index == 1
     assert "join with state task.state: the state of group 'b'" in str(error)
+
+
+def test_in_columns_a_default_of_another_type_fails_the_segments_that_would_get_it() -> None:
+    kept = Kept("task.state", ["k"], "found", default=0)
+    kept.take(["a"], [[1, 2]])
+    joined = Reading(kept).of(from_dicts([{"k": "a"}, {"k": "b"}])[0])
+    assert to_dicts(joined.segments) == [{"k": "a", "found": [1, 2]}]
+    ((index, error),) = joined.failures
+    assert index == 1
+    assert "default is 0, and the states have type list<item: int64>" in str(error)
+
+
+@pytest.mark.parametrize("of", [list, lambda rows: from_dicts(rows)[0]], ids=["dicts", "columns"])
+def test_segments_fail_whose_state_cannot_be_given(of: Any) -> None:
+    kept = Kept("task.state", ["k"], "found")
+    kept.take(["a"], [1], {"b": "it is too large"})
+    joined = Reading(kept).of(of([{"k": "a"}, {"k": "b"}]))
+    ((index, error),) = joined.failures
+    assert index == 1
+    assert str(error) == "join with state task.state: it is too large"
 
 
 def test_a_batch_that_finds_nothing_keeps_the_type_of_the_column() -> None:

@@ -18,7 +18,7 @@ not there; K25 a group that the batch before had is not asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -256,11 +256,13 @@ def _new_keys(kept: Kept, segments: Segments) -> list[Any]:
     return [key for key in _keys_of(kept, segments) if key not in _of(kept)]
 
 
-def _take_also(kept: Kept, keys: Sequence[Any], states: Sequence[Any]) -> None:
+def _take_also(
+    kept: Kept, keys: Sequence[Any], states: Sequence[Any], refused: Mapping[Any, str]
+) -> None:
     """K25."""
     known = _of(kept)
     known.update(zip(keys, states, strict=True))
-    _take(kept, list(known), list(known.values()))
+    _take(kept, list(known), list(known.values()), refused)
 
 
 def _of(kept: Kept) -> dict[Any, Any]:

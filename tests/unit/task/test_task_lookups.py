@@ -39,6 +39,14 @@ def spec(
     }  # fmt: skip
 
 
+def with_bad(made: dict[str, Any]) -> dict[str, Any]:
+    """The job with an output `bad`, which gets what fails in `known`."""
+    made["workflow"].append(["known", "bad"])
+    made["catalog"][2]["deadLetter"] = "bad"
+    made["catalog"].append({"name": "bad", "type": "output", "plugin": "blackhole"})
+    return made
+
+
 def bench_of(made: dict[str, Any], peers: int = 3) -> Bench:
     return Bench(made, {"m:same": lambda each: each}, {"count": peers, "known": 2})
 
@@ -195,15 +203,33 @@ def test_a_state_too_large_to_be_looked_up_ends_the_job_with_its_group(monkeypat
     bench = bench_of(spec({}))
     bench.settle()
     detail = bench.exceptions[0]["detail"]
-    assert re.search("state seen cannot be looked up: the state of group '[abc]' has", detail)
+    assert re.search("join with state seen: the state of group '[abc]' has", detail)
+
+
+def named(segment: dict[str, Any], state: Any) -> dict[str, Any]:
+    state.name = segment["word"] * segment.get("times", 1)
+    return segment
+
+
+@pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
+def test_only_segments_fail_whose_group_has_a_state_too_large_to_be_looked_up(form, monkeypatch):
+    monkeypatch.setattr("onyx.task.windowed.lookup.STATES_BYTES_MAX", 20)
+    monkeypatch.setattr("onyx.task.windowed.lookup.STATE_BYTES_MAX", 20)
+    many = [{**each, "times": 50 if each["word"] == "b" else 1} for each in WORDS]
+    made = with_bad(spec({"state": "count.name"}, form, many))
+    made["catalog"][1] |= {"fn": "m:named", "state": {"name": "value[str]"}}
+    made["windows"] = []
+    bench = Bench(made, {"m:named": named}, {"count": 1})
+    bench.settle()
+    assert {each["seen"] for each in rows(bench)} == {"a", "c"}
+    letters = bench.written("bad")
+    assert len(letters) == 4
+    assert all("join with state count.name: the state of group 'b'" in str(x) for x in letters)
 
 
 def test_a_segment_with_a_value_of_its_own_in_the_place_fails_by_itself():
     occupied = [*WORDS, {"n": 12, "word": "a", "seen": "mine"}]
-    made = spec({}, segments=occupied)
-    made["workflow"].append(["known", "bad"])
-    made["catalog"][2]["deadLetter"] = "bad"
-    made["catalog"].append({"name": "bad", "type": "output", "plugin": "blackhole"})
+    made = with_bad(spec({}, segments=occupied))
     bench = bench_of(made)
     bench.settle()
     assert len(rows(bench)) == 12

@@ -91,7 +91,7 @@ class Enrichment:
         failed = {index for index, _ in failures}
         for index, name in occupied(segments, names).items():
             if index not in failed:
-                failures.append((index, JoinRefusal(_OCCUPIED.format(name, table.title))))
+                failures.append((index, JoinRefusal(OCCUPIED.format(name, table.title))))
         failures.sort(key=itemgetter(0))
         kept = np.delete(np.arange(len(segments)), [index for index, _ in failures])
         missing = found[kept] == NONE
@@ -164,7 +164,7 @@ class Enrichment:
             raise JoinRefusal(f"join with {table.title}: {error}") from error
 
 
-_OCCUPIED = (
+OCCUPIED = (
     "the segment has a value under {0!r}, where it would get that of {1}: name another place "
     "with `as`, or choose `columns`"
 )

@@ -1,5 +1,5 @@
-"""What another task keeps by key, as rows that segments get: a row for each group that was asked
-for, with one column.
+"""What another task keeps by key, for the groups of one batch: as it is, for dicts, and as rows
+with one column, for columns.
 
 Groups are equal here as they are in the task that keeps them (`windows.groups`): the row of a
 segment is found by its group, and not by the type that its key has in a column.
@@ -7,7 +7,8 @@ segment is found by its group, and not by the type that its key has in a column.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.columns.values import MISMATCH, python_values, to_array
 from onyx.flow.formats import Segments, format_of
 from onyx.flow.segment import Segment
-from onyx.joins.attaching import values_of
-from onyx.joins.keys import NONE
+from onyx.joins.attaching import default_of, values_of
+from onyx.joins.keys import NONE, kind_of
 from onyx.windows.groups import group_value, hashable_key
 
 Parts = tuple[Any, ...]
@@ -31,7 +32,12 @@ class Kept:
     """The states of the groups of one batch. Not thread-safe."""
 
     def __init__(
-        self, state: str, key: Sequence[str], column: str, names: Sequence[str] | None = None
+        self,
+        state: str,
+        key: Sequence[str],
+        column: str,
+        names: Sequence[str] | None = None,
+        default: Any = None,
     ) -> None:
         """
         Args:
@@ -39,35 +45,79 @@ class Kept:
             key: keys of a segment, whose values say which group is wanted.
             column: what the column with the states is called.
             names: what the parts of a group are called; None: a group is the value of one key.
+            default: what segments get whose group has no state.
         """
         self.title = f"state {state}"
         self.key = tuple(key)
-        self.columns: pa.RecordBatch = pa.record_batch({column: pa.nulls(0)})
-        self._column = column
+        self.column = column
+        self.default = default
+        self.states: Mapping[Any, Any] = {}
+        """By group (`group_of`)."""
+        self.refused: Mapping[Any, str] = {}
+        """Groups whose state cannot be given, and why."""
         self._names = names
-        self._rows: dict[Any, int] = {}
-        self._misfits: dict[Any, Exception] = {}
+        self._columns: pa.RecordBatch = pa.record_batch({column: pa.nulls(0)})
+        self._rows: dict[Any, int] | None = {}
+        """The row of each group; None: they are still to be made."""
+        self._misfits: dict[Any, str] = {}
         """Groups whose state is of another type than those of the others."""
+        self._no_default = ""
+        """Why the column cannot have the default; empty if it can."""
 
     def keys_of(self, segments: Segments) -> list[Any]:
         """The groups of some segments (`hashable_key`), each once. What is no group of any task is
         left out."""
         parts = format_of(segments).choose(self._of_dicts, self._of_columns)(segments)
-        return list({key: None for each in parts if (key := self._group(each)) is not None})
+        return list({key: None for each in parts if (key := self.group_of(each)) is not None})
 
-    def take(self, keys: Sequence[Any], states: Sequence[Any]) -> None:
+    def groups_of(self, segments: list[Segment]) -> Iterator[Any]:
+        """The group of each segment, as `group_of` gives it."""
+        return map(self.group_of, self._of_dicts(segments))
+
+    def take(
+        self,
+        keys: Sequence[Any],
+        states: Sequence[Any],
+        refused: Mapping[Any, str] = MappingProxyType({}),
+    ) -> None:
         """Have the states of these groups, and no others."""
-        rows, kept, failures = self._rows_of(states)
-        self._misfits = {keys[index]: error for index, error in failures}
-        there = keys if kept is None else [keys[index] for index in kept]
-        self._rows = {key: row for row, key in enumerate(there)}
-        self.columns = rows if there else self.columns.slice(0, 0)
+        self.states = dict(zip(keys, states, strict=True))
+        self.refused = dict(refused)
+        self._rows = None
+
+    @property
+    def columns(self) -> pa.RecordBatch:
+        """The states that one column holds."""
+        self._row_of()
+        return self._columns
+
+    def _row_of(self) -> dict[Any, int]:
+        if self._rows is None:
+            keys = list(self.states)
+            rows, kept, failures = self._rows_of(list(self.states.values()))
+            self._misfits = {
+                keys[index]: f"the state of group {group_value(keys[index])!r}: {error}"
+                for index, error in failures
+            }
+            there = keys if kept is None else [keys[index] for index in kept]
+            self._columns = rows if there else self._columns.slice(0, 0)
+            self._no_default = self._why_no_default()
+            self._rows = {key: row for row, key in enumerate(there)}
+        return self._rows
+
+    def _why_no_default(self) -> str:
+        kind = self._columns.column(0).type
+        try:
+            default_of(self.default, kind)
+        except MISMATCH as error:
+            return f"default is {self.default!r}, and the states have type {kind}: {error}"
+        return ""
 
     def _rows_of(
         self, states: Sequence[Any]
     ) -> tuple[pa.RecordBatch, Indices | None, list[tuple[int, Exception]]]:
         """A row for each state, as `from_dicts` gives them."""
-        column = self._column
+        column = self.column
         try:
             return pa.record_batch({column: to_array(states)}), None, []
         except MISMATCH:
@@ -78,20 +128,25 @@ class Kept:
         """For each key the index of its row; -1: it has none.
 
         Raises:
-            UserError: a state that is found is of another type than others.
+            UserError: the keys are none, or a state that is found cannot be given.
         """
         assert at is None, "validated: states have no versions"
+        for each in keys:
+            kind_of(each.type)
         different, codes = _different(keys)
         found = np.fromiter(map(self._find, different), np.intp, len(different))
         return found[codes]
 
     def _find(self, parts: Parts) -> int:
-        key = self._group(parts)
-        if key in self._misfits:
-            raise UserError(f"the state of group {group_value(key)!r}: {self._misfits[key]}")
-        return NONE if key is None else self._rows.get(key, NONE)
+        key, rows = self.group_of(parts), self._row_of()
+        row = NONE if key is None else rows.get(key, NONE)
+        if row == NONE:
+            refused = self.refused.get(key) or self._misfits.get(key) or self._no_default
+            if refused:
+                raise UserError(refused)
+        return row
 
-    def _group(self, parts: Parts) -> Any:
+    def group_of(self, parts: Parts) -> Any:
         """The key of the group, to be looked up; None: it is none."""
         if None in parts:
             return None

@@ -15,6 +15,7 @@ from onyx.flow.predicates import Resolve
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.kept import Kept
 from onyx.joins.lookup import lookups
+from onyx.joins.reading import Reading
 from onyx.joins.table import Table
 from onyx.model.job import EMPTY, CatalogEntry, Job
 from onyx.model.tables import read_of
@@ -79,14 +80,13 @@ def function_of(entry: CatalogEntry, resolve: Resolve) -> Callable[..., Any] | N
     return resolve(entry.fn) if entry.fn is not None else None
 
 
-def _join(entry: CatalogEntry, tables: Tables, kept: Kept | None) -> Enrichment | None:
+def _join(entry: CatalogEntry, tables: Tables, kept: Kept | None) -> Enrichment | Reading | None:
     join = entry.join
     if join is None:
         return None
     inner = join.how == "inner"
     if kept is not None:
-        names = tuple(kept.columns.schema.names)
-        return Enrichment(lambda: kept, kept.key, inner, names, default=join.default)
+        return Reading(kept, inner)
     assert join.table is not None, "validated: a join names a table or a state"
     made = Enrichment(
         tables[join.table], join.keys, inner, join.columns, join.under, join.at, join.default
@@ -102,7 +102,8 @@ def _kept(job: Job, entry: CatalogEntry) -> Kept | None:
         return None
     assert join.under is not None, "validated: the value of a state has a name"
     by = read.task.group_by_key
-    return Kept(read.state, join.keys, join.under, by if isinstance(by, tuple) else None)
+    names = by if isinstance(by, tuple) else None
+    return Kept(read.state, join.keys, join.under, names, join.default.get(join.under))
 
 
 def _takes(program: Program) -> Literal["dicts", "arrow"] | None:

@@ -18,6 +18,7 @@ from onyx.flow.groups.grouping import Grouping
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.kept import Kept
+from onyx.joins.reading import Reading
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.lifecycles import Event, Lifecycles
@@ -43,7 +44,7 @@ class Program:
     """Whether what is in a segment may be shown to people."""
     lifecycles: Lifecycles = field(default_factory=Lifecycles)
     fn: Callable[..., Any] | None = None
-    join: Enrichment | None = None
+    join: Enrichment | Reading | None = None
     """What segments get from a table, or of what another task keeps, before the function has them.
     """
     kept: Kept | None = None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from onyx.joins.enrichment import Enrichment
 from onyx.joins.shares import Partition, Share
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job
@@ -60,7 +61,7 @@ def tables_again(runtime: Runtime, allocation: Allocation) -> bool:
     tables.take(allocation.wiring.rank, allocation.wiring.task_peers)
     if not tables.loaded:
         return False
-    if join is not None:
+    if isinstance(join, Enrichment):
         join.check(join.table())
     return True
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from onyx.codec.lookups import decode_states, key_pieces
-from onyx.errors import UserError
 from onyx.flow.batch import Batch
 from onyx.flow.groups.keys import shard_of
 from onyx.joins.kept import Kept
@@ -64,7 +63,8 @@ class Lookups:
         self._states: list[Any] = []
         """The states of these keys, as far as they have come."""
         self._shards = Shards(shard_of)
-        self._error = ""
+        self._refused: dict[Any, str] = {}
+        """Groups whose state cannot be given, and why."""
         self._again_s = 0.0
 
     @property
@@ -78,20 +78,14 @@ class Lookups:
         return bool(self._open)
 
     def are_there(self, batch: Batch) -> bool:
-        """Whether the states that a batch needs are there; they are asked for at its first call.
-
-        Raises:
-            UserError: they cannot be given.
-        """
+        """Whether the states that a batch needs are there; they are asked for at its first call."""
         if self._batch is not batch:
             self._begin(batch)
-        if self._error:
-            raise UserError(f"{self._kept.title} cannot be looked up: {self._error}")
         if self._open:
             self._ask_again()
             return False
-        self._kept.take(self._keys, self._states)
-        self._batch, self._keys, self._states = None, [], []
+        self._kept.take(self._keys, self._states, self._refused)
+        self._batch, self._keys, self._states, self._refused = None, [], [], {}
         return True
 
     def receive(self, found: Found) -> None:
@@ -100,7 +94,7 @@ class Lookups:
         if question is None:
             return
         if found.error:
-            self._error = found.error
+            self._refuse(question, found.error)
             return
         keys, states, others = decode_states(found.states, question.keys)
         self._keys += keys
@@ -108,9 +102,19 @@ class Lookups:
         if others:
             self._ask(question.site, others)
 
+    def _refuse(self, question: _Question, error: str) -> None:
+        """An error is about one of the groups, which is found by halves: the others get answers."""
+        keys = question.keys
+        if len(keys) == 1:
+            self._refused[keys[0]] = error
+            return
+        half = len(keys) // 2
+        self._ask(question.site, keys[:half])
+        self._ask(question.site, keys[half:])
+
     def _begin(self, batch: Batch) -> None:
-        self._batch, self._error = batch, ""
-        self._open, self._keys, self._states = {}, [], []
+        self._batch, self._open = batch, {}
+        self._keys, self._states, self._refused = [], [], {}
         sites, shards = self._reads.sites, self._shards
         of_slot: dict[int, list[Any]] = {}
         for key in self._kept.keys_of(batch.segments):
