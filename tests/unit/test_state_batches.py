@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -59,3 +60,8 @@ def test_session_keys_are_a_column_where_sessions_have_them() -> None:
     batch = record_batch([Extent(1, 0, 9, 1, ("s",))], False, by_session_key=True)
     assert batch.schema.names == ["key", "from", "to", "sessionKey", "state"]
     assert record_batch([], False).num_rows == 0
+
+
+def test_values_are_never_taken_for_others_of_another_type() -> None:
+    assert column("key", b"a", "a").type == pa.string()
+    assert column("key", 5, date(1970, 1, 6)).to_pylist() == ["5", '"1970-01-06"']

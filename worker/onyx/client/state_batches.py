@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.windows.firing import Extent, Number
 
 _TIME = pa.timestamp("ms", tz="UTC")
-_NONE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
 
 
 def record_batch(
@@ -74,8 +74,8 @@ def shown(value: Any) -> str:
 
 def _values(values: Sequence[Any]) -> pa.Array:
     try:
-        return pa.array(values)
-    except _NONE:
+        return to_array(values)
+    except MISMATCH:
         return pa.array([None if each is None else shown(each) for each in values], pa.string())
 
 
