@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -100,6 +102,14 @@ def test_other_bounds_are_shown_as_they_are(
         ['{"a":1}', "0", "9", "null"],
         ["5", "", "", "1.5"],
     ]
+
+
+def test_a_table_has_nothing_that_a_terminal_would_obey(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.extents = (Extent("\x1b]0;a\x07b\u202ec", 0, 9, "\x1b[2Jd"),)
+    state("job", "w")
+    assert rows(capsys.readouterr().out) == [["?]0;a?b?c", "0", "9", "?[2Jd"]]
 
 
 def test_a_state_that_is_long_is_cut_in_the_table_and_whole_in_json(
@@ -221,3 +231,18 @@ def test_pages_become_one_record_batch_in_a_file(cluster: Cluster, tmp_path: Pat
     assert table.schema.names == ["key", "from", "to", "state"]
     assert table["state"].to_pylist() == [1.0, 2.5, 3.0]
     assert table.schema.field("from").type == pa.timestamp("ms", tz="UTC")
+
+
+def test_a_reader_that_has_enough_of_a_record_batch_is_no_error_of_its_own(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise BrokenPipeError
+
+    cluster.extents = (Extent("a", 0, 9, 1),)
+    monkeypatch.setattr("pyarrow.ipc.new_stream", refuse)
+    monkeypatch.setattr("sys.stdout", SimpleNamespace(buffer=io.BytesIO()))
+    with pytest.raises(BrokenPipeError):
+        state("job", "w", arrow=Path("-"))
+    with pytest.raises(UserError, match="cannot be written"):
+        state("job", "w", arrow=Path("/dev/null"))

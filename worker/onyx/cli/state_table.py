@@ -29,7 +29,7 @@ def extent_table(view: WindowView) -> Table:
         if view.by_session_key:
             cells.append(shown(extent.session_key))
         # As Text, for `[a]` in a str would be taken for markup.
-        table.add_row(*map(Text, (*cells, _cut(shown(extent.state)))))
+        table.add_row(*(Text(_printable(each)) for each in (*cells, _cut(shown(extent.state)))))
     return table
 
 
@@ -45,6 +45,11 @@ def _cut(state: str) -> str:
     if len(state) <= STATE_CHARS_MAX:
         return state
     return f"{state[:STATE_CHARS_MAX]}… ({len(state)} characters)"
+
+
+def _printable(text: str) -> str:
+    """Without what a terminal would obey: whoever sends segments does not command it."""
+    return "".join(each if each.isprintable() or each == "\n" else "?" for each in text)
 
 
 def _bound(bound: Number, view: WindowView) -> str:

@@ -163,6 +163,8 @@ def _write_arrow(path: Path, pages: Iterator[WindowView], all_pages: bool) -> Wi
         with sink, pa.ipc.new_stream(sink, batch.schema) as writer:
             writer.write_batch(batch)
     except OSError as error:
+        if to_output and isinstance(error, BrokenPipeError):
+            raise  # whoever reads has enough
         raise UserError(f"{path} cannot be written: {error}") from error
     return found[-1]
 
