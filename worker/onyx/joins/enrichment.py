@@ -166,5 +166,5 @@ class Enrichment:
 
 OCCUPIED = (
     "the segment has a value under {0!r}, where it would get that of {1}: name another place "
-    "with `as`, or choose `columns`"
+    "with `as`, choose `columns` of a table, or remove the value in a task before"
 )
