@@ -117,6 +117,21 @@ def test_nothing_is_sent_or_acked_before_the_state_log_has_both_parents() -> Non
     check(bench)
 
 
+@pytest.mark.parametrize("peers", [1, 2])
+def test_keys_of_two_kinds_do_not_meet_on_however_many_peers(peers: int) -> None:
+    made = spec(how="inner")
+    keys = [1, True, 0, False, "1", 2]
+    for at, key in enumerate(("id", "of")):
+        made["catalog"][at]["options"]["segments"] = [
+            {key: each, "at": number} for number, each in enumerate(keys)
+        ]
+    bench = Bench(made, {}, peers={"join": peers})
+    bench.settle()
+    assert bench.completed
+    pairs = [(each["id"], each["r_of"]) for each in bench.written("write")]
+    assert sorted(map(repr, pairs)) == sorted(repr((each, each)) for each in keys)
+
+
 def test_the_latest_row_that_is_not_later() -> None:
     bench = bench_of(how="asof", within=None)
     bench.settle()

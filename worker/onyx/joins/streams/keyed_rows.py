@@ -29,7 +29,7 @@ class KeyedRows:
     where: Indices
     """For each row where its key and its segment lie."""
     keys: tuple[pa.Array, ...]
-    """A column for each part of the key, of ints or text (`joins.keys.plain`)."""
+    """A column for each part of the key, of ints or text (`joins.keys.apart`)."""
     segments: pa.RecordBatch
     """The segments, in the form in which they are stored."""
 

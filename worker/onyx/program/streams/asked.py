@@ -18,7 +18,7 @@ from onyx.flow.arrays import Mask
 from onyx.flow.batch import Segment, as_dicts
 from onyx.flow.columns.values import MISMATCH
 from onyx.flow.groups.hashes import combined_hashes
-from onyx.joins.keys import plain
+from onyx.joins.keys import apart
 from onyx.joins.streams.keyed_rows import KeyedRows
 from onyx.joins.streams.spans import LEFT, RIGHT, Side
 from onyx.program.stream_join import StreamJoin
@@ -97,7 +97,7 @@ def _parts(join: StreamJoin, group: Any) -> list[Any]:
 def _may_have(rows: KeyedRows, parts: Sequence[Any]) -> Mask:
     """Which rows have the hash of a key."""
     try:
-        keys = [plain(pa.array([each])) for each in parts]
+        keys = [apart(pa.array([each])) for each in parts]
     except (UserError, *MISMATCH):
         return np.zeros(len(rows), np.bool_)  # no row has such a key
     if any(each.null_count for each in keys):

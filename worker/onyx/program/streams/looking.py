@@ -15,7 +15,7 @@ from onyx.flow.batch import Segments, as_dicts, format_of
 from onyx.flow.columns.values import MISMATCH
 from onyx.flow.segment_failure import Refusal
 from onyx.joins.attaching import values_of
-from onyx.joins.keys import plain
+from onyx.joins.keys import apart
 from onyx.joins.streams.looked import Looked, Rows
 from onyx.joins.streams.spans import TIME_MAX, Times
 from onyx.program.stream_join import StreamJoin, StreamSide
@@ -60,7 +60,7 @@ def _rows(join: StreamJoin, side: StreamSide, segments: Segments, where: Indices
     """Segments whose keys fit into columns together; where they do not, by halves."""
     mine = segments if len(where) == len(segments) else format_of(segments).take(segments, where)
     try:
-        yield Rows(where, tuple(_comparable(plain(values_of(mine, key))) for key in side.keys))
+        yield Rows(where, tuple(_comparable(apart(values_of(mine, key))) for key in side.keys))
     except (UserError, *MISMATCH) as error:
         if len(where) <= 1:
             raise Refusal(f"join {join.task}: key {side.keys}: {error}") from error
