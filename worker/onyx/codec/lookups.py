@@ -54,8 +54,8 @@ def encode_states(found: Sequence[Sequence[Any]], bytes_max: int) -> tuple[bytes
 
 
 def decode_states(data: bytes, keys: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """What came for keys that were asked for: those that have a state, their states, and the keys
-    that are still to be asked for. Raises SegmentError: the bytes are something else."""
+    """The keys that have a state, their states, and the keys that are still to be asked for. Raises
+    SegmentError: the bytes are something else."""
     try:
         many, missing, states = decode_values(data)
         there = keys[:many]
