@@ -213,8 +213,8 @@ def named(segment: dict[str, Any], state: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("form", FORMS, ids=["dicts", "columns"])
 def test_only_segments_fail_whose_group_has_a_state_too_large_to_be_looked_up(form, monkeypatch):
-    monkeypatch.setattr("onyx.task.windowed.lookup.STATES_BYTES_MAX", 20)
-    monkeypatch.setattr("onyx.task.windowed.lookup.STATE_BYTES_MAX", 20)
+    monkeypatch.setattr("onyx.task.looked_up.STATES_BYTES_MAX", 20)
+    monkeypatch.setattr("onyx.task.looked_up.STATE_BYTES_MAX", 20)
     many = [{**each, "times": 50 if each["word"] == "b" else 1} for each in WORDS]
     made = with_bad(spec({"state": "count.name"}, form, many))
     made["catalog"][1] |= {"fn": "m:named", "state": {"name": "value[str]"}}
