@@ -14,6 +14,7 @@ import grpc
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 from tests.support.servers.certificates import Secret
 from tests.support.servers.tcp_proxy import TcpProxy
 
@@ -240,7 +241,7 @@ def test_channels_into_one_inbox_each_keep_their_order(world):
 
     def produce(source) -> None:
         for number in range(100):
-            world.send([number], dataclasses.replace(CHANNEL, source=source))
+            world.send([number], structs.replace(CHANNEL, source=source))
 
     threads = [threading.Thread(target=produce, args=(source,)) for source in sources]
     for thread in threads:
@@ -288,7 +289,7 @@ def test_a_batch_larger_than_the_inbox_passes(world):
 
 def test_nothing_of_another_version_arrives(world):
     inbox = world.far.open()
-    other = dataclasses.replace(CHANNEL, version=AllocationVersion(4))
+    other = structs.replace(CHANNEL, version=AllocationVersion(4))
     for _ in range(10):
         assert not world.try_send([99], other)
     world.send([1])
@@ -308,7 +309,7 @@ def test_a_new_version_takes_over_from_the_old(world):
     eventually(lambda: old.waiting_segments() == 1)
     old.close()
     new = world.far.open(version=AllocationVersion(6))
-    world.send([2], dataclasses.replace(CHANNEL, version=AllocationVersion(6)))
+    world.send([2], structs.replace(CHANNEL, version=AllocationVersion(6)))
     assert collect(new, 1) == [2]
     assert old.take(10) == []
     assert world.counters().dropped_version == 1
@@ -353,7 +354,7 @@ def test_stop_is_idempotent(world):
 def test_traffic_flows_both_ways_on_the_one_stream():
     with grpc_world() as world:
         here, there = world.near.open(), world.far.open()
-        back = dataclasses.replace(CHANNEL, source=PeerId("q2"))
+        back = structs.replace(CHANNEL, source=PeerId("q2"))
         world.send([1])
         eventually(lambda: world.far.transport.send(A, back, batch([2])))
         assert collect(there, 1) == [1]
@@ -553,7 +554,7 @@ def test_groups_that_part_and_meet_again_begin_a_new_session(parting):
                 side, other = getattr(world, name), world.near if name == "far" else world.far
                 side.transport.connect({})
                 side.transport.connect({other.group: other.transport.address})
-            channel = dataclasses.replace(CHANNEL, version=AllocationVersion(version))
+            channel = structs.replace(CHANNEL, version=AllocationVersion(version))
             inbox = world.far.open(version=channel.version)
             world.send([version], channel)
             assert collect(inbox, 1) == [version]
