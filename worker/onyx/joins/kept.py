@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices
-from onyx.flow.columns.record_batch import from_dicts
-from onyx.flow.columns.values import MISMATCH, python_values, to_array
+from onyx.flow.columns.record_batch import Columns, from_dicts
+from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.formats import Segments, format_of
+from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.segment import Segment
 from onyx.joins.attaching import default_of, values_of
 from onyx.joins.keys import NONE, kind_of
@@ -175,15 +176,10 @@ def _named(names: Sequence[str], parts: Parts) -> Mapping[str, Any]:
 
 def _different(keys: Sequence[pa.Array]) -> tuple[list[Parts], Indices]:
     """The different keys, and for each row which it has."""
-    values, codes = zip(*map(_coded, keys), strict=True)
-    if len(keys) == 1:
-        return [(value,) for value in values[0]], codes[0]
-    rows, inverse = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)
-    parts = [tuple(values[at][code] for at, code in enumerate(row)) for row in rows.tolist()]
-    return parts, inverse.reshape(-1)
-
-
-def _coded(column: pa.Array) -> tuple[list[Any], Indices]:
-    """The different values of a column, null among them, and for each row which it has."""
-    encoded = column.dictionary_encode("encode")
-    return python_values(encoded.dictionary), encoded.indices.to_numpy()
+    names = [str(number) for number in range(len(keys))]
+    columns = Columns(pa.RecordBatch.from_arrays(list(keys), names=names))
+    if len(keys) > 1:
+        several = KeyCodes.of_parts(columns, names)
+        return several.raws, several.codes
+    found = KeyCodes.of_column(columns, names[0])
+    return [(value,) for value in found.raws], found.codes
