@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onyx.spark.answers.files import Limits
+from onyx.spark.answers.rows import column_of
 from onyx.spark.windows.plan import KEY_INT, KEY_OTHER, KEY_TEXT
 from onyx.spark.windows.row_columns import INT64, key_columns
 from onyx.windows.firing import ALL
@@ -47,31 +48,24 @@ class Wanted:
         if select.key is not ALL:
             return self._of_key(batch)
         if type(select.prefix) is str:
-            return _filled(pc.starts_with(_column(batch, KEY_TEXT, pa.string()), select.prefix))
+            return _filled(pc.starts_with(column_of(batch, KEY_TEXT), select.prefix))
         if select.prefix is not None:
-            return _column(batch, KEY_OTHER, pa.binary()).is_valid()
+            return column_of(batch, KEY_OTHER).is_valid()
         bounds = select.key_from, select.key_to
         if str in map(type, bounds):
-            return _within(_column(batch, KEY_TEXT, pa.string()), *bounds)
+            return _within(column_of(batch, KEY_TEXT), *bounds)
         if int in map(type, bounds):
-            ints = _within(_column(batch, KEY_INT, pa.int64()), *bounds)
-            return pc.or_(ints, _column(batch, KEY_OTHER, pa.binary()).is_valid())
+            ints = _within(column_of(batch, KEY_INT), *bounds)
+            return pc.or_(ints, column_of(batch, KEY_OTHER).is_valid())
         return None
 
     def _of_key(self, batch: pa.RecordBatch) -> pa.Array:
         if self._key is not None:
             name, value = self._key
-            return _filled(pc.equal(_column(batch, name, value.type), value))
+            return _filled(pc.equal(column_of(batch, name), value))
         there = [batch.column(name).is_null() for name in _KEYS if name in batch.schema.names]
         every = pa.array([True] * batch.num_rows, pa.bool_())
         return reduce(pc.and_, there, every)
-
-
-def _column(batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
-    """A column, which has nothing where it is not there."""
-    if name not in batch.schema.names:
-        return pa.nulls(batch.num_rows, kind)
-    return batch.column(name).cast(kind)
 
 
 def _within(column: pa.Array, first: Any, end: Any) -> pa.Array:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onyx.flow.groups.keys import key_bytes
+from onyx.spark.answers.rows import column_of
 from onyx.spark.windows.plan import EXTENT, KEY_INT, KEY_OTHER, KEY_TEXT, LOWER
 
 _KIND, _SIZE, _BYTES = "kind", "size", "bytes"
@@ -16,16 +17,12 @@ _INT = b"i"
 
 def in_order(states: pa.Table) -> pa.Table:
     """The states, sorted."""
-    names = states.column_names
-    keys = {
-        name: states[name] if name in names else pa.nulls(len(states), kind)
-        for name, kind in ((KEY_INT, pa.int64()), (KEY_TEXT, pa.string()), (KEY_OTHER, pa.binary()))
-    }
+    keys = {name: column_of(states, name) for name in (KEY_INT, KEY_TEXT, KEY_OTHER)}
     ints, texts = keys[KEY_INT].is_valid(), keys[KEY_TEXT].is_valid()
     others = pc.fill_null(keys[KEY_OTHER], key_bytes(None))
     large = pc.starts_with(others, _INT)
     kinds = pc.if_else(pc.or_(ints, large), 0, pc.if_else(texts, 1, 2))
-    place = LOWER if LOWER in names else EXTENT
+    place = LOWER if LOWER in states.column_names else EXTENT
     by = pa.table(
         {
             _KIND: kinds,

@@ -60,7 +60,7 @@ def states_of(plan: Plan, piece: Piece, batch: pa.RecordBatch, wanted: pa.Array 
     batch = _in_extents(plan, piece, _that_count(piece, batch, wanted))
     batch, values = (_items if plan.native.collects else _numbers)(plan, piece, batch)
     names = [EXTENT, *plan.keys, *([KEY_VALUE] if KEY_OTHER in plan.columns else [])]
-    columns = {name: _column(batch, name) for name in names}
+    columns = {name: column_of(batch, name) for name in names}
     if plan.sessions is not None:
         lower, upper = (LOWER, UPPER) if piece.partial else (COORDINATE, COORDINATE)
         columns |= {LOWER: batch.column(lower), UPPER: batch.column(upper)}
@@ -68,10 +68,11 @@ def states_of(plan: Plan, piece: Piece, batch: pa.RecordBatch, wanted: pa.Array 
     return pa.table({name: column.cast(TYPES[name]) for name, column in columns.items()})
 
 
-def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """A column, which has nothing where it is not there."""
-    there = name in batch.schema.names
-    return batch.column(name) if there else pa.nulls(batch.num_rows, TYPES[name])
+def column_of(rows: pa.RecordBatch | pa.Table, name: str) -> pa.Array | pa.ChunkedArray:
+    """A column in its type, which has nothing where it is not there."""
+    if name not in rows.schema.names:
+        return pa.nulls(rows.num_rows, TYPES[name])
+    return rows.column(name).cast(TYPES[name])
 
 
 def _that_count(piece: Piece, batch: pa.RecordBatch, wanted: pa.Array | None) -> pa.RecordBatch:
@@ -122,7 +123,7 @@ Values = tuple[pa.RecordBatch, dict[str, pa.Array]]
 def _numbers(plan: Plan, piece: Piece, batch: pa.RecordBatch) -> Values:
     emptied, found = pa.array(_emptied(plan, piece, batch)), {}
     for name in value_names(plan):
-        column = _column(batch, name)
+        column = column_of(batch, name)
         if name == COUNT and not piece.partial:
             column = pa.array(np.ones(batch.num_rows, np.int64))
         found[name] = pc.if_else(emptied, pa.scalar(None, column.type), column)
