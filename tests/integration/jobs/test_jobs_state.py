@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import trustme
+from tests.support.jobs.yaml_jobs import job_of
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.processes import onyx
@@ -44,37 +45,32 @@ def last(segment, state):
 """
 SELDOM = {"type": "segment", "threshold": [10**9, "elements"], "refinement": "accumulating",
           "emit": "state_steps:nothing"}  # fmt: skip
-JOB = {
-    "apiVersion": "onyx.dev/v1alpha1",
-    "kind": "OnyxJob",
-    "metadata": {"name": "counting"},
-    "spec": {
-        "guarantee": "exactly-once",
-        "workflow": [["read", "count"], ["read", "total"], ["count", "write"], ["total", "write"],
-                     ["read", "keep"], ["keep", "write"]],
-        "catalog": [
-            {"name": "read", "type": "input", "plugin": "generator", "batchSize": 100,
-             "maxPeers": 1, "options": {"fn": "state_steps:make", "ratePerSecond": 4_000}},
-            {"name": "count", "type": "reduce", "batchSize": 100, "groupByKey": "group",
-             "minPeers": 2, "fluxPolicy": "continue"},
-            {"name": "total", "type": "reduce", "batchSize": 100},
-            {"name": "keep", "type": "function", "fn": "state_steps:last", "batchSize": 100,
-             "groupByKey": "group", "maxPeers": 1, "fluxPolicy": "continue",
-             "state": {"seen": "value[int]", "last": "map[str, int]"}},
-            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 100,
-             "maxPeers": 1},
-        ],
-        "windows": [
-            {"id": "counts", "task": "count", "type": "fixed", "aggregation": "count",
-             "windowKey": "n", "range": [WIDTH, "elements"]},
-            {"id": "everything", "task": "total", "type": "global", "aggregation": "count"},
-        ],
-        "triggers": [
-            {"windowId": "counts", "id": "seldom", **SELDOM},
-            {"windowId": "everything", "id": "seldom", **SELDOM},
-        ],
-    },
-}  # fmt: skip
+JOB = job_of("counting", {
+    "guarantee": "exactly-once",
+    "workflow": [["read", "count"], ["read", "total"], ["count", "write"], ["total", "write"],
+                 ["read", "keep"], ["keep", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": "generator", "batchSize": 100,
+         "maxPeers": 1, "options": {"fn": "state_steps:make", "ratePerSecond": 4_000}},
+        {"name": "count", "type": "reduce", "batchSize": 100, "groupByKey": "group",
+         "minPeers": 2, "fluxPolicy": "continue"},
+        {"name": "total", "type": "reduce", "batchSize": 100},
+        {"name": "keep", "type": "function", "fn": "state_steps:last", "batchSize": 100,
+         "groupByKey": "group", "maxPeers": 1, "fluxPolicy": "continue",
+         "state": {"seen": "value[int]", "last": "map[str, int]"}},
+        {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 100,
+         "maxPeers": 1},
+    ],
+    "windows": [
+        {"id": "counts", "task": "count", "type": "fixed", "aggregation": "count",
+         "windowKey": "n", "range": [WIDTH, "elements"]},
+        {"id": "everything", "task": "total", "type": "global", "aggregation": "count"},
+    ],
+    "triggers": [
+        {"windowId": "counts", "id": "seldom", **SELDOM},
+        {"windowId": "everything", "id": "seldom", **SELDOM},
+    ],
+})  # fmt: skip
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support.jobs.yaml_jobs import job_of
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.processes import onyx
 
@@ -55,25 +56,20 @@ def order(n):
 def payment(n):
     return {"of": n, "at": 1_000 * n + 500, "paid": n * n}
 """
-TABLES = {
-    "apiVersion": "onyx.dev/v1alpha1",
-    "kind": "OnyxJob",
-    "metadata": {"name": "looking-up"},
-    "spec": {
-        "guarantee": "exactly-once",
-        "workflow": [["read", "named"], ["named", "priced"], ["priced", "write"]],
-        "catalog": [
-            {"name": "read", "type": "input", "plugin": "generator", "maxPeers": 1,
-             "options": {"fn": "kind_steps:make", "ratePerSecond": 100}},
-            {"name": "named", "type": "function", "maxPeers": 1,
-             "join": {"table": "names", "key": "id"}},
-            {"name": "priced", "type": "function", "groupByKey": ["day", "id"], "nPeers": 2,
-             "fluxPolicy": "continue",
-             "join": {"table": "prices", "key": ["id", "day"], "at": "n"}},
-            {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
-        ],
-    },
-}  # fmt: skip
+TABLES = job_of("looking-up", {
+    "guarantee": "exactly-once",
+    "workflow": [["read", "named"], ["named", "priced"], ["priced", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": "generator", "maxPeers": 1,
+         "options": {"fn": "kind_steps:make", "ratePerSecond": 100}},
+        {"name": "named", "type": "function", "maxPeers": 1,
+         "join": {"table": "names", "key": "id"}},
+        {"name": "priced", "type": "function", "groupByKey": ["day", "id"], "nPeers": 2,
+         "fluxPolicy": "continue",
+         "join": {"table": "prices", "key": ["id", "day"], "at": "n"}},
+        {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
+    ],
+})  # fmt: skip
 NAMES = [{"id": n, "name": f"name {n}"} for n in range(8)]
 PRICES = [
     {"product": n, "on": day, "since": since, "price": n * day + since}
@@ -149,26 +145,21 @@ def test_tables_are_shown_by_key_and_version(cluster: Cluster, tmp_path: Path) -
     assert "read its source" in " ".join(ended.stderr.split())
 
 
-JOINING = {
-    "apiVersion": "onyx.dev/v1alpha1",
-    "kind": "OnyxJob",
-    "metadata": {"name": "joining"},
-    "spec": {
-        "guarantee": "exactly-once",
-        "workflow": [["orders", "paid"], ["payments", "paid"], ["paid", "write"]],
-        "catalog": [
-            {"name": "orders", "type": "input", "plugin": "generator", "maxPeers": 1,
-             "watermarkKey": "at", "options": {"fn": "kind_steps:order", "ratePerSecond": 200}},
-            {"name": "payments", "type": "input", "plugin": "generator", "maxPeers": 1,
-             "watermarkKey": "at", "options": {"fn": "kind_steps:payment", "ratePerSecond": 200}},
-            {"name": "paid", "type": "join", "nPeers": 2,
-             "within": {"before": [9, "days"], "after": [9, "days"]},
-             "left": {"task": "orders", "key": "order", "at": "at"},
-             "right": {"task": "payments", "key": "of", "at": "at"}},
-            {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
-        ],
-    },
-}  # fmt: skip
+JOINING = job_of("joining", {
+    "guarantee": "exactly-once",
+    "workflow": [["orders", "paid"], ["payments", "paid"], ["paid", "write"]],
+    "catalog": [
+        {"name": "orders", "type": "input", "plugin": "generator", "maxPeers": 1,
+         "watermarkKey": "at", "options": {"fn": "kind_steps:order", "ratePerSecond": 200}},
+        {"name": "payments", "type": "input", "plugin": "generator", "maxPeers": 1,
+         "watermarkKey": "at", "options": {"fn": "kind_steps:payment", "ratePerSecond": 200}},
+        {"name": "paid", "type": "join", "nPeers": 2,
+         "within": {"before": [9, "days"], "after": [9, "days"]},
+         "left": {"task": "orders", "key": "order", "at": "at"},
+         "right": {"task": "payments", "key": "of", "at": "at"}},
+        {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
+    ],
+})  # fmt: skip
 BEGINNING = api.Selection(time_to=50_000)
 
 
@@ -213,22 +204,17 @@ def check_rows_as_columns(cluster: Cluster, job: JobId, folder: Path) -> None:
     assert table["state"].to_pylist()[1]["right"][0]["paid"] == 9
 
 
-PROCESSING = {
-    "apiVersion": "onyx.dev/v1alpha1",
-    "kind": "OnyxJob",
-    "metadata": {"name": "processing"},
-    "spec": {
-        "guarantee": "exactly-once",
-        "workflow": [["read", "last"], ["last", "write"]],
-        "catalog": [
-            {"name": "read", "type": "input", "plugin": "generator", "maxPeers": 1,
-             "options": {"fn": "kind_steps:make", "ratePerSecond": 400}},
-            {"name": "last", "type": "function", "processor": "kind_steps:Last", "nPeers": 2,
-             "groupByKey": "id", "fluxPolicy": "recover"},
-            {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
-        ],
-    },
-}  # fmt: skip
+PROCESSING = job_of("processing", {
+    "guarantee": "exactly-once",
+    "workflow": [["read", "last"], ["last", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": "generator", "maxPeers": 1,
+         "options": {"fn": "kind_steps:make", "ratePerSecond": 400}},
+        {"name": "last", "type": "function", "processor": "kind_steps:Last", "nPeers": 2,
+         "groupByKey": "id", "fluxPolicy": "recover"},
+        {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
+    ],
+})  # fmt: skip
 
 
 def test_what_a_processor_has_saved_is_shown_also_when_its_job_has_ended(

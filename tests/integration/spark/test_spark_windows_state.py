@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from tests.support.jobs.yaml_jobs import job_of
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.processes import onyx
 from tests.support.spark.session import MASTER
@@ -31,31 +32,26 @@ def make(n):
 def row(event, window, trigger, state_event, state):
     return {"group": state_event["group_key"], "count": state}
 """
-JOB = {
-    "apiVersion": "onyx.dev/v1alpha1",
-    "kind": "OnyxJob",
-    "metadata": {"name": "counting"},
-    "spec": {
-        "guarantee": "exactly-once",
-        "spark": {"master": MASTER, "sparkConf": {"spark.sql.shuffle.partitions": "1"}},
-        "workflow": [["read", "count"], ["count", "write"]],
-        "catalog": [
-            {"name": "read", "type": "input", "plugin": "generator", "batchSize": 500,
-             "maxPeers": 1, "watermarkKey": "n",
-             "options": {"fn": "state_by_spark:make", "ratePerSecond": 4_000}},
-            {"name": "count", "type": "reduce", "batchSize": 500, "groupByKey": "group",
-             "minPeers": 2, "maxPeers": 2, "fluxPolicy": "continue"},
-            {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 500,
-             "maxPeers": 1},
-        ],
-        "windows": [
-            {"id": "counts", "task": "count", "engine": "spark", "type": "fixed",
-             "aggregation": "count", "windowKey": "n", "range": [WIDTH, "elements"]},
-        ],
-        "triggers": [{"windowId": "counts", "type": "watermark", "refinement": "accumulating",
-                      "emit": "state_by_spark:row"}],
-    },
-}  # fmt: skip
+JOB = job_of("counting", {
+    "guarantee": "exactly-once",
+    "spark": {"master": MASTER, "sparkConf": {"spark.sql.shuffle.partitions": "1"}},
+    "workflow": [["read", "count"], ["count", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": "generator", "batchSize": 500,
+         "maxPeers": 1, "watermarkKey": "n",
+         "options": {"fn": "state_by_spark:make", "ratePerSecond": 4_000}},
+        {"name": "count", "type": "reduce", "batchSize": 500, "groupByKey": "group",
+         "minPeers": 2, "maxPeers": 2, "fluxPolicy": "continue"},
+        {"name": "write", "type": "output", "plugin": "blackhole", "batchSize": 500,
+         "maxPeers": 1},
+    ],
+    "windows": [
+        {"id": "counts", "task": "count", "engine": "spark", "type": "fixed",
+         "aggregation": "count", "windowKey": "n", "range": [WIDTH, "elements"]},
+    ],
+    "triggers": [{"windowId": "counts", "type": "watermark", "refinement": "accumulating",
+                  "emit": "state_by_spark:row"}],
+})  # fmt: skip
 
 
 @pytest.fixture

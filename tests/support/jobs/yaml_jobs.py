@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
@@ -25,11 +25,16 @@ def manifest(spec: str, name: str = "job", **metadata: Any) -> dict[str, Any]:
     parsed = yaml.safe_load(spec.replace("f:", f"{FUNCTIONS}:"))
     if metadata:
         parsed["metadata"] = metadata
+    return job_of(name, parsed)
+
+
+def job_of(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """An OnyxJob of a `spec`."""
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
         "metadata": {"name": name},
-        "spec": parsed,
+        "spec": dict(spec),
     }
 
 
