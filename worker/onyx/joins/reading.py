@@ -6,8 +6,6 @@ get. Columns get it as a column, so what does not fit into it with the others fa
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from onyx.flow.columns.record_batch import Columns
@@ -21,20 +19,15 @@ from onyx.windows.copies import copied
 _MISSING = object()
 
 
-@dataclass(frozen=True, slots=True)
 class Reading:
     """The join of a task with what another one keeps."""
 
-    kept: Kept
-    inner: bool = False
-    """Whether a segment that finds nothing ends here."""
-    _rows: Enrichment = field(init=False)
-
-    def __post_init__(self) -> None:
-        kept = self.kept
+    def __init__(self, kept: Kept, inner: bool = False) -> None:
+        """`inner`: a segment that finds nothing ends here."""
+        self.kept = kept
+        self.inner = inner
         default = {} if kept.default is None else {kept.column: kept.default}
-        rows = Enrichment(lambda: kept, kept.key, self.inner, (kept.column,), default=default)
-        object.__setattr__(self, "_rows", rows)
+        self._rows = Enrichment(lambda: kept, kept.key, inner, (kept.column,), default=default)
 
     def of(self, segments: Segments) -> Joined:
         """The segments with the state of their group.
