@@ -39,7 +39,7 @@ class Partition:
         assert getter is not None, "validated: the task is grouped"
         self._grouping = Grouping(getter, task)
         self._table = table.name
-        self._keys = dict(zip(names_of(table.key), names_of(task.join.key), strict=True))
+        self._keys = dict(zip(names_of(table.key), task.join.keys, strict=True))
         self._share = share
 
     def of(self, rows: Columns) -> Columns:

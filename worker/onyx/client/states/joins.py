@@ -13,7 +13,6 @@ from onyx.client.states.state import Files
 from onyx.flow.groups.getters import group_of_parts
 from onyx.flow.groups.keys import shard_of
 from onyx.flow.predicates import Resolve
-from onyx.joins.shares import names_of
 from onyx.model.job import CatalogEntry, Job
 from onyx.program.stream_join import StreamJoin, stream_join
 from onyx.program.streams.state import JoinedStreams
@@ -52,7 +51,7 @@ class JoinState:
     def _key(self) -> Sequence[str]:
         """What a key is called: as the left side does."""
         assert self.entry.left is not None, "a join"
-        return names_of(self.entry.left.key)
+        return self.entry.left.keys
 
     def check(self, select: Selection, durable: bool) -> None:
         """Raises UserError: it is not here, or there is no such key."""

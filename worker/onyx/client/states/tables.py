@@ -84,7 +84,7 @@ class TableState:
     def _group(self, key: Any) -> Any:
         """The group of the task whose segments find a key."""
         assert self.by.join is not None, "validated: only a join looks up a partitioned table"
-        its, groups = names_of(self.table.key), names_of(self.by.join.key)
+        its, groups = names_of(self.table.key), self.by.join.keys
         if len(its) == 1:
             return key
         assert isinstance(key, Mapping), "checked"

@@ -13,6 +13,7 @@ from onyx.model import names
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, listed, nearest, show
 from onyx.model.rules.looking import entries, good, is_grouped
+from onyx.model.rules.tables import many_parts
 from onyx.model.state_types import parse_state_type
 
 _ONLY_TABLES = ("columns", "at")
@@ -115,10 +116,10 @@ def _window(window: Draft, task: Draft | None) -> _Kept:
 
 def _check_key(join: Draft, task: Draft, path: str, report: Report) -> None:
     by, key = good(task, "group_by_key"), good(join, "key")
-    wanted = len(by) if isinstance(by, tuple) else 1
     if key is None or ("group_by_key" in task and by is None):
         return
-    given = len(key) if isinstance(key, tuple) else 1
+    # What a function groups by is found by the value of one key.
+    given, wanted = many_parts(key), 1 if by is None else many_parts(by)
     if given != wanted:
         what = f"has {given} parts, and the groups of task {good(task, 'name')} have {wanted}"
         report.add(at(path, "key"), what, "give as many, in the same order")

@@ -127,10 +127,10 @@ def _check_groups(draft: Draft, join: Draft | None, path: str, report: Report) -
 
 def _check_fit(join: Draft, table: Draft, path: str, report: Report) -> None:
     mine, its = good(join, "key"), good(table, "key")
-    if mine is not None and its is not None and _many(mine) != _many(its):
+    if mine is not None and its is not None and many_parts(mine) != many_parts(its):
         report.add(
             at(path, "key"),
-            f"has {_many(mine)} parts, and the key of the table {_many(its)}",
+            f"has {many_parts(mine)} parts, and the key of the table {many_parts(its)}",
             "give as many, in the same order",
         )
     versions, time = good(table, "version_key"), good(join, "at")
@@ -146,5 +146,6 @@ def _names(key: str | tuple[str, ...] | None) -> tuple[str, ...]:
     return (key,) if isinstance(key, str) else key or ()
 
 
-def _many(key: str | tuple[str, ...]) -> int:
+def many_parts(key: str | tuple[str, ...]) -> int:
+    """How many parts a key has, as a manifest gives it."""
     return len(_names(key))
