@@ -20,7 +20,7 @@ from onyx.flow.groups.codes import KeyCodes
 from onyx.windows import fires
 from onyx.windows.coded import GroupKeys
 from onyx.windows.groups import hashable_keys
-from onyx.windows.records import DeleteGroups, Fired, FiringProgress, SetStates
+from onyx.windows.records import DeleteGroups, Fired, FiringProgress, SetStates, WatermarkReached
 from onyx.windows.task_windows import TaskWindows
 
 SHAPES = {
@@ -256,3 +256,25 @@ def test_a_trigger_fires_the_same(shape, trigger, stream, refinement, grouped, a
 @settings(max_examples=6, deadline=None)
 def test_segments_that_are_the_watermark_give_the_same(shape, stream, refinement, lateness):
     agree(stream, True, shape, "count", "watermark", refinement, True, lateness, False)
+
+
+AFTER_A_TAKEOVER = [
+    ([{"at": at, "v": v, "k": k, "s": 0} for at, v, k in batch], watermark)
+    for batch, watermark in [
+        ([(3, 1, "aa"), (25, 2, "aa"), (26, 3, "a")], 5),
+        ([(27, 2**62, "a"), (27, 2**62, "a"), (28, 4, "bb"), (1, 5, "a")], 27),
+        ([(50, 1, "aa"), (29, 6, "bb")], 60),
+    ]
+]
+
+
+@pytest.mark.parametrize("aggregation", AGGREGATIONS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shards_that_are_ahead_of_the_task_give_the_same(shape, aggregation):
+    """As the log may say of those that a peer takes over: then each segment is looked at."""
+    found = []
+    for columns, as_given in ((False, given_as_dicts), (True, given_as_columns)):
+        windows = made(shape, aggregation, "watermark", "accumulating", True, 9, columns=columns)
+        windows.restore(0, [WatermarkReached("w0", 30)])
+        found.append(trace(windows, AFTER_A_TAKEOVER, True, [as_given])[0])
+    assert found[0] == found[1]

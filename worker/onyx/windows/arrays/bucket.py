@@ -85,9 +85,7 @@ class ArrayBucket(Bucket):
 
     def __missing__(self, key: Any) -> Any:
         state = self.get(key, _GONE)
-        if state is _GONE:
-            raise KeyError(key)
-        return state
+        return self._init() if state is _GONE else state
 
     def __setitem__(self, key: Any, state: Any) -> None:
         if not self.put_all([key], [state]):

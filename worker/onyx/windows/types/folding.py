@@ -63,11 +63,11 @@ class Folding:
         bucket, aggregation = self._bucket(number), self._aggregation
         state = bucket[key]
         try:
-            bucket[key] = aggregation.apply(state, aggregation.create(state, extracted))
+            state = aggregation.apply(state, aggregation.create(state, extracted))
         except TypeError as error:
             raise aggregation.refuse([extracted], error) from error
+        self._states.put(number, key, state)
         bucket.used(touched)
-        self._changes.states(number, touched)
         self._waiting.touch(number, touched)
 
     def settle(self) -> None:
