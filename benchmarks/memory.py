@@ -24,7 +24,7 @@ import psutil
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, parser, run
 
-from onyx.cli.processes.child import PROGRAM
+from onyx.processes.child import PROGRAM
 
 SEGMENTS, SEGMENTS_QUICK = 10_000_000, 1_000_000
 BLOCK_S, BLOCK_QUICK_S = 30.0, 5.0

@@ -36,11 +36,11 @@ from benchmarks import harness, onyx_run
 from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
 from benchmarks.peers import CONTENDERS, spark_environment
 
-from onyx.cli.processes.child import PROGRAM
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import shard_of
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.processes.child import PROGRAM
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.window import SparkWindow

@@ -20,7 +20,7 @@ from statistics import median
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, parser, run
 
-from onyx.cli.processes.child import PROGRAM
+from onyx.processes.child import PROGRAM
 
 GOAL_S = 4.0
 TIMEOUT_S = 60.0
@@ -33,7 +33,7 @@ import onyx.cli.application, onyx.cli.commands.run; mark()
 from dataclasses import replace
 from pathlib import Path
 from onyx import api
-from onyx.cli.processes.worker import Worker
+from onyx.processes.worker import Worker
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings
 job = parse_manifest(Path(sys.argv[1]).read_bytes(), "job")

@@ -15,9 +15,9 @@ from tests.support.log.markers import marker
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.ensemble import Ensemble, RunningEnsemble, Server
 
-from onyx.cli.exit_codes import ExitCode
 from onyx.ids import NO_POSITION
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.processes.exit_codes import ExitCode
 from onyx.settings import Settings
 
 pytestmark = pytest.mark.server

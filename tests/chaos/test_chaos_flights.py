@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from onyx.cli.processes.child import PROGRAM
+from onyx.processes.child import PROGRAM
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 PROCESSES = 4

@@ -13,11 +13,11 @@ from tests.support.jobs.yaml_jobs import manifest
 from tests.support.servers.memory_cgroup import memory_cgroup
 
 from onyx import api
-from onyx.cli.exit_codes import ExitCode
 from onyx.client.deaths import read_deaths
 from onyx.deaths import Cause
 from onyx.log.server.process import ZooKeeperServer
 from onyx.model.parsing.job import parse_mapping
+from onyx.processes.exit_codes import ExitCode
 from onyx.settings import Settings, SupervisorSettings, ZooKeeperSettings, to_environment
 
 pytestmark = pytest.mark.server

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from onyx.cli.processes.child import PROGRAM
 from onyx.on_demand import ModuleOnDemand, OnDemand
+from onyx.processes.child import PROGRAM
 
 ENGINE = Path(__file__).parents[2] / "worker" / "onyx"
 PATH = re.compile(r'OnDemand\("(onyx\.[\w.]+:\w+)"\)')

@@ -14,7 +14,7 @@ import urllib3
 
 from onyx import api
 from onyx.cli.local_cluster import local_cluster
-from onyx.cli.processes.child import PROGRAM
+from onyx.processes.child import PROGRAM
 from onyx.settings import HttpSettings, Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from onyx.cli.processes.child import PROGRAM
 from onyx.log.server.process import ZooKeeperServer
+from onyx.processes.child import PROGRAM
 
 BAD = Path(__file__).parents[2] / "unit" / "model" / "bad"
 COMMANDS = (

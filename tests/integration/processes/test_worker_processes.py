@@ -21,8 +21,8 @@ from tests.support.servers.ensemble import free_ports
 from tests.support.servers.tcp_proxy import TcpProxy
 
 from onyx import api
-from onyx.cli.exit_codes import ExitCode
 from onyx.log.server.process import ZooKeeperServer
+from onyx.processes.exit_codes import ExitCode
 from onyx.settings import Settings, TelemetrySettings, ZooKeeperSettings, to_environment
 
 pytestmark = pytest.mark.server

@@ -18,8 +18,8 @@ import msgspec
 from tests.support.log.runs import by_job
 
 from onyx import recorder
-from onyx.cli.processes import losses
 from onyx.ids import TaskName
+from onyx.processes import losses
 from onyx.recorder import Recorder
 from onyx.replica.state import Replica
 

@@ -13,7 +13,7 @@ import pytest
 
 from onyx.cli import commands
 from onyx.cli.command_table import COMMANDS
-from onyx.cli.processes.child import PROGRAM
+from onyx.processes.child import PROGRAM
 
 HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "rich", "pyspark", "onyx.peer")
 OF_A_CLIENT = {"kazoo", "rich"}

@@ -12,7 +12,6 @@ from onyx.cli.functions import missing, modules_here, wrong_here
 from onyx.cli.job_file import warn
 from onyx.cli.local_run import peers_of_processes, run_here, settings_for
 from onyx.cli.status_table import why
-from onyx.cli.surroundings import import_from, settings
 from onyx.client.calls import submit_job
 from onyx.client.statuses import JobStatus
 from onyx.client.submissions import Submission
@@ -20,6 +19,7 @@ from onyx.errors import ManifestError, OnyxError, Problem, UserError
 from onyx.model import job as model
 from onyx.model.notices import notices, unused_declaration
 from onyx.model.parsing.job import parse_declared, parse_mapping
+from onyx.processes.surroundings import import_from, settings
 from onyx.resolve import is_importing
 from onyx.settings import Settings, from_environment
 from onyx.spark.compiler.compile import compile_job

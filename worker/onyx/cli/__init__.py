@@ -6,8 +6,8 @@ do without what reads a command line.
 
 from __future__ import annotations
 
-from onyx.cli.exit_codes import exits_with_code
-from onyx.cli.processes.init import divide
+from onyx.processes.exit_codes import exits_with_code
+from onyx.processes.init import divide
 
 
 def main() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import typer
 
 from onyx.cli.status_table import print_status
-from onyx.cli.surroundings import settings
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.ids import JobId
+from onyx.processes.surroundings import settings
 
 
 def change_job(

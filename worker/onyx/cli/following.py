@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.live import Live
 
 from onyx.cli.ending import print_end
-from onyx.cli.processes.supervisor import Supervisor
 from onyx.cli.progress import Progress
 from onyx.cli.watcher import Watcher
 from onyx.client.client import Client
@@ -19,6 +18,7 @@ from onyx.ids import JobId
 from onyx.model.job import Job
 from onyx.model.tracking import loses_track
 from onyx.model.workflow import topological_order
+from onyx.processes.supervisor import Supervisor
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onyx.cli.job_file import refuse
-from onyx.cli.surroundings import settings
 from onyx.errors import Problem
 from onyx.model.functions import function_names
 from onyx.model.job import Job
+from onyx.processes.surroundings import settings
 from onyx.settings import Settings
 from onyx.submission.function_checks import wrong_functions
 

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from onyx.cli.processes.supervisor import Supervisor
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.log.server.environment import start_env
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import takes_requests
+from onyx.processes.supervisor import Supervisor
 from onyx.settings import Settings
 
 HTTP = "http"

@@ -9,10 +9,10 @@ from onyx.cli.following import follow
 from onyx.cli.functions import named_modules
 from onyx.cli.local_cluster import HTTP, local_cluster, ways_in
 from onyx.cli.progress import Progress
-from onyx.cli.surroundings import settings
 from onyx.client.statuses import JobStatus
 from onyx.errors import UserError
 from onyx.model.job import Job
+from onyx.processes.surroundings import settings
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 

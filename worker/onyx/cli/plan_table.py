@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onyx.cli.exit_codes import ExitCode
 from onyx.model.job import Job
+from onyx.processes.exit_codes import ExitCode
 from onyx.upgrade.plan import Plan
 
 

@@ -13,11 +13,11 @@ import msgspec
 import typer
 
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
-from onyx.cli.surroundings import settings
 from onyx.client.appender import Appender
 from onyx.client.appending import appender
 from onyx.errors import UserError
 from onyx.flow.segment import Segment
+from onyx.processes.surroundings import settings
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level
 
 BATCH_SEGMENTS = 1_000

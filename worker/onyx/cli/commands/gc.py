@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
-from onyx.cli.surroundings import settings
 from onyx.client.connection import connect
+from onyx.processes.surroundings import settings
 
 
 def gc(

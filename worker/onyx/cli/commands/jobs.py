@@ -12,12 +12,12 @@ import typer
 
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id
 from onyx.cli.status_table import print_statuses
-from onyx.cli.surroundings import settings
 from onyx.client.manifests import digest_of
 from onyx.client.statuses import status_at, statuses
 from onyx.history.replicas import Replicas
 from onyx.ids import JobId
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
+from onyx.processes.surroundings import settings
 
 
 def jobs(

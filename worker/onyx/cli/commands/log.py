@@ -10,10 +10,10 @@ import msgspec
 import typer
 
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
-from onyx.cli.surroundings import settings
 from onyx.client.connection import connect
 from onyx.ids import Position
 from onyx.log.interface import Origin
+from onyx.processes.surroundings import settings
 from onyx.replica.entry import Entry
 
 FromOption = Annotated[int, typer.Option("--from", help="First position to show.", min=0)]

@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
-from onyx.cli.surroundings import settings
 from onyx.client.connection import connect
 from onyx.errors import UserError
 from onyx.ids import Position
+from onyx.processes.surroundings import settings
 from onyx.replica import canonical
 
 AtOption = Annotated[int | None, typer.Option("--at", help="As of this position.", min=0)]

@@ -18,9 +18,9 @@ from onyx.cli.functions import check_functions
 from onyx.cli.job_file import EngineOption, read_job
 from onyx.cli.local_run import peers_of_processes, run_here, settings_for
 from onyx.cli.options import JsonOption, ModulesOption
-from onyx.cli.surroundings import configure_logs, import_from
 from onyx.errors import OnyxError
 from onyx.model.job import Job
+from onyx.processes.surroundings import configure_logs, import_from
 from onyx.settings import Settings
 
 

@@ -15,7 +15,6 @@ from rich.console import Console
 
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
 from onyx.cli.state_table import extent_table, names_table
-from onyx.cli.surroundings import settings
 from onyx.client.connection import connect
 from onyx.client.query import window_pages
 from onyx.client.state_batches import json_line
@@ -25,6 +24,7 @@ from onyx.codec.extents import encode_place
 from onyx.codec.selection_text import parse_key, selection
 from onyx.errors import UserError
 from onyx.ids import JobId
+from onyx.processes.surroundings import settings
 from onyx.settings import Settings
 from onyx.transport.state_queries import EXTENTS_MAX
 

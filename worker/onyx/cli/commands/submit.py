@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from onyx.cli.exit_codes import ExitCode
 from onyx.cli.job_file import EngineOption, FilesArgument, read_jobs
 from onyx.cli.options import JsonOption, TenancyOption, WaitOption, ZooKeeperOption, job_id
 from onyx.cli.plan_table import print_plan
 from onyx.cli.status_table import print_statuses
-from onyx.cli.surroundings import settings
 from onyx.client.connection import connect
 from onyx.errors import UserError
+from onyx.processes.exit_codes import ExitCode
+from onyx.processes.surroundings import settings
 
 UpgradeOption = Annotated[
     str | None,

@@ -19,10 +19,10 @@ from onyx.cli.job_file import (
     warn,
 )
 from onyx.cli.options import JsonOption, ModulesOption
-from onyx.cli.surroundings import import_from
 from onyx.errors import ManifestError, Problem
 from onyx.model.parsing.cluster import is_cluster, parse_cluster_manifest
 from onyx.model.parsing.text import ambiguities, located
+from onyx.processes.surroundings import import_from
 from onyx.replica.needs import peers_needed
 
 

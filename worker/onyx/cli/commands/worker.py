@@ -13,9 +13,9 @@ from typing import Annotated
 import typer
 
 from onyx.cli.options import ModulesOption, TenancyOption, ZooKeeperOption
-from onyx.cli.processes.running import run_until
-from onyx.cli.processes.supervisor import Supervisor
-from onyx.cli.surroundings import configure_logs, import_from, settings, stop_signal
+from onyx.processes.running import run_until
+from onyx.processes.supervisor import Supervisor
+from onyx.processes.surroundings import configure_logs, import_from, settings, stop_signal
 
 PeersOption = Annotated[
     int,

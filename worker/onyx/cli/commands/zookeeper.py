@@ -16,11 +16,11 @@ from typing import Annotated
 
 import typer
 
-from onyx.cli.surroundings import settings, stop_signal
 from onyx.errors import Unavailable
 from onyx.log.server.config import ensemble_of
 from onyx.log.server.member import Member
 from onyx.log.server.process import ZooKeeperServer
+from onyx.processes.surroundings import settings, stop_signal
 from onyx.settings import Settings
 from onyx.telemetry.http_server import TelemetryServer
 

@@ -18,12 +18,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from onyx.cli.exit_codes import FINAL, ExitCode
-from onyx.cli.processes import losses
-from onyx.cli.processes.child import RESTART_BACK_OFF_S, Child, Listeners, worker_environment
-from onyx.cli.processes.inquest import Inquest
-from onyx.cli.processes.pages import Pages
-from onyx.cli.processes.running import STOP_MARGIN_S
 from onyx.errors import (
     InvariantViolated,
     LogReplaced,
@@ -35,6 +29,12 @@ from onyx.errors import (
 from onyx.front.listening import listener_at
 from onyx.ids import JobId, TaskName
 from onyx.outcomes import TaskTotals
+from onyx.processes import losses
+from onyx.processes.child import RESTART_BACK_OFF_S, Child, Listeners, worker_environment
+from onyx.processes.exit_codes import FINAL, ExitCode
+from onyx.processes.inquest import Inquest
+from onyx.processes.pages import Pages
+from onyx.processes.running import STOP_MARGIN_S
 from onyx.settings import Settings
 from onyx.telemetry.kept_counts import summed
 

@@ -11,9 +11,9 @@ import pytest
 from tests.support.clocks import ManualClock
 
 from onyx import recorder
-from onyx.cli.processes import losses
 from onyx.ids import JobId, TaskName
 from onyx.peer import loss_reports
+from onyx.processes import losses
 from onyx.recorder import Inside, Recorder
 
 

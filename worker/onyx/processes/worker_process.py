@@ -1,4 +1,4 @@
-"""A worker process, as its supervisor starts it: `python -m onyx.cli.processes.worker_process`.
+"""A worker process, as its supervisor starts it: `python -m onyx.processes.worker_process`.
 
 Its settings come by variables and the rest as one `Given`. So nothing is imported that reads a
 command line for people: that took a tenth of the time that it takes to start.
@@ -12,13 +12,13 @@ import sys
 
 import msgspec
 
-from onyx.cli.exit_codes import ExitCode, exit_code_of, exits_with_code
-from onyx.cli.processes.child import Given, Listeners
-from onyx.cli.processes.freezing import freeze_with_parent
-from onyx.cli.processes.running import run_until
-from onyx.cli.processes.worker import Worker
-from onyx.cli.surroundings import configure_logs, stop_signal
 from onyx.errors import OnyxError
+from onyx.processes.child import Given, Listeners
+from onyx.processes.exit_codes import ExitCode, exit_code_of, exits_with_code
+from onyx.processes.freezing import freeze_with_parent
+from onyx.processes.running import run_until
+from onyx.processes.surroundings import configure_logs, stop_signal
+from onyx.processes.worker import Worker
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
 from onyx.settings import from_environment

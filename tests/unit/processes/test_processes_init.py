@@ -11,7 +11,7 @@ import pytest
 PREPARED = """
 import ctypes, os, signal, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-from onyx.cli.processes.init import divide
+from onyx.processes.init import divide
 init = os.getpid()
 divide(pid=1)
 """
@@ -55,6 +55,6 @@ def test_signals_are_passed_on(work: str, sent: signal.Signals, code: int) -> No
 
 
 def test_any_other_process_does_its_work_itself() -> None:
-    code = "import os; from onyx.cli.processes.init import divide; p = os.getpid(); divide(); assert p == os.getpid()"  # noqa: E501
+    code = "import os; from onyx.processes.init import divide; p = os.getpid(); divide(); assert p == os.getpid()"  # noqa: E501
 
     assert subprocess.run([sys.executable, "-c", code], timeout=TIMEOUT_S).returncode == 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onyx import __version__
-from onyx.cli.processes.child import Listeners
-from onyx.cli.processes.memory import keep_freed_memory, tune_collector
-from onyx.cli.processes.threads import ThreadWatch
 from onyx.errors import OnyxError
 from onyx.on_demand import OnDemand
 from onyx.peer.membership import PeerGroup
 from onyx.peer.opening import open_peer_group
+from onyx.processes.child import Listeners
+from onyx.processes.memory import keep_freed_memory, tune_collector
+from onyx.processes.threads import ThreadWatch
 from onyx.recorder import Recorder
 from onyx.replica.commands import COMMANDS
 from onyx.settings import Settings

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import socket
 
-from onyx.cli.processes import losses
-from onyx.cli.processes.child import Child
-from onyx.cli.processes.deaths import DeathWatch
-from onyx.cli.processes.obituaries import Obituaries
+from onyx.processes import losses
+from onyx.processes.child import Child
+from onyx.processes.deaths import DeathWatch
+from onyx.processes.obituaries import Obituaries
 from onyx.seams import SystemClock
 from onyx.settings import Settings
 from onyx.telemetry.memory_kills import MemoryKills

@@ -13,8 +13,8 @@ import logging
 import os
 import threading
 
-from onyx.cli.exit_codes import ExitCode
 from onyx.errors import InvariantViolated, OnyxError, describe
+from onyx.processes.exit_codes import ExitCode
 
 logger = logging.getLogger("onyx.worker")
 

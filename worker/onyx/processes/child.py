@@ -19,7 +19,7 @@ from onyx.seams import SystemClock
 from onyx.settings import Settings, to_environment
 from onyx.structs import prepared
 
-PROGRAM = "onyx.cli.processes.worker_process"
+PROGRAM = "onyx.processes.worker_process"
 RESTART_BACK_OFF_S = 0.5
 _RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
-from onyx.cli.processes.threads import end_within
 from onyx.errors import OnyxError, Unavailable
+from onyx.processes.threads import end_within
 from onyx.settings import Settings
 
 STOP_MARGIN_S = 5.0

@@ -1,1 +1,0 @@
-"""Worker processes under a supervisor, and how they end."""
