@@ -8,14 +8,14 @@ CASES ?= tests/conformance/cases/*.json
 CORES := $(shell $(PYTHON) -c 'import os; print(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())')
 # Tests with servers wait most of their time: so twice as many at once as there are cores. Those
 # without seldom wait, and each process that runs them finds all tests first, 11 s of CPU.
-PARALLEL ?= --numprocesses $(shell expr 2 \* $(CORES)) --dist worksteal --durations 10
-PARALLEL_CHECK ?= --numprocesses $(shell expr 1 + $(CORES)) --dist worksteal --durations 10
+PARALLEL ?= --numprocesses $(shell expr 2 \* $(CORES)) --dist worksteal
+PARALLEL_CHECK ?= --numprocesses $(shell expr 1 + $(CORES)) --dist worksteal
 ENGINE ?= $(shell docker info >/dev/null 2>&1 && echo docker || echo podman)
 WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
 FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
-.PHONY: help setup demo check test lowest format lint type imports unit long sim conformance generate monitoring objects clients kafka queues golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo check test test-all static short rest lowest format lint type imports sim conformance generate monitoring objects clients kafka queues golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,11 +39,20 @@ demo: setup ## Run the flights job on 4 worker processes and check it against pa
 	SPARK_SUBMIT_OPTS="$${SPARK_SUBMIT_OPTS-$$($(BIN)/python -m tests.support.servers.spark_archive)}" \
 	  $(BIN)/python examples/flights/demo.py
 
-check: lint type imports ## What a developer runs: tests that start no server, and a short simulation
-	$(BIN)/python -m pytest $(PARALLEL_CHECK) --hypothesis-profile=check -m "not server and not simulation"
-	$(BIN)/python -m tests.sim --seeds 100 --steps $(STEPS)
+check: static ## What a developer runs before a commit: `make test` without servers (3 minutes)
+	$(BIN)/python -m pytest $(PARALLEL_CHECK) --tier short -m "not server"
 
-test: lint type imports unit ## Pass everything: linter, types, import contracts, all tests
+test: static short ## Pass what a change can plausibly break: linter, types, import contracts, tests (8 minutes)
+
+test-all: test rest ## Pass everything: also slow tests, and properties and simulations at length (25 minutes)
+
+static: lint type imports ## Check all that needs no test: format, style, types, import contracts
+
+short: setup ## Run the tests of `make test`
+	$(BIN)/python -m pytest $(PARALLEL) --tier short
+
+rest: setup ## Run the tests that `make test-all` has besides
+	$(BIN)/python -m pytest $(PARALLEL) --tier rest
 
 LOWEST := $(VENV)-lowest
 lowest: ## Test the engine with the lowest versions that pyproject.toml allows, in a .venv of its own (3 minutes)
@@ -67,12 +76,6 @@ type: setup ## Check types
 
 imports: setup ## Check that imports run downward only
 	$(BIN)/lint-imports --no-cache
-
-unit: setup ## Run all tests but the long campaigns
-	$(BIN)/python -m pytest $(PARALLEL)
-
-long: setup ## Run the long campaigns, that `make test` has in a shorter form (6 minutes)
-	$(BIN)/python -m pytest $(PARALLEL) -m long
 
 sim: setup ## Simulate clusters, and jobs with windows, requests, state or joins: SEEDS=2000, or one by SEED=7 STEPS=300 WORLD=cluster (BUG=B1 plants a bug)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(BUG),--bug $(BUG)) $(if $(WORLD),--world $(WORLD))

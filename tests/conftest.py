@@ -23,6 +23,11 @@ from tests.support.servers.sql_databases import Database
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import ZooKeeperSettings
 
+pytest_plugins = [
+    "pytester",
+    *(f"tests.support.suite.{name}" for name in ("tiers", "costs", "skips")),
+]
+
 # Each JVM of Spark lives for seconds here. Processes that tests start inherit this.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
@@ -40,28 +45,8 @@ hypothesis.settings.load_profile("onyx")
 gc.disable()
 
 
-LONG_LEFT_OUT = "long campaigns: left out, `make long` runs them (tests/ROBUSTNESS.md has results)"
-
-
-def pytest_report_header(config: pytest.Config) -> str:
-    return "long campaigns: they alone" if _wants_long(config) else LONG_LEFT_OUT
-
-
 def pytest_collection_finish() -> None:
     gc.enable()
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if _wants_long(config):
-        return
-    long = [each for each in items if each.get_closest_marker("long") is not None]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [each for each in items if each not in set(long)]
-
-
-def _wants_long(config: pytest.Config) -> bool:
-    return "long" in config.getoption("markexpr")
 
 
 @pytest.fixture(scope="module", autouse=True)

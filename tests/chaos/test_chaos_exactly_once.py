@@ -15,7 +15,7 @@ pytestmark = pytest.mark.server
 
 @pytest.mark.parametrize("columns", [False, True], ids=["dicts", "columns"])
 @pytest.mark.parametrize(
-    ("kills", "segments"), [(3, 30_000), pytest.param(10, 100_000, marks=pytest.mark.long)]
+    ("kills", "segments"), [(3, 30_000), pytest.param(10, 100_000, marks=pytest.mark.slow)]
 )
 def test_windows_are_exactly_right_after_kills_and_a_rescaling(
     zookeeper: ZooKeeperServer, tmp_path: Path, kills: int, segments: int, columns: bool

@@ -68,7 +68,7 @@ def check(rows: list[dict[str, Any]], segments: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kills", "segments"), [(3, 20_000), pytest.param(10, 100_000, marks=pytest.mark.long)]
+    ("kills", "segments"), [(3, 20_000), pytest.param(10, 100_000, marks=pytest.mark.slow)]
 )
 def test_states_and_timers_are_exactly_right_after_kills_and_a_rescaling(
     zookeeper: ZooKeeperServer, tmp_path: Path, kills: int, segments: int

@@ -63,8 +63,8 @@ def result(folder: Path) -> Counter[tuple[int, int]]:
     ("guarantee", "versions"),
     [
         ("exactly-once", 2),
-        pytest.param("exactly-once", 4, marks=pytest.mark.long),
-        pytest.param("at-least-once", 4, marks=pytest.mark.long),
+        pytest.param("exactly-once", 4, marks=pytest.mark.slow),
+        pytest.param("at-least-once", 4, marks=pytest.mark.slow),
     ],
 )
 def test_a_result_holds_what_every_version_wrote_whoever_was_killed(

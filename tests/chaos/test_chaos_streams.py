@@ -59,8 +59,8 @@ def expected(segments: int) -> list[dict[str, Any]]:
     [
         (3, 20_000, False),
         (3, 20_000, True),
-        pytest.param(10, 60_000, False, marks=pytest.mark.long),
-        pytest.param(10, 60_000, True, marks=pytest.mark.long),
+        pytest.param(10, 60_000, False, marks=pytest.mark.slow),
+        pytest.param(10, 60_000, True, marks=pytest.mark.slow),
     ],
 )
 def test_a_join_is_exactly_right_after_kills_and_a_rescaling(

@@ -1,4 +1,4 @@
-"""`python -m tests.cluster up|down|load|images|possible|status`: see README.md beside this file."""
+"""`python -m tests.cluster COMMAND`: see its `--help`, and README.md beside this file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from tests.cluster import cluster
-from tests.cluster.binaries import program, why_impossible
+from tests.cluster.binaries import are_built, program, why_impossible
 from tests.cluster.commands import ClusterError, daemons
 from tests.cluster.engine import build_images
 from tests.cluster.layout import KUBECONFIG
@@ -24,6 +24,7 @@ def main() -> int:
     commands.add_parser(
         "possible", help="whether there can be a cluster here; fails with the reason"
     )
+    commands.add_parser("built", help="whether its programs have been built; fails if not")
     commands.add_parser("status", help="what runs")
     arguments = parser.parse_args()
     try:
@@ -46,6 +47,9 @@ def _run(arguments: argparse.Namespace) -> None:
     elif arguments.command == "possible":
         if reason := why_impossible():
             raise ClusterError(reason)
+    elif arguments.command == "built":
+        if not are_built():
+            raise ClusterError("programs have to be built")
     elif arguments.command == "images":
         cluster.load(build_images())
     else:

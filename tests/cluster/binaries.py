@@ -27,9 +27,14 @@ def program(name: str) -> Path:
     return next(path for path, each, _ in _programs() if each == name)
 
 
+def are_built() -> bool:
+    """Whether all programs are there."""
+    return all(target.exists() for target, _, _ in _programs())
+
+
 def why_impossible() -> str:
     """Why programs that are missing cannot be built; empty when they can, or are there."""
-    if all(target.exists() for target, _, _ in _programs()):
+    if are_built():
         return ""
     if shutil.which("go") is None:
         return "programs have to be built, and there is no Go"

@@ -352,7 +352,7 @@ STEPS = range(1, 12)
 """Five objects, an event about each, the status."""
 FAILPOINTS = [
     *(Failpoint(step) for step in STEPS[::3]),
-    *(pytest.param(Failpoint(step), marks=pytest.mark.long) for step in STEPS if step % 3 != 1),
+    *(pytest.param(Failpoint(step), marks=pytest.mark.slow) for step in STEPS if step % 3 != 1),
     Failpoint(1, True),
     Failpoint(11, True),
 ]

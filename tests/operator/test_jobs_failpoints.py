@@ -104,9 +104,9 @@ def test_an_undisturbed_life_takes_so_many_steps(api: FakeApi) -> None:
 
 
 def some_of(steps: range) -> list[Any]:
-    """Every third one; `make long` has the others."""
+    """Every third one; `make test-all` has the others."""
     return [
-        step if number % 3 == 0 else pytest.param(step, marks=pytest.mark.long)
+        step if number % 3 == 0 else pytest.param(step, marks=pytest.mark.slow)
         for number, step in enumerate(steps)
     ]
 

@@ -27,7 +27,7 @@ FIRST_SEEDS = {"M2": 1, "M3": 2, "M4": 2}
 """Where to begin to look for those that show in some of the jobs only."""
 
 
-@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(LONG_SEEDS, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(LONG_SEEDS, marks=pytest.mark.slow)])
 def test_no_invariant_breaks(seeds: range) -> None:
     check_that_nothing_breaks(seeds, "joins", simulate)
 

@@ -56,7 +56,7 @@ FIRST_SEEDS = {
     [
         SEEDS,
         *(
-            pytest.param(LONG_SEEDS[first : first + PART_SEEDS], marks=pytest.mark.long)
+            pytest.param(LONG_SEEDS[first : first + PART_SEEDS], marks=pytest.mark.slow)
             for first in range(0, len(LONG_SEEDS), PART_SEEDS)
         ),
     ],

@@ -35,7 +35,7 @@ FIRST_SEEDS = {"R6": 83, "R7": 2, "R9": 1, "R10": 109, "R12": 3, "R13": 3}
 """Where to begin to look for those that show in one of some dozen jobs only."""
 
 
-@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(LONG_SEEDS, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(LONG_SEEDS, marks=pytest.mark.slow)])
 def test_no_invariant_breaks(seeds: range) -> None:
     check_that_nothing_breaks(seeds, "requests", simulate)
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
     "first",
     [
         *SEEDS[::PART_SEEDS],
-        *(pytest.param(each, marks=pytest.mark.long) for each in LONG_SEEDS[::PART_SEEDS]),
+        *(pytest.param(each, marks=pytest.mark.slow) for each in LONG_SEEDS[::PART_SEEDS]),
     ],
 )
 def test_no_invariant_breaks(first):

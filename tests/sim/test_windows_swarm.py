@@ -34,7 +34,7 @@ FIRST_SEEDS = {"B9": 12, "B14": 2, "B19": 7, "B21": 40, "B26": 4, "B27": 4, "B28
 """Where to begin to look for those that show in one of some dozen jobs only."""
 
 
-@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(LONG_SEEDS, marks=pytest.mark.long)])
+@pytest.mark.parametrize("seeds", [SEEDS, pytest.param(LONG_SEEDS, marks=pytest.mark.slow)])
 def test_no_invariant_breaks(seeds: range) -> None:
     check_that_nothing_breaks(seeds, "windows", simulate)
 

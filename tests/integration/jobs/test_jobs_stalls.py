@@ -135,7 +135,7 @@ def test_a_function_that_hangs_is_named_with_where_it_is_and_its_batch_not_read_
 
 
 @pytest.mark.parametrize(
-    "guarantee", [pytest.param("at-least-once", marks=pytest.mark.long), "exactly-once"]
+    "guarantee", [pytest.param("at-least-once", marks=pytest.mark.slow), "exactly-once"]
 )
 def test_an_output_folder_that_is_moved_away_is_waited_for(tmp_path: Path, guarantee: str) -> None:
     out, away = tmp_path / "place" / "out", tmp_path / "away"
@@ -149,7 +149,7 @@ def test_an_output_folder_that_is_moved_away_is_waited_for(tmp_path: Path, guara
 
 
 @pytest.mark.parametrize(
-    "guarantee", ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.long)]
+    "guarantee", ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.slow)]
 )
 def test_a_full_output_disk_is_waited_for(tmp_path: Path, guarantee: str) -> None:
     place = tmp_path / "place"

@@ -228,7 +228,7 @@ def with_a_middle(folder: Path) -> Job:
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 
-@pytest.mark.parametrize("kind", [pytest.param("standalone", marks=pytest.mark.long), "connect"])
+@pytest.mark.parametrize("kind", [pytest.param("standalone", marks=pytest.mark.slow), "connect"])
 def test_a_stage_in_the_middle_of_a_whole_job_runs_where_the_job_does(
     kind: str, stages: Path, request: pytest.FixtureRequest
 ) -> None:

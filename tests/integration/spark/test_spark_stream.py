@@ -124,7 +124,7 @@ def counts(folder: Path) -> list[tuple[str, int, int]]:
     return sorted((each["at"], each["from"], each["count"]) for each in found)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_on_a_connect_server_rows_come_once_though_an_executor_and_the_worker_die(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

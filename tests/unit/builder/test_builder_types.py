@@ -23,7 +23,7 @@ PROGRAM = textwrap.dedent("""\
 WRONG = [5, 6, 7, 8, 9]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_wrong_direction_key_word_or_type_is_an_error(tmp_path: Path) -> None:
     api = pytest.importorskip("mypy.api")
     program = tmp_path / "program.py"

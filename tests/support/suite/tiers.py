@@ -1,0 +1,56 @@
+"""Two tiers of tests: `short`, which is `make test`, and `rest`, which `make test-all` adds to it.
+
+A test that is marked `slow` is in `rest` only. Properties and simulations are in both: with few
+examples in `short`, with all of them in `rest`. Everything else is in `short` only. Without a tier
+(`pytest tests/unit/flow`) all tests that are named run, with all examples. CONTRIBUTING.md has a
+table of what each tier promises.
+
+Rejected: a folder for each tier. Tests about one thing would lie in two places, and a test that
+becomes cheaper would move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+TIERS = ("short", "rest")
+IN_BOTH = ("hypothesis", "simulation")
+"""Marks of tests that `rest` repeats with more examples; Hypothesis sets the first one itself."""
+
+
+def tier_of(config: pytest.Config) -> str | None:
+    """The tier that this run is for; None: whatever is named."""
+    chosen: str | None = config.getoption("tier")
+    return chosen
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("onyx")
+    group.addoption("--tier", choices=TIERS, help="run the tests of this tier (CONTRIBUTING.md)")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"tier: {tier_of(config) or 'none, so all tests that are named'}"
+
+
+@pytest.hookimpl(trylast=True)  # when Hypothesis has marked its own
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tier = tier_of(config)
+    if tier is None:
+        return
+    others = [item for item in items if not _belongs(item, tier)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        left_out = set(others)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def _belongs(item: pytest.Item, tier: str) -> bool:
+    slow = _is_marked(item, ["slow"])
+    return slow or _is_marked(item, IN_BOTH) if tier == "rest" else not slow
+
+
+def _is_marked(item: pytest.Item, names: Sequence[str]) -> bool:
+    return any(item.get_closest_marker(name) is not None for name in names)

@@ -1,0 +1,104 @@
+"""Which tests a tier has, what is said of those that are skipped, and the budget of a layer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.support.suite.costs import OVER_MAX, Meter, layer_of, problems
+
+SUITE_PLUGINS = ["-p", "tests.support.suite.tiers", "-p", "tests.support.suite.skips"]
+FILE = """
+import pytest
+from hypothesis import given, strategies
+
+def test_plain(): pass
+
+@pytest.mark.slow
+def test_slow(): pass
+
+@pytest.mark.simulation
+def test_simulated(): pass
+
+@given(strategies.none())
+def test_property(value): pass
+"""
+MARKS = "[pytest]\nmarkers =\n    slow\n    simulation\n"
+
+
+@pytest.mark.parametrize(
+    ("tier", "names"),
+    [
+        ("short", {"test_plain", "test_simulated", "test_property"}),
+        ("rest", {"test_slow", "test_simulated", "test_property"}),
+        (None, {"test_plain", "test_slow", "test_simulated", "test_property"}),
+    ],
+)
+def test_a_tier_has_its_tests(pytester: pytest.Pytester, tier: str | None, names: set[str]) -> None:
+    pytester.makeini(MARKS)
+    pytester.makepyfile(FILE)
+
+    run = pytester.inline_run(*SUITE_PLUGINS, *([f"--tier={tier}"] if tier else []))
+
+    assert {report.location[2] for report in run.getreports("pytest_runtest_logreport")} == names
+
+
+def test_skips_are_one_line_with_their_reasons(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("what", ["a broker", "a broker", "a store"])
+        def test_something(what): pytest.skip(f"there is no {what}")
+        """
+    )
+
+    result = pytester.runpytest_inprocess(*SUITE_PLUGINS)
+
+    result.stdout.fnmatch_lines(
+        ["skipped 3 tests: 2: there is no a broker; 1: there is no a store"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("cost_s", "slowness", "is_beyond"),
+    [
+        (100 * OVER_MAX - 1, 1.0, False),
+        (100 * OVER_MAX + 1, 1.0, True),
+        (100 * OVER_MAX + 1, 1.1, False),
+        (100 * OVER_MAX - 1, 0.9, True),
+    ],
+)
+def test_a_layer_may_cost_its_budget_on_this_machine(
+    cost_s: float, slowness: float, is_beyond: bool
+) -> None:
+    found = problems({"unit": cost_s}, {"unit": 100.0}, slowness)
+
+    assert bool(found) == is_beyond
+    assert all(each.startswith("unit took 1") for each in found)
+
+
+def test_a_layer_without_a_budget_is_named() -> None:
+    assert problems({"new": 0.1}, {}, 1.0) == ["new has no budget in budget.toml"]
+
+
+def test_a_file_is_of_the_folder_below_tests() -> None:
+    assert layer_of("tests/unit/flow/test_flow_apply.py") == "unit"
+
+
+def test_a_process_counts_once_whether_it_runs_or_has_ended() -> None:
+    meter = Meter()
+    meter.used_s(looks_at_running=True)
+    busy = "sum(range(20_000_000)); print('done', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", busy], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        while_it_runs_s = meter.used_s(looks_at_running=True)
+        process.communicate(b"\n")
+    after_its_end_s = meter.used_s(looks_at_running=True)
+
+    assert while_it_runs_s > 0.05
+    assert after_its_end_s < while_it_runs_s
