@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import hypothesis
 import pytest
 import trustme
 from tests.support.servers.certificates import Secret
@@ -35,10 +34,6 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
 # compiles all of Onyx anew, and each of pytest's workers all tests: 6 s of CPU.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-hypothesis.settings.register_profile("onyx", deadline=None)
-hypothesis.settings.register_profile("check", deadline=None, max_examples=25)
-"""What `make check` chooses, by `--hypothesis-profile`: see `tests.support.examples`."""
-hypothesis.settings.load_profile("onyx")
 
 
 # Of what is collected nothing becomes garbage, and looking for it time and again takes 2 s.

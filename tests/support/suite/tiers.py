@@ -13,9 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import hypothesis
 import pytest
 
 TIERS = ("short", "rest")
+EXAMPLES = {"short": 10, "full": 100}
+"""Examples of a property that asks for no number of its own, by profile of Hypothesis; others follow
+in proportion (`tests.support.examples`). Those of `short` are the same in each run: what fails there
+has been broken by a change."""
 IN_BOTH = ("hypothesis", "simulation")
 """Marks of tests that `rest` repeats with more examples; Hypothesis sets the first one itself."""
 
@@ -29,6 +34,16 @@ def tier_of(config: pytest.Config) -> str | None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("onyx")
     group.addoption("--tier", choices=TIERS, help="run the tests of this tier (CONTRIBUTING.md)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for profile, examples in EXAMPLES.items():
+        hypothesis.settings.register_profile(
+            profile, deadline=None, max_examples=examples, derandomize=profile == "short"
+        )
+    # Before tests are collected: each of them takes the number that holds when it is imported.
+    if not config.getoption("hypothesis_profile"):
+        hypothesis.settings.load_profile("short" if tier_of(config) == "short" else "full")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
