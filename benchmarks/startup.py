@@ -29,7 +29,7 @@ PARTS = """
 import json, sys, tempfile, threading, time
 marks = [time.perf_counter()]
 def mark(): marks.append(time.perf_counter())
-import onyx.cli.application, onyx.cli.commands.run; mark()
+import onyx.cli.command_table, onyx.cli.commands.run; mark()
 from dataclasses import replace
 from pathlib import Path
 from onyx import api

@@ -14,7 +14,6 @@ MODULES = {
     "protobuf": "google.protobuf",
     "pyarrow": "pyarrow",
     "rich": "rich",
-    "typer": "typer",
 }
 """What the dependencies are imported as that the image leaves out."""
 IMPORT_ALL = """

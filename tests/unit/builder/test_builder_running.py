@@ -10,11 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 from tests.support.jobs import job_functions as own
-from typer.testing import CliRunner
 
 from onyx.builder import Job, JobFailed, blackhole, files, plugin, sequence, stdout
 from onyx.builder import running as builder_running
-from onyx.cli.application import app
+from onyx.cli.command_table import run_command
 from onyx.client.statuses import JobStatus
 from onyx.errors import ManifestError, UserError
 from onyx.ids import JobId, Position
@@ -61,13 +60,14 @@ def test_a_plan_refuses_what_spark_has_not() -> None:
         reads.set(state={"seen": "value[int]"}, deduplicate=False).write(stdout()).plan()
 
 
-def test_the_plan_is_that_of_the_command(tmp_path: Path) -> None:
+def test_the_plan_is_that_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     job = Job("job").read(files("in.jsonl")).map(own.inc).write(files("out"))
     file = tmp_path / "job.yaml"
     file.write_text(job.to_yaml())
-    printed = CliRunner().invoke(app, ["plan", str(file)])
-    assert printed.exit_code == 0, printed.output
-    assert printed.stdout == f"{job.plan()}\n"
+    run_command(["plan", str(file)])
+    assert capsys.readouterr().out == f"{job.plan()}\n"
 
 
 def test_submit_hands_over_the_job_with_the_settings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from onyx.cli.application import app
+from onyx.cli.command_table import run_command
 from onyx.cli.project import job_name, module_name, project
 from onyx.errors import UserError
 from onyx.model.names import is_function, is_job_name
@@ -52,20 +51,18 @@ def test_a_module_hides_none_that_is_there(folder: str, name: str, module: str) 
 
 def test_files_that_are_there_are_not_touched(tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text("mine")
-    found = CliRunner().invoke(app, ["init", "job", str(tmp_path)])
-    assert isinstance(found.exception, UserError)
-    assert "job.yaml is there already" in str(found.exception)
+    with pytest.raises(UserError, match=r"job\.yaml is there already"):
+        run_command(["init", "job", str(tmp_path)])
     assert [each.name for each in tmp_path.iterdir()] == ["job.yaml"]
 
 
-def test_a_folder_is_made_and_named(tmp_path: Path) -> None:
-    found = CliRunner().invoke(app, ["init", "plugin", str(tmp_path / "a b")])
-    assert found.exit_code == 0, found.output
+def test_a_folder_is_made_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_command(["init", "plugin", str(tmp_path / "a b")])
     assert (tmp_path / "a b" / "a_b.py").exists()
-    assert f"now: cd '{tmp_path / 'a b'}' && onyx run job.yaml" in found.output
+    assert f"now: cd '{tmp_path / 'a b'}' && onyx run job.yaml" in capsys.readouterr().out
 
 
 def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    found = CliRunner().invoke(app, ["init", "job", str(tmp_path / "file" / "below")])
-    assert "cannot be written: Not a directory" in str(found.exception)
+    with pytest.raises(UserError, match="cannot be written: Not a directory"):
+        run_command(["init", "job", str(tmp_path / "file" / "below")])

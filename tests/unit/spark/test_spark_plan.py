@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from onyx.cli.application import app
+from onyx.cli.command_table import run_command
 from onyx.errors import ManifestError
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
@@ -233,12 +232,9 @@ def test_all_that_spark_cannot_do_is_refused_at_once_by_key_path() -> None:
     assert all("engine: peers" in each.hint for each in raised.value.problems)
 
 
-def test_the_command_prints_the_plan_of_a_file() -> None:
-    result = CliRunner().invoke(
-        app, ["plan", "--engine", "spark", str(EXAMPLES / "hello/job.yaml")]
-    )
-    assert result.exit_code == 0
-    assert "greet: function, hello:greet on dicts" in result.stdout
+def test_the_command_prints_the_plan_of_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    run_command(["plan", "--engine", "spark", str(EXAMPLES / "hello/job.yaml")])
+    assert "greet: function, hello:greet on dicts" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,10 @@ do without what reads a command line.
 
 from __future__ import annotations
 
-from onyx.processes.exit_codes import exits_with_code
+import os
+import sys
+
+from onyx.processes.exit_codes import ExitCode, exits_with_code
 from onyx.processes.init import divide
 
 
@@ -14,7 +17,11 @@ def main() -> None:
     """Entry point of the command."""
     divide()
     # After that, so that process 1 of a container stays small.
-    from onyx.cli.application import app
+    from onyx.cli.command_table import run_command
 
-    with exits_with_code():
-        app()
+    try:
+        with exits_with_code():
+            run_command(sys.argv[1:])
+    except BrokenPipeError:  # who reads what this prints has seen enough, as in `onyx log | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(ExitCode.FAILURE)

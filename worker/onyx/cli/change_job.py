@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-
-import typer
 
 from onyx.cli.status_table import print_status
 from onyx.client.client import Client
@@ -39,4 +38,4 @@ def change_job(
         completed = not wait or client.wait(JobId(job))
         print_status(client.status(JobId(job)), as_json)
         if not completed:
-            raise typer.Exit(1)
+            sys.exit(1)

@@ -1,4 +1,4 @@
-"""The table of commands, and a group that imports the module of a command when it is called.
+"""The table of commands; the module of one is imported when it is called.
 
 A command `NAME` is function `NAME` of module `onyx.cli.commands.NAME`. The engine takes most of a
 second to import, and a person who asks for help or checks a job file needs none of it. So the
@@ -7,13 +7,13 @@ listing is made from this table alone.
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+import sys
+from collections.abc import Callable, Mapping, Sequence
 
-import typer
-import typer.core
-import typer.main
+from onyx import __version__
+from onyx.cli.command_line import HELP, Misuse, listing, misused, run, suggestion
+from onyx.on_demand import loaded
+from onyx.processes.exit_codes import ExitCode
 
 COMMANDS: Mapping[str, str] = {
     "init": "Write a job or a plugin to begin with, with tests.",
@@ -37,44 +37,52 @@ COMMANDS: Mapping[str, str] = {
 }
 """Every command, with its line in the listing."""
 
-OPTIONS: Mapping[str, Any] = {
-    "add_completion": False,
-    "pretty_exceptions_enable": False,
-    "rich_markup_mode": None,
+VERSION = "--version"
+OPTIONS: Mapping[str, str] = {
+    VERSION: "Print the version and exit.",
+    HELP: "Show this page and exit.",
 }
-"""Options of every Typer that is made here."""
 
 
-class LazyGroup(typer.core.TyperGroup):
-    """A group of the commands of the table."""
-
-    def __init__(self, **attributes: Any) -> None:
-        super().__init__(**attributes)
-        self.commands = cast(Any, _Lazy())
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        """The names, in the order of the table."""
-        return list(COMMANDS)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The listing, without an import of any command."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+def command(name: str) -> Callable[..., None]:
+    """The function of a command."""
+    found: Callable[..., None] = loaded(f"onyx.cli.commands.{name}:{name}")
+    return found
 
 
-class _Lazy(Mapping[str, Any]):
-    """The commands by their names; each is imported when it is looked up."""
+def run_command(words: Sequence[str]) -> None:
+    """Do what a command line says, without the name of the program.
 
-    def __getitem__(self, name: str) -> Any:
-        if name not in COMMANDS:
-            raise KeyError(name)
-        module = importlib.import_module(f"onyx.cli.commands.{name}")
-        alone = typer.Typer(**OPTIONS)
-        alone.command(name)(getattr(module, name))
-        return typer.main.get_command(alone)
+    Raises:
+        SystemExit: with the code of a command that has failed, or that was misused.
+        OnyxError: why it has failed.
+    """
+    name = words[0] if words else ""
+    try:
+        if name in COMMANDS:
+            run(name, command(name), words[1:])
+        elif name == HELP:
+            print(overview())
+        elif name == VERSION:
+            print(f"onyx {__version__}")
+        elif not name:
+            print(overview(), file=sys.stderr)
+            sys.exit(ExitCode.INVALID)
+        else:
+            what = "option" if name.startswith("-") else "command"
+            raise Misuse(f"no such {what}: {name}{suggestion(name, [*COMMANDS, *OPTIONS])}")
+    except Misuse as error:
+        misused(error, name if name in COMMANDS else "")
+        sys.exit(ExitCode.INVALID)
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
 
-    def __len__(self) -> int:
-        return len(COMMANDS)
+def overview() -> str:
+    """The page of help of `onyx` itself."""
+    return "\n\n".join(
+        (
+            "Usage: onyx [OPTIONS] COMMAND [ARGS]...",
+            "  Masterless, data-driven stream and batch processing.",
+            listing("Options:", [*OPTIONS.items()]),
+            listing("Commands:", [*COMMANDS.items()]),
+        )
+    )

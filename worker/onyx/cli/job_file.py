@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from onyx.cli.command_line import Argument, Option
 from onyx.errors import ManifestError, Problem
 from onyx.model.job import Job
 from onyx.model.notices import notices, unused_declaration
@@ -17,9 +17,9 @@ from onyx.model.parsing.text import ambiguities, located
 from onyx.submission.plugin_options import wrong_options
 from onyx.submission.sql_checks import unchecked_sql, wrong_sql
 
-FileArgument = Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")]
+FileArgument = Annotated[Path, Argument("Job file (an OnyxJob manifest).")]
 FilesArgument = Annotated[
-    list[Path], typer.Argument(help="Job files (OnyxJob manifests); all are checked first.")
+    list[Path], Argument("Job files (OnyxJob manifests); all are checked first.")
 ]
 
 
@@ -45,7 +45,7 @@ class Engine(StrEnum):
 
 EngineOption = Annotated[
     Engine | None,
-    typer.Option("--engine", help="What runs the job, whatever its file says."),
+    Option("--engine", "What runs the job, whatever its file says."),
 ]
 
 
@@ -82,7 +82,7 @@ def checked_job(
 def warn(warnings: Sequence[Problem]) -> None:
     """Print warnings, beside what the command prints for programs."""
     for warning in warnings:
-        typer.echo(f"warning: {warning}", err=True)
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def refuse(problems: Sequence[Problem], path: Path) -> None:

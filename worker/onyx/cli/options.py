@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
+from onyx.cli.command_line import Argument, Option
 from onyx.path_names import path_name
 
 
@@ -18,21 +17,17 @@ def job_id(text: str | None) -> str | None:
     return None if text is None else path_name(text, "the id of a job")
 
 
-JobArgument = Annotated[str, typer.Argument(help="Id of the job.", callback=job_id)]
+JobArgument = Annotated[str, Argument("Id of the job.", check=job_id)]
 ZooKeeperOption = Annotated[
     str | None,
-    typer.Option(
-        "--zookeeper", help="Address of ZooKeeper, host:port[,host:port].", metavar="ADDR"
-    ),
+    Option("--zookeeper", "Address of ZooKeeper, host:port[,host:port].", metavar="ADDR"),
 ]
 TenancyOption = Annotated[
-    str | None, typer.Option("--tenancy", help="Separates clusters that share a ZooKeeper.")
+    str | None, Option("--tenancy", "Separates clusters that share a ZooKeeper.")
 ]
 ModulesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--modules", help="Modules or packages whose functions jobs may name; repeat or use commas."
-    ),
+    Option("--modules", "Modules or packages whose functions jobs may name; repeat or use commas."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until the job has ended.")]
+JsonOption = Annotated[bool, Option("--json", "Print JSON for programs.")]
+WaitOption = Annotated[bool, Option("--wait", "Wait until the job has ended.")]

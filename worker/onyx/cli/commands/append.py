@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, BinaryIO
 
 import msgspec
-import typer
+from msgspec import Meta
 
+from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
 from onyx.client.appender import Appender
 from onyx.client.appending import appender
@@ -24,39 +25,38 @@ BATCH_SEGMENTS = 1_000
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
 TaskArgument = Annotated[
-    str, typer.Argument(help="The input; not needed if the job has one that takes requests.")
+    str, Argument("The input; not needed if the job has one that takes requests.")
 ]
 FileOption = Annotated[
-    Path | None, typer.Option("--file", help="JSON Lines to read; standard input without it.")
+    Path | None, Option("--file", "JSON Lines to read; standard input without it.")
 ]
-SegmentOption = Annotated[
-    str | None, typer.Option("--segment", help="One segment, as a JSON object.")
-]
+SegmentOption = Annotated[str | None, Option("--segment", "One segment, as a JSON object.")]
 AckOption = Annotated[
     Level,
-    typer.Option(
+    Option(
         "--ack",
-        help="When to go on: `ack`, all that follows is durable in all outputs; `journal`, the "
+        "When to go on: `ack`, all that follows is durable in all outputs; `journal`, the "
         "segments are durable; `none`, a worker has them.",
     ),
 ]
 IdOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--id",
-        help="Segments are taken once under one id; several requests are ID-0, ID-1, ...",
+        "Segments are taken once under one id; several requests are ID-0, ID-1, ...",
     ),
 ]
 BatchOption = Annotated[
-    int, typer.Option("--batch", help="Segments in one request.", min=1, max=SEGMENTS_MAX)
+    int, Meta(ge=1, le=SEGMENTS_MAX), Option("--batch", "Segments in one request.")
 ]
 TimeoutOption = Annotated[
     float,
-    typer.Option("--timeout", help="Seconds to try each request.", min=0.001, max=TIMEOUT_S_MAX),
+    Meta(ge=0.001, le=TIMEOUT_S_MAX),
+    Option("--timeout", "Seconds to try each request."),
 ]
 WorkerOption = Annotated[
     list[str] | None,
-    typer.Option("--worker", help="Address of a worker, host:port; without it, ZooKeeper's."),
+    Option("--worker", "Address of a worker, host:port; without it, ZooKeeper's."),
 ]
 
 

@@ -6,12 +6,11 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
+from onyx.cli.command_line import Argument
 from onyx.cli.project import write_project
 
-KindArgument = Annotated[Literal["job", "plugin"], typer.Argument(help="What it is to be.")]
-FolderArgument = Annotated[Path, typer.Argument(help="Where; it is made if it is not there.")]
+KindArgument = Annotated[Literal["job", "plugin"], Argument("What it is to be.")]
+FolderArgument = Annotated[Path, Argument("Where; it is made if it is not there.")]
 
 
 def init(kind: KindArgument = "job", folder: FolderArgument = Path()) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Annotated
 
-import typer
-
+from onyx.cli.command_line import Argument
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id
 from onyx.cli.status_table import print_statuses
 from onyx.client.manifests import digest_of
@@ -21,7 +20,7 @@ from onyx.processes.surroundings import settings
 
 
 def jobs(
-    job: Annotated[str | None, typer.Argument(help="Only this job.", callback=job_id)] = None,
+    job: Annotated[str | None, Argument("Only this job.", check=job_id)] = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,

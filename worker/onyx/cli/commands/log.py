@@ -7,8 +7,9 @@ import threading
 from typing import Annotated, Any
 
 import msgspec
-import typer
+from msgspec import Meta
 
+from onyx.cli.command_line import Option
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
 from onyx.client.connection import connect
 from onyx.ids import Position
@@ -16,8 +17,8 @@ from onyx.log.interface import Origin
 from onyx.processes.surroundings import settings
 from onyx.replica.entry import Entry
 
-FromOption = Annotated[int, typer.Option("--from", help="First position to show.", min=0)]
-FollowOption = Annotated[bool, typer.Option("--follow", "-f", help="Go on with new entries.")]
+FromOption = Annotated[int, Meta(ge=0), Option("--from", "First position to show.")]
+FollowOption = Annotated[bool, Option("--follow -f", "Go on with new entries.")]
 
 
 def log(

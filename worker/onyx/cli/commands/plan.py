@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import typer
-
+from onyx.cli.command_line import Option
 from onyx.cli.job_file import Engine, FileArgument, read_job
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
 
-EngineOption = Annotated[Literal["spark"], typer.Option("--engine", help="What is to run the job.")]
+EngineOption = Annotated[Literal["spark"], Option("--engine", "What is to run the job.")]
 
 
 def plan(file: FileArgument, engine: EngineOption = "spark") -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-import typer
+from msgspec import Meta
 
+from onyx.cli.command_line import Option
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
 from onyx.client.connection import connect
 from onyx.errors import UserError
@@ -14,7 +15,7 @@ from onyx.ids import Position
 from onyx.processes.surroundings import settings
 from onyx.replica import canonical
 
-AtOption = Annotated[int | None, typer.Option("--at", help="As of this position.", min=0)]
+AtOption = Annotated[int | None, Meta(ge=0), Option("--at", "As of this position.")]
 
 
 def replica(

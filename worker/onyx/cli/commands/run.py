@@ -9,11 +9,13 @@ they are looked for beside it.
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from msgspec import Meta
 
+from onyx.cli.command_line import Argument, Option
 from onyx.cli.functions import check_functions
 from onyx.cli.job_file import EngineOption, read_job
 from onyx.cli.local_run import peers_of_processes, run_here, settings_for
@@ -29,27 +31,25 @@ class TooManyDeadLetters(OnyxError):
 
 
 def run(
-    file: Annotated[Path, typer.Argument(help="Job file (an OnyxJob manifest).")],
+    file: Annotated[Path, Argument("Job file (an OnyxJob manifest).")],
     peers: Annotated[
         int | None,
-        typer.Option("--peers", help="Virtual peers in all; as many as the job needs if left out."),
+        Option("--peers", "Virtual peers in all; as many as the job needs if left out."),
     ] = None,
-    processes: Annotated[int, typer.Option("--processes", help="Worker processes.", min=1)] = 1,
+    processes: Annotated[int, Meta(ge=1), Option("--processes", "Worker processes.")] = 1,
     modules: ModulesOption = None,
     engine: EngineOption = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", help="Give up after so many seconds.")
-    ] = None,
+    timeout: Annotated[float | None, Option("--timeout", "Give up after so many seconds.")] = None,
     fail_on_dead_letters: Annotated[
         int | None,
-        typer.Option(
+        Meta(ge=0),
+        Option(
             "--fail-on-dead-letters",
-            help="End with 1 if so many segments went to dead letters, or more.",
+            "End with 1 if so many segments went to dead letters, or more.",
             metavar="N",
-            min=0,
         ),
     ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="Of the workers.")] = "WARNING",
+    log_level: Annotated[str, Option("--log-level", "Of the workers.")] = "WARNING",
     as_json: JsonOption = False,
 ) -> None:
     """Run a job on this machine: ZooKeeper, workers and all.
@@ -65,7 +65,7 @@ def run(
     signal.signal(signal.SIGTERM, _interrupt)
     status, progress = run_here(job, found, dealt, as_json, timeout)
     if status.state != "completed":
-        raise typer.Exit(1)
+        sys.exit(1)
     most = fail_on_dead_letters
     if most is not None and progress.dead_letters >= max(most, 1):
         raise TooManyDeadLetters(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from onyx.cli.change_job import change_job
+from onyx.cli.command_line import Argument
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
 from onyx.client.client import Client
 from onyx.errors import UserError
 from onyx.ids import JobId
 
 DIGITS_MAX = 18
-TaskArgument = Annotated[str, typer.Argument(help="Name of the task.")]
+TaskArgument = Annotated[str, Argument("Name of the task.")]
 ValuesArgument = Annotated[
     list[str],
-    typer.Argument(help="Keys with their values.", metavar="KEY=VALUE..."),
+    Argument("Keys with their values.", metavar="KEY=VALUE..."),
 ]
 
 

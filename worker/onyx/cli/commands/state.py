@@ -10,9 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from msgspec import Meta
 from rich.console import Console
 
+from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
 from onyx.cli.state_table import extent_table, names_table
 from onyx.client.connection import connect
@@ -30,51 +31,52 @@ from onyx.transport.state_queries import EXTENTS_MAX
 
 WindowArgument = Annotated[
     str | None,
-    typer.Argument(
-        help="Id of a window, TASK.STATE for a state of a function, or the name of a table, a join "
+    Argument(
+        "Id of a window, TASK.STATE for a state of a function, or the name of a table, a join "
         "or a task with a processor; without it the states are listed."
     ),
 ]
 KeyOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--key",
-        help='Only this group. 5, true, null, "text", [..] and {..} are read as JSON; anything '
+        'Only this group. 5, true, null, "text", [..] and {..} are read as JSON; anything '
         "else is text as it stands.",
     ),
 ]
 PrefixOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--prefix",
-        help="Groups that begin with this text or list, or have these keys of a dict.",
+        "Groups that begin with this text or list, or have these keys of a dict.",
     ),
 ]
 FirstKeyOption = Annotated[
-    str | None, typer.Option("--from-key", help="The first group of a range, a number or text.")
+    str | None, Option("--from-key", "The first group of a range, a number or text.")
 ]
 BeforeKeyOption = Annotated[
-    str | None, typer.Option("--to-key", help="The group before which the range ends.")
+    str | None, Option("--to-key", "The group before which the range ends.")
 ]
 FromOption = Annotated[
     str | None,
-    typer.Option("--from", help="Extents that end here or later: a number, or a time in ISO 8601."),
+    Option("--from", "Extents that end here or later: a number, or a time in ISO 8601."),
 ]
-ToOption = Annotated[str | None, typer.Option("--to", help="Extents that begin before this.")]
+ToOption = Annotated[str | None, Option("--to", "Extents that begin before this.")]
 LimitOption = Annotated[
     int,
-    typer.Option("--limit", help="Show so many extents; a page.", min=1, max=EXTENTS_MAX),
+    Meta(ge=1, le=EXTENTS_MAX),
+    Option("--limit", "Show so many extents; a page."),
 ]
 AfterOption = Annotated[
-    str | None, typer.Option("--after", help="The next page: as the page before has said.")
+    str | None, Option("--after", "The next page: as the page before has said.")
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All pages.")]
+AllOption = Annotated[bool, Option("--all", "All pages.")]
 DurableOption = Annotated[
-    bool, typer.Option("--durable", help="Only what no crash takes back, up to 0.1 s later.")
+    bool, Option("--durable", "Only what no crash takes back, up to 0.1 s later.")
 ]
 ArrowOption = Annotated[
     Path | None,
-    typer.Option("--arrow", help="Write an Arrow IPC stream to this file; - is the output."),
+    Option("--arrow", "Write an Arrow IPC stream to this file; - is the output."),
 ]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Annotated
 
-import typer
-
+from onyx.cli.command_line import Option
 from onyx.cli.job_file import EngineOption, FilesArgument, read_jobs
 from onyx.cli.options import JsonOption, TenancyOption, WaitOption, ZooKeeperOption, job_id
 from onyx.cli.plan_table import print_plan
@@ -18,18 +18,16 @@ from onyx.processes.surroundings import settings
 
 UpgradeOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--upgrade",
-        help="Id of the old job to upgrade: it is killed. Same as spec.upgrade.from.",
+        "Id of the old job to upgrade: it is killed. Same as spec.upgrade.from.",
         metavar="JOB",
-        callback=job_id,
+        check=job_id,
     ),
 ]
 DryRunOption = Annotated[
     bool,
-    typer.Option(
-        "--dry-run", help="Only show whether the job could run and what it would carry over."
-    ),
+    Option("--dry-run", "Only show whether the job could run and what it would carry over."),
 ]
 
 
@@ -55,7 +53,7 @@ def submit(
     jobs = read_jobs(files, upgrade, engine)
     with connect(settings(zookeeper, tenancy)) as client:
         if dry_run:
-            raise typer.Exit(max(print_plan(job, client.examine(job), as_json) for job in jobs))
+            sys.exit(max(print_plan(job, client.examine(job), as_json) for job in jobs))
         submissions = client.submit_all(jobs)
         for each in submissions:
             found = {"job": each.job, "position": each.position}
@@ -64,4 +62,4 @@ def submit(
             killed = [each.job for each in submissions if not client.wait(each.job)]
             if killed:
                 print_statuses([client.status(job) for job in killed], as_json)
-                raise typer.Exit(ExitCode.FAILURE)
+                sys.exit(ExitCode.FAILURE)

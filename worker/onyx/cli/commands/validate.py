@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import typer
 
 from onyx.cli.functions import check_those_here
 from onyx.cli.job_file import (
@@ -47,7 +47,7 @@ def validate(
             raise
         problems = [msgspec.to_builtins(problem) for problem in error.problems]
         print(json.dumps({"valid": False, "problems": problems}))
-        raise typer.Exit(2) from None
+        sys.exit(2)
     if as_json:
         warnings = [msgspec.to_builtins(warning) for warning in found.warnings]
         said = {"name": found.name, "problems": [], "warnings": warnings, **found.more}

@@ -10,8 +10,9 @@ import dataclasses
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from msgspec import Meta
 
+from onyx.cli.command_line import Option
 from onyx.cli.options import ModulesOption, TenancyOption, ZooKeeperOption
 from onyx.processes.running import run_until
 from onyx.processes.supervisor import Supervisor
@@ -19,15 +20,18 @@ from onyx.processes.surroundings import configure_logs, import_from, settings, s
 
 PeersOption = Annotated[
     int,
-    typer.Option("--peers", envvar="ONYX_PEERS", help="Virtual peers of each process.", min=1),
+    Meta(ge=1),
+    Option("--peers", "Virtual peers of each process.", variable="ONYX_PEERS"),
 ]
 ProcessesOption = Annotated[
     int,
-    typer.Option("--processes", envvar="ONYX_PROCESSES", help="Worker processes.", min=1),
+    Meta(ge=1),
+    Option("--processes", "Worker processes.", variable="ONYX_PROCESSES"),
 ]
 MetricsOption = Annotated[
     int | None,
-    typer.Option("--metrics-port", help="Prometheus endpoint; 0 takes a free port.", min=0),
+    Meta(ge=0),
+    Option("--metrics-port", "Prometheus endpoint; 0 takes a free port."),
 ]
 
 

@@ -14,8 +14,7 @@ import threading
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from onyx.cli.command_line import Option
 from onyx.errors import Unavailable
 from onyx.log.server.config import ensemble_of
 from onyx.log.server.member import Member
@@ -28,8 +27,8 @@ POLL_S = 0.2
 
 
 def zookeeper(
-    port: Annotated[int | None, typer.Option("--port", help="Port to listen on.")] = None,
-    data: Annotated[Path | None, typer.Option("--data", help="Folder for its data.")] = None,
+    port: Annotated[int | None, Option("--port", "Port to listen on.")] = None,
+    data: Annotated[Path | None, Option("--data", "Folder for its data.")] = None,
 ) -> None:
     """Run a ZooKeeper server until SIGTERM.
 
