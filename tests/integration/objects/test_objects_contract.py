@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import random
+import socket
+from urllib.parse import urlsplit
 
 import pytest
 from tests.support.servers.object_stores import ObjectStore
@@ -82,6 +86,76 @@ def test_an_upload_that_was_aborted_can_never_be_completed(store: ObjectStore) -
     with pytest.raises(ObjectMissing):
         bucket.upload("x", upload, 2, b"more")
     assert store.keys() == []
+
+
+UNSIGNED = {"x-amz-content-sha256": "UNSIGNED-PAYLOAD"}
+STREAMED = {
+    "x-amz-content-sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+    "Content-Encoding": "aws-chunked",
+    "x-amz-decoded-content-length": "4",
+}
+CHUNKS = b"4\r\ndata\r\n0\r\n\r\n"
+MD5 = base64.b64encode(hashlib.md5(b"data", usedforsecurity=False).digest()).decode()
+
+
+@pytest.mark.parametrize("sent", [b"", b"da"])
+def test_what_a_dead_client_has_cut_short_is_never_stored(store: ObjectStore, sent: bytes) -> None:
+    store.put("x", "before")
+    put(store, {**UNSIGNED, "Content-Length": "4"}, sent)
+    put(store, UNSIGNED, b"")
+    assert store.get("x") == b"before"
+    put(store, {**UNSIGNED, "Content-Length": "4"}, b"data")
+    assert store.get("x") == b"data"
+
+
+def test_a_body_is_refused_that_is_not_what_its_client_has_summed_up(store: ObjectStore) -> None:
+    for wrong in (
+        {**UNSIGNED, "Content-MD5": MD5},
+        {**UNSIGNED, "x-amz-checksum-crc32": "rfPz8w=="},
+        {"x-amz-content-sha256": hashlib.sha256(b"data").hexdigest()},
+    ):
+        assert put(store, {**wrong, "Content-Length": "4"}, b"dada").startswith("HTTP/1.1 400 ")
+    assert store.keys() == []
+    assert put(store, {**UNSIGNED, "Content-MD5": MD5, "Content-Length": "4"}, b"data").startswith(
+        "HTTP/1.1 200 "
+    )
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Transfer-Encoding": "chunked", **UNSIGNED},
+        {"Content-Length": str(len(CHUNKS)), **STREAMED},
+    ],
+)
+def test_the_server_of_tests_stores_chunks_when_the_last_one_has_come(
+    fake_store: ObjectStore, headers: dict[str, str]
+) -> None:
+    for end in range(len(CHUNKS)):
+        assert " 400 " in put(fake_store, headers, CHUNKS[:end])
+    assert fake_store.keys() == []
+    assert " 200 " in put(fake_store, headers, CHUNKS)
+    assert fake_store.get("x") == b"data"
+
+
+def put(store: ObjectStore, headers: dict[str, str], sent: bytes) -> str:
+    """Write the object `x` by hand, and end the connection for writing; the answer."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+
+    known = store.environment
+    url = f"{known['AWS_ENDPOINT_URL']}/{store.name}/x"
+    request = AWSRequest("PUT", url, headers={"Host": urlsplit(url).netloc, **headers})
+    keys = Credentials(known["AWS_ACCESS_KEY_ID"], known["AWS_SECRET_ACCESS_KEY"])
+    SigV4Auth(keys, "s3", known["AWS_REGION"]).add_auth(request)
+    place = urlsplit(url)
+    with socket.create_connection((place.hostname, place.port), 60.0) as connection:
+        lines = [f"PUT {place.path} HTTP/1.1", *(f"{n}: {v}" for n, v in request.headers.items())]
+        connection.sendall("\r\n".join([*lines, "", ""]).encode() + sent)
+        connection.shutdown(socket.SHUT_WR)
+        answer = connection.makefile("rb").read()
+    return answer.decode("latin-1")
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,26 @@
 """A small S3 server in this process: enough of the protocol for Onyx, and faults on demand.
 
 It is kept honest by the contract tests, which run against a real server too (`make objects`). It
-checks whose key signs a request, not the signature. A library's fake (moto) was rejected: where a
-real server says that an upload is gone, on which fences rely, it fails with an internal error.
+checks whose key signs a request, not the signature, and that the body is whole: what a client that
+died has cut short is never stored. A library's fake (moto) was rejected: where a real server says
+that an upload is gone, on which fences rely, it fails with an internal error.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import hashlib
 import itertools
 import re
 import threading
 import xml.etree.ElementTree as ElementTree
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from typing import BinaryIO
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -25,6 +31,14 @@ PAGE_KEYS_MAX = 3
 MODIFIED = "Thu, 01 Jan 1970 00:15:00 GMT"
 """When every object was written: the server has no clock."""
 PIECE_BYTES_MIN = 5 * 1024 * 1024
+LINE_BYTES_MAX = 65_536
+_SUMS: dict[str, Callable[[bytes], bytes]] = {
+    "content-md5": lambda data: hashlib.md5(data, usedforsecurity=False).digest(),
+    "x-amz-checksum-crc32": lambda data: zlib.crc32(data).to_bytes(4, "big"),
+    "x-amz-checksum-sha1": lambda data: hashlib.sha1(data, usedforsecurity=False).digest(),
+    "x-amz-checksum-sha256": lambda data: hashlib.sha256(data).digest(),
+}
+_OTHER_SUMS = re.compile(r"x-amz-checksum-(crc32c|crc64nvme)")
 
 
 class Refused(Exception):
@@ -105,7 +119,13 @@ class _Handler(BaseHTTPRequestHandler):
         split = urlsplit(self.path)
         bucket, _, key = unquote(split.path).lstrip("/").partition("/")
         query = {name: each[0] for name, each in parse_qs(split.query, True).items()}
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        try:
+            body = self._body()
+        except Refused as error:
+            self.close_connection = True
+            with contextlib.suppress(ConnectionError):  # it may be dead
+                self._reply(error.status, {}, _reported(error))
+            return
         request = f"{self.command} {unquote(self.path)}"
         fault = self._fault(request)
         try:
@@ -116,12 +136,31 @@ class _Handler(BaseHTTPRequestHandler):
             with self.store.lock:
                 status, headers, data = self._answer(bucket, key, query, body)
         except Refused as error:
-            status, headers = error.status, {}
-            data = f"<Error><Code>{error.code}</Code><Message>-</Message></Error>".encode()
+            status, headers, data = error.status, {}, _reported(error)
         if fault == "lose":
             self.close_connection = True
             return
         self._reply(status, headers, data)
+
+    def _body(self) -> bytes:
+        """The body, whole, and as its client has summed it up."""
+        if "chunked" in self.headers.get("Transfer-Encoding", ""):
+            data, _ = _of_chunks(self.rfile)
+        elif self.command in ("PUT", "POST") and "Content-Length" not in self.headers:
+            raise Refused(411, "MissingContentLength")  # or a client has died before it was sent
+        else:
+            data = _exactly(self.rfile, int(self.headers.get("Content-Length", "0")))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        declared = headers.get("x-amz-content-sha256", "")
+        if declared.startswith("STREAMING-"):  # the encoding `aws-chunked`
+            data, trailers = _of_chunks(BytesIO(data))
+            headers |= trailers
+            if len(data) != int(headers.get("x-amz-decoded-content-length", len(data))):
+                raise Refused(400, "IncompleteBody")
+        elif declared not in ("", "UNSIGNED-PAYLOAD", hashlib.sha256(data).hexdigest()):
+            raise Refused(400, "XAmzContentSHA256Mismatch")
+        _check_sums(data, headers)
+        return data
 
     def _fault(self, request: str) -> str:
         self.store.before(request)
@@ -235,6 +274,46 @@ class _Handler(BaseHTTPRequestHandler):
         bucket[key] = (b"".join(pieces), tag)
         del self.store.uploads[query["uploadId"]]
         return _xml("CompleteMultipartUploadResult", f"<Key>{escape(key)}</Key>")
+
+
+def _exactly(file: BinaryIO, length: int) -> bytes:
+    data = file.read(length)
+    if len(data) < length:
+        raise Refused(400, "IncompleteBody")
+    return data
+
+
+def _line(file: BinaryIO) -> bytes:
+    line = file.readline(LINE_BYTES_MAX)
+    if not line.endswith(b"\r\n"):
+        raise Refused(400, "IncompleteBody")
+    return line.strip()
+
+
+def _of_chunks(file: BinaryIO) -> tuple[bytes, dict[str, str]]:
+    """What chunks hold, each with its size in front, and the headers behind the last one."""
+    pieces = []
+    while size := int(_line(file).partition(b";")[0], 16):
+        pieces.append(_exactly(file, size))
+        _line(file)
+    trailers = {}
+    while line := _line(file).decode("latin-1"):
+        name, _, value = line.partition(":")
+        trailers[name.lower()] = value.strip()
+    return b"".join(pieces), trailers
+
+
+def _check_sums(data: bytes, headers: dict[str, str]) -> None:
+    """Refuse a body that is not what its client has summed up, and sums that nobody checks."""
+    for name, of in _SUMS.items():
+        if name in headers and base64.b64decode(headers[name]) != of(data):
+            raise Refused(400, "BadDigest")
+    if any(map(_OTHER_SUMS.fullmatch, headers)):
+        raise Refused(501, "NotImplemented")
+
+
+def _reported(error: Refused) -> bytes:
+    return f"<Error><Code>{error.code}</Code><Message>-</Message></Error>".encode()
 
 
 def _listing(bucket: dict[str, tuple[bytes, str]], query: dict[str, str]) -> str:
