@@ -28,6 +28,7 @@ from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
 from onyx.errors import OnyxError, Unavailable
+from onyx.structs import UNREADABLE
 from onyx_operator.event_series import EventSeries, Series
 from onyx_operator.settings import KubeSettings
 
@@ -282,16 +283,15 @@ class Kube:
         body: Any,
         content_type: str,
     ) -> Any:
-        started_s = time.monotonic()
-        status, answer = 0, b""
+        started_s, status = time.monotonic(), 0
         try:
             status, answer = self._exchange(method, path, query, body, content_type)
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+            if 200 <= status < 300:
+                return msgspec.json.decode(answer) if answer else None
+        except (urllib3.exceptions.HTTPError, OSError, *UNREADABLE) as error:
             raise Unavailable(f"the API server cannot be reached: {error}") from error
         finally:
             self._observe(verb, status, time.monotonic() - started_s)
-        if 200 <= status < 300:
-            return msgspec.json.decode(answer) if answer else None
         refusal = _refusal(status, answer)
         if status not in _USUAL:
             logger.info("%s %s was refused: %s", method, path, refusal)
@@ -387,7 +387,7 @@ def _refusal(status: int, answer: bytes) -> OnyxError:
     it names no request, which means nothing to the owner of an object."""
     try:
         found = msgspec.json.decode(answer, type=dict[str, Any])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         found = {"message": answer[:200].decode(errors="replace")}
     reason = str(found.get("reason") or "")
     message = str(found.get("message") or "")

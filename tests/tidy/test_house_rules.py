@@ -38,6 +38,15 @@ VAGUE_WORDS = re.compile(r"\b(told|tells)\b", re.IGNORECASE)
 VAGUE_WORDS_MAX = 60
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 FORBIDDEN_CALLS = {"eval", "exec"}
+DECODERS = {"msgspec.json.decode", "msgspec.msgpack.decode", "json.loads", "json.load"}
+NARROW_ERRORS = re.compile(r"\b(msgspec\.(DecodeError|MsgspecError)|JSONDecodeError)\b")
+"""Text that is no UTF-8, and nesting without an end, are none of these (`structs.UNREADABLE`)."""
+MESSAGES = (
+    "cli/processes/worker_process.py", "plugins/http/bodies.py", "spark/objects/", "spark_query/",
+    "spark_source/fitting.py", "sql/engine.py", "testing/",
+)  # fmt: skip
+"""What is decoded there was encoded by this process or by one of ours that lives: it is not stored
+anywhere; and bodies of HTTP, whose caller explains what is wrong with them."""
 
 
 @cache
@@ -263,3 +272,39 @@ def test_only_storage_asks_whether_a_path_is_a_url() -> None:
         "worker/onyx/plugins/http/address.py",
     }
     assert {each.partition(":")[0] for each in found} <= known, found
+
+
+def test_bytes_that_were_stored_are_decoded_where_an_error_names_them() -> None:
+    """By `structs.stored`, or in a `try` that knows all that decoding may raise."""
+    found = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for path in SOURCES
+        if not "/".join(path.relative_to(ROOT).parts[2:]).startswith(MESSAGES)
+        for call in _unguarded(tree(path))
+        if ast.unparse(call.func) in DECODERS
+    ]
+
+    assert found == []
+
+
+def test_errors_of_decoding_are_caught_as_a_whole() -> None:
+    narrow = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node.type)}"
+        for path in SOURCES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ExceptHandler)
+        and node.type is not None
+        and NARROW_ERRORS.search(ast.unparse(node.type))
+    ]
+
+    assert narrow == []
+
+
+def _unguarded(node: ast.AST) -> Iterator[ast.Call]:
+    """Calls that are in no `try`."""
+    if isinstance(node, ast.Call):
+        yield node
+    guarded = node.body if isinstance(node, ast.Try) else []
+    for child in ast.iter_child_nodes(node):
+        if child not in guarded:
+            yield from _unguarded(child)

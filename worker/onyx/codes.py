@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from onyx.structs import UNREADABLE
+
 CODE = "code"
 """What the hash is called among what a peer announces. A worker without modules announces none."""
 NO_CODE = "none"
@@ -55,7 +57,7 @@ def began_with(noted: bytes | None) -> dict[str, str]:
     read."""
     try:
         return {} if noted is None else _BEGAN.decode(noted)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return {}
 
 

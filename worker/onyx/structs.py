@@ -17,7 +17,15 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
+from onyx.errors import StateError
+
 T = TypeVar("T")
+
+RESTORE = "restore it from a copy, or submit the job again under another name"
+"""What whoever finds the state of a job damaged is to do."""
+UNREADABLE = (ValueError, RecursionError)
+"""What decoding raises for bytes that are something else. Errors of msgspec, text that is no UTF-8
+and numbers that are none are all ValueErrors; nesting without an end is not."""
 
 _NOT_OFFERED = re.compile(r"invalid enum value '(.*)'", re.DOTALL)
 
@@ -57,6 +65,23 @@ def prepared(kind: type[T]) -> type[T]:
     """Class decorator, the outermost one: several threads may read the class at once."""
     msgspec.json.Decoder(kind)
     return kind
+
+
+def stored(data: bytes, hint: Any, what: str, remedy: str = RESTORE) -> Any:
+    """What was stored as JSON, as the type `hint`: meanwhile somebody may have put something else
+    there, or a disk may have lost the end of it.
+
+    Args:
+        what: the file, object or document, with the job and task whose it is.
+        remedy: what whoever finds it damaged is to do.
+
+    Raises:
+        StateError: it is something else.
+    """
+    try:
+        return msgspec.json.decode(data, type=hint)
+    except UNREADABLE as error:
+        raise StateError(f"{what} is damaged ({len(data)} bytes: {error}); {remedy}") from error
 
 
 def _offered(hint: Any) -> Iterator[str]:

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from onyx.errors import SettingsError
-from onyx.structs import Mismatch, convert
+from onyx.structs import UNREADABLE, Mismatch, convert
 
 T = TypeVar("T")
 
@@ -89,7 +89,7 @@ def from_text(text: str, hint: Any) -> Any:
         return convert(value, hint, from_text=True)
     except Mismatch as error:
         raise ValueError(_expected(error)) from error
-    except json.JSONDecodeError as error:
+    except UNREADABLE as error:
         raise ValueError(f"expected JSON: {error}") from error
 
 

@@ -16,6 +16,7 @@ import msgspec
 from aiohttp import web
 
 from onyx.errors import Problem, Unavailable
+from onyx.structs import UNREADABLE
 from onyx_operator.admission.certificates import Certificates
 from onyx_operator.admission.review import MalformedReview, Review, answer, judged
 from onyx_operator.admission.validators import Verdict
@@ -111,6 +112,6 @@ class Webhook:
 def _judged(body: bytes) -> Review:
     try:
         review = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+    except UNREADABLE as error:
         raise MalformedReview(f"this is not JSON: {error}") from error
     return judged(review)

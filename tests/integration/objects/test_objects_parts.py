@@ -129,6 +129,45 @@ def test_a_store_that_is_away_holds_segments_back_and_loses_none(
     assert fake_store.keys("out/.staging/") == []
 
 
+@pytest.mark.parametrize("left", [0, 1, 8, 30, -1])
+def test_a_note_that_is_cut_short_was_never_written(store: ObjectStore, left: int) -> None:
+    """[begin an upload, cut its note, CRASH, fence]"""
+    note = note_of_a_dead_writer(store)
+    store.put(note, store.get(note)[:left])
+    living = output(store, "g2")
+    living.fence([GroupId("g2")])
+    living.write([ONE])
+    living.flush()
+    living.close()
+    assert [store.get(key) for key in visible(store)] == [b'{"n":1}\n']
+    assert store.keys("out/.staging/") == []
+
+
+@pytest.mark.parametrize("content", [b"{}", b'["foreign"]', b"\xff", b'{"key": 1, "upload": "u"}'])
+def test_what_is_no_note_is_an_error_that_names_it_and_what_to_do(
+    store: ObjectStore, content: bytes
+) -> None:
+    note = note_of_a_dead_writer(store)
+    store.put(note, content)
+    living = output(store, "g2")
+    with pytest.raises(UserError) as caught:
+        living.fence([GroupId("g2")])
+    assert f"{store.url}/{note}" in str(caught.value)
+    assert "job" in str(caught.value)
+    assert "abort the uploads" in str(caught.value)
+    assert store.keys("out/.staging/") == [note]
+
+
+def note_of_a_dead_writer(store: ObjectStore) -> str:
+    """The key of the note of an upload that is not completed."""
+    dead = output(store, permitted=lambda: next(answers))
+    answers = itertools.chain([True, False], itertools.repeat(True))
+    dead.write([ONE])
+    dead.flush()
+    (note,) = (key for key in store.keys("out/.staging/") if not key.endswith("/writer"))
+    return note
+
+
 def test_a_crash_leaves_uploads_that_the_next_fence_ends(fake_store: ObjectStore) -> None:
     """[write, write, CRASH, fence]"""
     crashed = output(fake_store, permitted=lambda: next(answers))

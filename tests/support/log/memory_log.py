@@ -20,7 +20,7 @@ from functools import partial
 from tests.support.log.memory_log_store import MemoryStore
 
 from onyx.codec.entries import decode_entry, encode_entry
-from onyx.errors import Fenced, InvariantViolated, Unavailable, UserError
+from onyx.errors import Fenced, StateError, Unavailable, UserError
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
 from onyx.log.callback_loop import Loop
@@ -145,7 +145,7 @@ class MemorySession:
                 raise Unavailable(f"chunk {digest} is not in the log")
             data = store.chunks[digest]
         if hashlib.sha256(data).hexdigest() != digest:
-            raise InvariantViolated(f"chunk {digest} in the log holds other content")
+            raise StateError(f"chunk {digest} in the log is damaged: it holds other content")
         return data
 
     def get_document(self, path: str) -> Document | None:

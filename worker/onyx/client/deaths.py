@@ -12,6 +12,7 @@ from onyx.log import worker_documents
 from onyx.log.interface import LogReader
 from onyx.path_names import is_path_name
 from onyx.seams import SystemClock
+from onyx.structs import UNREADABLE
 
 KEPT_MAX = 16
 """Deaths in one report, the newest."""
@@ -69,7 +70,7 @@ def _read(log: LogReader, host: str) -> tuple[tuple[Death, ...], int | None]:
         return (), None
     try:
         return _DECODER.decode(document.data), document.version
-    except msgspec.DecodeError:  # of another version of Onyx
+    except UNREADABLE:  # of another version of Onyx
         return (), document.version
 
 

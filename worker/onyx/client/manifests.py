@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from onyx.errors import OnyxError, UserError
 from onyx.ids import JobId
 from onyx.log.interface import ClientLog
@@ -60,13 +58,13 @@ def readable(log: ClientLog, replica: Replica, job: JobId) -> tuple[Job | None, 
         return None, ""
     try:
         return manifest(log, replica, job), ""
-    except (OnyxError, msgspec.DecodeError) as error:
+    except OnyxError as error:
         return None, f"its manifest cannot be read: {error}"
 
 
 def manifest(log: ClientLog, replica: Replica, job: JobId) -> Job:
     """A job as it was submitted. Raises like `digest_of`."""
-    from onyx.model.parsing.mapping import parse_mapping
+    from onyx.model.parsing.mapping import stored_job
 
     digest = digest_of(replica, job)
-    return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
+    return stored_job(log.get_chunk(digest), job)

@@ -11,11 +11,12 @@ from immutables import Map
 from onyx import codes
 from onyx.ids import GroupId, JobId
 from onyx.log import job_documents
-from onyx.log.interface import ClientLog
+from onyx.log.interface import ClientLog, Document
 from onyx.outcomes import NOTHING, TaskTotals
 from onyx.replica.state import Replica
 from onyx.seams import SystemClock
 from onyx.stalls import Stall, cause, sentence
+from onyx.structs import UNREADABLE
 
 
 def exception(log: ClientLog, job: JobId) -> dict[str, Any] | None:
@@ -23,8 +24,10 @@ def exception(log: ClientLog, job: JobId) -> dict[str, Any] | None:
     document = log.get_document(job_documents.exception(job))
     if document is None:
         return None
-    report: dict[str, Any] = msgspec.json.decode(document.data)
-    return report
+    try:
+        return msgspec.json.decode(document.data, type=dict[str, Any])
+    except UNREADABLE as error:
+        return {"job": job, "detail": f"why it was killed cannot be read: {error}"}
 
 
 def stalls(log: ClientLog, replica: Replica, job: JobId) -> list[Stall]:
@@ -37,7 +40,7 @@ def stalls(log: ClientLog, replica: Replica, job: JobId) -> list[Stall]:
             continue
         document = log.get_document(job_documents.stall(job, GroupId(group)))
         if document is not None:
-            found += msgspec.json.decode(document.data, type=list[Stall])
+            found += _read(document, list[Stall], [])
     return [each for each in found if each.peer in peers]
 
 
@@ -48,7 +51,7 @@ def totals(log: ClientLog, job: JobId) -> dict[str, TaskTotals]:
     for group in log.list_documents(job_documents.outcomes(job)):
         document = log.get_document(job_documents.outcome(job, GroupId(group)))
         if document is not None:
-            for task, its in msgspec.json.decode(document.data, type=dict[str, TaskTotals]).items():
+            for task, its in _read(document, dict[str, TaskTotals], {}).items():
                 found[task] = found.get(task, NOTHING) + its
     return found
 
@@ -68,3 +71,11 @@ def why_stalled(replica: Replica, job: JobId, found: Sequence[Stall]) -> str:
     """What keeps a job from advancing, of all that is reported of it; empty if nothing does."""
     root = cause(found, replica.tasks_of(job))
     return "" if root is None else sentence(root, found, SystemClock().wall_ms())
+
+
+def _read(document: Document, hint: Any, without: Any) -> Any:
+    """One report that is damaged, or of another version of Onyx, must not hide the others."""
+    try:
+        return msgspec.json.decode(document.data, type=hint)
+    except UNREADABLE:
+        return without

@@ -20,6 +20,7 @@ from onyx.ids import NO_POSITION, Position
 from onyx.replica.command import Command, Undecodable
 from onyx.replica.commands import COMMANDS
 from onyx.replica.entry import Entry
+from onyx.structs import UNREADABLE
 
 FORMAT_VERSION = 2
 ENTRY_BYTES_MAX = 1_048_576
@@ -39,7 +40,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(_Stored)
 _ARGUMENTS = {name: msgspec.json.Decoder(command) for name, command in COMMANDS.items()}
-_FAULTS = (msgspec.MsgspecError, ValueError, RecursionError)
+_FAULTS = UNREADABLE
 
 
 def encode_entry(

@@ -20,6 +20,7 @@ import msgspec
 
 from onyx.codec.kinds import packed, unpacked
 from onyx.errors import SegmentError, UserError
+from onyx.structs import UNREADABLE
 from onyx.windows.firing import ALL, Extent
 from onyx.windows.groups import dump_key, group_value, hashable_key, load_key
 from onyx.windows.selection import Place, Selection
@@ -45,7 +46,7 @@ class _Asked(msgspec.Struct, array_like=True, frozen=True):
 
 _asked_decoder = msgspec.msgpack.Decoder(_Asked, ext_hook=unpacked)
 _place_decoder = msgspec.msgpack.Decoder(_Place, ext_hook=unpacked)
-_FAULTS = (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, MemoryError)
+_FAULTS = (*UNREADABLE, TypeError, OverflowError, MemoryError)
 
 
 def encode_extents(extents: Sequence[Extent], bytes_max: int) -> tuple[bytes, int]:

@@ -16,6 +16,7 @@ from msgspec.structs import astuple
 from onyx.codec.kinds import packed, unpacked
 from onyx.codec.values import WRONG, all_native, unencodable
 from onyx.errors import SegmentError
+from onyx.structs import UNREADABLE
 from onyx.windows.records import AnyRecord, Record, WindowRecord
 
 _encoder = msgspec.msgpack.Encoder()
@@ -63,7 +64,7 @@ def decode_records(data: bytes | memoryview) -> list[Record]:
     """
     try:
         return list[Record](_decoder.decode(data))
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+    except (*UNREADABLE, OverflowError, MemoryError) as error:
         raise SegmentError(f"{len(data)} bytes are not a list of records ({error})") from error
 
 

@@ -25,6 +25,7 @@ from onyx.errors import SegmentError
 from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.runs import Numbers, Run, array_of
+from onyx.structs import UNREADABLE
 
 COLUMN_VALUE_BYTES = 8
 """Bytes of one root or id."""
@@ -128,7 +129,7 @@ def decode(payload: bytes) -> list[Segment]:
     """
     try:
         return _decoder.decode(payload)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+    except (*UNREADABLE, OverflowError, MemoryError) as error:
         raise SegmentError(
             f"{len(payload)} bytes are not a batch of segments ({error}); they were damaged on "
             "the way or come from another version of Onyx"

@@ -15,6 +15,7 @@ import msgspec
 from onyx.codec.kinds import KINDS, fits, is_native, levels, packed, unpacked
 from onyx.codec.reasons import reason
 from onyx.errors import SegmentError
+from onyx.structs import UNREADABLE
 
 WRONG = (TypeError, ValueError, OverflowError, RecursionError)
 """What checking and encoding raise for values that have no encoding."""
@@ -55,7 +56,7 @@ def decode_values(data: bytes | memoryview) -> list[Any]:
     """
     try:
         return _decoder.decode(data)
-    except (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, MemoryError) as error:
+    except (*UNREADABLE, OverflowError, MemoryError) as error:
         raise SegmentError(f"{len(data)} bytes are not a list of values ({error})") from error
 
 

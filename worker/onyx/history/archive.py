@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from onyx.errors import UserError
+from onyx.errors import StateError, UserError
 from onyx.history.archive_file import decode_file, encode_file
 from onyx.ids import Position
 from onyx.log.interface import LogReader, Origin
@@ -81,7 +81,7 @@ class Archive:
         for segment in self.segments():
             if segment.first - 1 <= position <= segment.last:
                 first, entries = self._read(segment)
-                replica = canonical.decode(first) if first else empty
+                replica = self._replica(segment, first) if first else empty
                 for entry in entries:
                     if entry.position > position:
                         break
@@ -98,6 +98,14 @@ class Archive:
                     if after < entry.position <= until:
                         yield entry
                         after = entry.position
+
+    def _replica(self, segment: Segment, data: bytes) -> Replica:
+        try:
+            return canonical.decode(data)
+        except UserError as error:
+            raise StateError(
+                f"{self._name(*segment)} in the archive of the log: {error}"
+            ) from error
 
     def _read(self, segment: Segment) -> tuple[bytes, list[Entry]]:
         """The replica before the first entry, empty for none, and the entries."""

@@ -6,6 +6,7 @@ The first line has the replica before the first entry.
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Sequence
 
 import msgspec
@@ -16,7 +17,7 @@ from onyx.ids import Position
 from onyx.log.interface import Origin
 from onyx.replica.command import Undecodable
 from onyx.replica.entry import Entry
-from onyx.structs import prepared
+from onyx.structs import UNREADABLE, prepared
 
 _NO_REPLICA = b"null"
 
@@ -59,8 +60,11 @@ def decode_file(name: str, data: bytes) -> tuple[bytes, list[Entry]]:
         first, *lines = gzip.decompress(data).split(b"\n")
         replica = bytes(msgspec.json.decode(first, type=_First).replica)
         entries = [_entry(msgspec.json.decode(line, type=_Line)) for line in lines]
-    except (OSError, EOFError, ValueError, msgspec.MsgspecError) as error:
-        raise StateError(f"{name} in the archive of the log is damaged: {error}") from error
+    except (OSError, EOFError, zlib.error, *UNREADABLE) as error:
+        raise StateError(
+            f"{name} in the archive of the log is damaged ({error}); restore it from a copy, or "
+            "remove it to go without these entries"
+        ) from error
     return b"" if replica == _NO_REPLICA else replica, entries
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from onyx.errors import Unavailable, UserError
+from onyx.errors import StateError, Unavailable, UserError
 from onyx.history.left_files import LeftFiles, left_by
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
-from onyx.model.parsing.mapping import parse_mapping
+from onyx.model.parsing.mapping import stored_job
 from onyx.replica.spec import SPARK_TAG
 from onyx.replica.state import Replica
 
@@ -34,9 +34,8 @@ def note_left_files(log: LogReader, replica: Replica, jobs: Sequence[JobId]) -> 
         if not any(SPARK_TAG in task.required_tags for task in record.spec.tasks):
             continue
         try:
-            manifest = msgspec.json.decode(log.get_chunk(record.spec.digest))
-            found = left_by(job, parse_mapping(manifest))
-        except (UserError, msgspec.DecodeError) as error:
+            found = left_by(job, stored_job(log.get_chunk(record.spec.digest), job))
+        except UserError as error:
             logger.warning("what job %s has left is not known: %s", job, error)
             continue
         if found:
@@ -91,7 +90,12 @@ def _remove_files(log: LogReader, job: JobId, remove_files: RemoveFiles) -> None
     """A folder that another job still reads stays, and is looked at again."""
     path = job_documents.left_files(job)
     document = log.get_document(path)
-    found = [] if document is None else msgspec.json.decode(document.data, type=list[LeftFiles])
+    found: list[LeftFiles] = []
+    try:
+        if document is not None:
+            found = job_documents.decoded(job, path, document.data, list[LeftFiles])
+    except StateError as error:
+        logger.warning("what job %s has left stays where it is: %s", job, error)
     removed = [remove_files(each.path, each.name) for each in found]
     if all(removed):
         log.delete_documents(path)

@@ -10,6 +10,7 @@ from onyx.history.limits import Mark, marked
 from onyx.ids import Position
 from onyx.log.interface import LogReader
 from onyx.settings import HistorySettings
+from onyx.structs import UNREADABLE
 
 MARKS = "history/marks"
 """The document with the marks."""
@@ -24,11 +25,18 @@ def noted_marks(
         version: how far the log is now.
     """
     document = log.get_document(MARKS)
-    data = b"[]" if document is None else document.data
-    marks = [Mark(Position(p), ms) for p, ms in msgspec.json.decode(data, type=list[Mark])]
+    marks = [] if document is None else _marks(document.data)
     new = marked(marks, version, now_ms, settings)
     if not marks or new[-1].position > marks[-1].position:
         log.put_document(
             MARKS, msgspec.json.encode(new), None if document is None else document.version
         )
     return marks
+
+
+def _marks(data: bytes) -> list[Mark]:
+    """None if they cannot be read: then everything counts as of now, and is kept for longer."""
+    try:
+        return [Mark(Position(p), ms) for p, ms in msgspec.json.decode(data, type=list[Mark])]
+    except UNREADABLE:
+        return []

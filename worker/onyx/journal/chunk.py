@@ -19,6 +19,7 @@ from onyx.codec.segment_runs import decode_run, encode_run
 from onyx.errors import SegmentError, StateError
 from onyx.flow.batch import Segments
 from onyx.journal.names import PartitionFolder, Place
+from onyx.structs import RESTORE, UNREADABLE
 
 FORMAT = Format(b"ONYXJL", 1, "chunk of a journal")
 SUMMARY_FORMAT = Format(b"ONYXJS", 1, "summary of a journal")
@@ -166,7 +167,7 @@ def decode_chunk(folder: PartitionFolder, at: Place, data: bytes) -> Chunk:
     try:
         head, body = unseal(FORMAT, data)
         header = _headers.decode(head)
-    except (SegmentError, msgspec.MsgspecError, ValueError) as error:
+    except (SegmentError, *UNREADABLE) as error:
         raise _wrong(name, str(error)) from error
     wanted = (*folder, *at)
     found = (header.job, header.task, header.partition, header.version, header.seq)
@@ -193,12 +194,9 @@ def decode_summary(folder: PartitionFolder, at: Place, data: bytes) -> Summary:
     """Raises StateError: these are not the bytes of a summary."""
     try:
         return _summaries.decode(unseal(SUMMARY_FORMAT, data).header)
-    except (SegmentError, msgspec.MsgspecError, ValueError) as error:
+    except (SegmentError, *UNREADABLE) as error:
         raise _wrong(folder.summary(at), str(error)) from error
 
 
 def _wrong(name: str, what: str) -> StateError:
-    return StateError(
-        f"journal file {name} {what}; restore it from a copy, or submit the job again under "
-        "another name"
-    )
+    return StateError(f"journal file {name} {what}; {RESTORE}")

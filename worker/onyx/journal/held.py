@@ -26,6 +26,7 @@ from onyx.errors import SegmentError, StateError, UserError
 from onyx.requests.append import Form, Payload
 from onyx.requests.writes import BatchOfWrite, Writer
 from onyx.storage.interface import BlobStore
+from onyx.structs import RESTORE, UNREADABLE
 
 HELD = "journal.held"
 """A folder of a job, beside its tasks, whose names have no dot."""
@@ -181,16 +182,16 @@ def _payload(name: str, data: bytes) -> Payload:
     try:
         header, body = unseal(FORMAT, data)
         return Payload(_forms.decode(header), bytes(body))
-    except (SegmentError, msgspec.MsgspecError) as error:
+    except (SegmentError, *UNREADABLE) as error:
         raise _damaged(name, error) from error
 
 
 def _decision(name: str, data: bytes) -> Decision:
     try:
         return _decisions.decode(unseal(COMMIT_FORMAT, data).header)
-    except (SegmentError, msgspec.MsgspecError) as error:
+    except (SegmentError, *UNREADABLE) as error:
         raise _damaged(name, error) from error
 
 
 def _damaged(name: str, error: Exception) -> StateError:
-    return StateError(f"{name} {error}; restore it from a copy")
+    return StateError(f"file {name} of a batch {error}; {RESTORE}")

@@ -11,19 +11,25 @@ import msgspec
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
-from onyx.structs import prepared
+from onyx.structs import UNREADABLE, prepared
 
 
 @prepared
 class _Frontier(msgspec.Struct):
-    position: int = 0
+    position: int
 
 
 def completed_position(log: LogReader, job: JobId, partition: int) -> int | None:
-    """The lowest position of a partition that is not complete; None: nothing is stored. Blocks.
+    """The lowest position of a partition that is not complete; None: nothing is stored that could
+    be read. Blocks.
 
     Raises:
         Unavailable: the log cannot be reached.
     """
     document = log.get_document(job_documents.frontier(job, partition))
-    return None if document is None else msgspec.json.decode(document.data, type=_Frontier).position
+    if document is None:
+        return None
+    try:
+        return msgspec.json.decode(document.data, type=_Frontier).position
+    except UNREADABLE:  # which the task says that reads the partition
+        return None

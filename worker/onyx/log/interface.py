@@ -91,7 +91,7 @@ class LogReader(Protocol):
         ...
 
     def get_chunk(self, digest: str) -> bytes:
-        """Raises Unavailable when it is missing, InvariantViolated when it is not what it says."""
+        """Raises Unavailable when it is missing, StateError when it is not what it says."""
         ...
 
     def sweep_chunks(self, named: Callable[[], Collection[str]], age_s: float) -> int:

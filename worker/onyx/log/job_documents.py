@@ -1,9 +1,16 @@
-"""Paths of the documents about a job that are stored beside the log."""
+"""The documents about a job that are stored beside the log: their paths, and what is in them."""
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 from onyx.ids import GroupId, JobId
 from onyx.log.interface import Document
+from onyx.structs import stored
+
+RESTORE_LOG = "restore the data of ZooKeeper, or submit the job again under another name"
+_DIGEST = re.compile(rb"[0-9a-f]{64}")
 
 
 def frontiers(job: JobId) -> str:
@@ -28,7 +35,7 @@ def committed_query(job: JobId) -> str:
 
 def chunk_of(query: Document) -> str | None:
     """The chunk that the document of a committed query names; None when it is JSON itself."""
-    return None if query.data.startswith(b"{") else query.data.decode()
+    return query.data.decode() if _DIGEST.fullmatch(query.data) else None
 
 
 def left_files(job: JobId) -> str:
@@ -64,3 +71,9 @@ def exception(job: JobId) -> str:
 def code(job: JobId) -> str:
     """With which code the job began."""
     return f"code/{job}"
+
+
+def decoded(job: JobId, path: str, data: bytes, hint: Any) -> Any:
+    """What a document holds without which the job cannot go on. Raises StateError: it is something
+    else."""
+    return stored(data, hint, f"job {job}: document {path} in ZooKeeper", RESTORE_LOG)

@@ -11,6 +11,7 @@ import msgspec
 from onyx.recorder import Recorder
 from onyx.replica.commands import ReportLoss
 from onyx.replica.entry import Entry
+from onyx.structs import UNREADABLE
 
 _DECODER = msgspec.json.Decoder(list[ReportLoss])
 
@@ -20,7 +21,7 @@ def pending(recorder: Recorder | None) -> tuple[ReportLoss, ...]:
     data = recorder.losses() if recorder is not None else b""
     try:
         return tuple(_DECODER.decode(data or b"[]"))
-    except msgspec.DecodeError:  # the code that ended the process may have written anywhere before
+    except UNREADABLE:  # the code that ended the process may have written anywhere before
         return ()
 
 

@@ -30,11 +30,12 @@ from onyx.flow.columns.types import usual_type
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.mixed import Piece, Read, mixed
 from onyx.flow.segment import Segment
+from onyx.structs import UNREADABLE
 
 KEYS_MAX = 4_096
 """Columns that are remembered. Where records have ever new keys, only those of a block are."""
 Decode = Callable[[int], tuple[Segment, bool]]
-_WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, *MISMATCH)
+_WRONG = (*UNREADABLE, OverflowError, *MISMATCH)
 
 
 class JsonColumns:

@@ -24,6 +24,7 @@ from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
+from onyx.structs import UNREADABLE
 
 FIELD_VALUES_KEPT_MAX = 64
 """Values of one field whose bytes are kept: those of a few replicas that are in use at a time."""
@@ -78,7 +79,7 @@ def decode(data: bytes) -> Replica:
     """
     try:
         plain = msgspec.json.decode(data, type=dict[str, Any])
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise UserError(f"replica: not the JSON of a replica: {error}") from error
     return from_plain(plain)
 

@@ -25,12 +25,13 @@ from onyx.flow.columns.record_batch import Columns, join
 from onyx.flow.segment import Segment
 from onyx.requests.append import Form, Payload
 from onyx.requests.request import SEGMENTS_MAX
+from onyx.structs import UNREADABLE
 
 DIGEST_BYTES = 16
 REFUSED_SHOWN_MAX = 100
 _array = msgspec.json.Decoder(list[dict[str, Any]])
 _line = msgspec.json.Decoder(dict[str, Any])
-_WRONG = (msgspec.MsgspecError, ValueError, RecursionError)
+_WRONG = UNREADABLE
 
 
 class Refused(SegmentError):

@@ -14,7 +14,7 @@ from onyx.errors import OnyxError
 from onyx.spark.result_names import MANIFEST
 from onyx.storage.interface import Location
 from onyx.storage.opening import absolute, location_of
-from onyx.structs import prepared
+from onyx.structs import prepared, stored
 
 
 @prepared
@@ -25,8 +25,8 @@ class _Snapshot(msgspec.Struct, frozen=True):
 
 
 def remove_left(path: str, name: str, data_dir: str) -> bool:
-    """Remove a folder that a collected job has left; False if somebody still needs it, or it cannot
-    be removed now. Blocks.
+    """Remove a folder that a collected job has left; False if somebody still needs it or may need
+    it, or it cannot be removed now. Blocks.
 
     Args:
         path: the location as the job says it.
@@ -45,10 +45,11 @@ def remove_left(path: str, name: str, data_dir: str) -> bool:
 
 
 def _snapshot_of(location: Location, folder: str) -> str:
-    """The snapshot in which the job of a folder reads; empty if it has none, or that cannot be
-    told."""
-    try:
-        data = location.read(f"{folder}/{MANIFEST}") or b"{}"
-        return msgspec.json.decode(data, type=_Snapshot).snapshot
-    except (OnyxError, msgspec.MsgspecError):
+    """The snapshot in which the job of a folder reads; empty if it has none. Raises OnyxError: that
+    cannot be told."""
+    name = f"{folder}/{MANIFEST}"
+    data = location.read(name)
+    if data is None:
         return ""
+    found: _Snapshot = stored(data, _Snapshot, location.path_of(name))
+    return found.snapshot

@@ -16,13 +16,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
+from onyx.errors import OnyxError, StateError, Unavailable, UserError, UserFunctionError
 from onyx.spark.child.request import StageRequest
 from onyx.spark.objects.staged import ObjectTarget, read_list
 from onyx.spark.result_names import SUFFIX
 from onyx.spark.session.scratch import spark_scratch
 from onyx.storage.durable import sync_directory
 from onyx.storage.interface import Location
+from onyx.structs import RESTORE
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,21 +103,22 @@ def is_data(name: str) -> bool:
 
 @contextlib.contextmanager
 def opened(location: Location, name: str) -> Iterator[pq.ParquetFile]:
-    """A Parquet file of a location.
+    """A Parquet file of a location, in a block that does nothing but read it.
 
     Raises:
-        UserError: it is gone, or no Parquet file.
+        UserError: it is gone.
+        StateError: it is no Parquet file, or damaged.
         Unavailable: it cannot be read now.
     """
-    source = location.source(name)
+    source, what = location.source(name), "no Parquet file"
     try:
-        file = pq.ParquetFile(source)
+        with pq.ParquetFile(source) as file:
+            what = "damaged"
+            yield file
     except FileNotFoundError as error:
         raise UserError(f"{location.path_of(name)} is gone: somebody has removed it") from error
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{location.path_of(name)} is no Parquet file: {error}") from error
-    with file:
-        yield file
+        raise StateError(f"{location.path_of(name)} is {what} ({error}); {RESTORE}") from error
 
 
 def rows_of(location: Location, name: str) -> int:

@@ -28,8 +28,9 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.records import whole_lines
+from onyx.structs import UNREADABLE
 
-_WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError, *MISMATCH)
+_WRONG = (*UNREADABLE, OverflowError, *MISMATCH)
 _EXPECTED = re.compile(r"Expected `(?P<wanted>.*)`, got `(?P<got>.*)` - at `\$\.(?P<key>.*)`")
 _CHECKED = frozenset({pa.string(), pa.bool_(), pa.int64(), pa.int32(), pa.float64()})
 _NO_ROW = b"{}"

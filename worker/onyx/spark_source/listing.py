@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-import msgspec
-
 from onyx.errors import UserError
 from onyx.plugins.parts.listing import files_in, parts_in
 from onyx.plugins.parts.names import whose
 from onyx.plugins.parts.offsets import Part
 from onyx.spark.result_names import MANIFEST
 from onyx.storage.opening import location_of
+from onyx.structs import stored
 
 _RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
 
@@ -66,10 +65,7 @@ def document(folder: str, name: str) -> Any:
         UserError: it is damaged, or may not be read.
     """
     data = location_of(folder).read(name)
-    try:
-        return None if data is None else msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
-        raise UserError(f"{folder}/{name} cannot be read: {error}") from error
+    return None if data is None else stored(data, Any, f"{folder}/{name}", "restore it from a copy")
 
 
 def below(folder: str, name: str) -> str:

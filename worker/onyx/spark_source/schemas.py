@@ -17,6 +17,7 @@ from onyx.spark_source.lines import misfit
 from onyx.spark_source.rows import TEXT, batches
 from onyx.spark_source.shapes import FIELDS_MAX, Shape
 from onyx.storage.files import Files
+from onyx.structs import UNREADABLE
 
 PARTS_MAX = 1_000
 """Parts that are looked at for their columns. With more, the schema has to be given."""
@@ -25,7 +26,7 @@ LINES_ROWS = 100_000
 LINES_ROWS_LEAST = 1_024
 """The rows of each part."""
 _GIVE = 'give the schema, spark.read.schema("...").format("onyx")'
-_WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+_WRONG = (*UNREADABLE, OverflowError)
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
 

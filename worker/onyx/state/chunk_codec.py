@@ -32,6 +32,7 @@ from onyx.state.chunks import Chunk, ShardChange, Watermark
 from onyx.state.emitted_codec import encode_emitted
 from onyx.state.local.spool import Keep, Kept
 from onyx.state.names import LogKey, TaskFolder
+from onyx.structs import RESTORE, UNREADABLE
 
 FORMAT = Format(b"ONYXST", 5, "chunk of state")
 BLOCK_BYTES = 262_144
@@ -301,12 +302,9 @@ def _opened(data: bytes, where: str) -> tuple[_Header, memoryview]:
         raise _wrong(where, str(error)) from error
     try:
         return _decoder.decode(header), body
-    except (msgspec.MsgspecError, ValueError, OverflowError) as error:
+    except (*UNREADABLE, OverflowError) as error:
         raise _wrong(where, f"is of another version of Onyx ({error})") from error
 
 
 def _wrong(where: str, what: str) -> StateError:
-    return StateError(
-        f"state chunk {where} {what}; restore it from a copy, or submit the job again under "
-        "another name"
-    )
+    return StateError(f"state chunk {where} {what}; {RESTORE}")

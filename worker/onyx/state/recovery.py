@@ -41,6 +41,7 @@ from onyx.state.names import Listed, LogKey, TaskFolder, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
 from onyx.state.shard_state import ShardState
 from onyx.storage.interface import BlobStore
+from onyx.structs import RESTORE
 
 __all__ = ["CarriedOver", "Progress", "Recovered", "ShardState", "read_state", "recover"]
 
@@ -366,7 +367,4 @@ def _merged(bases: Iterable[Base]) -> tuple[Base, ...]:
 
 
 def _lost(folder: TaskFolder, what: str) -> StateError:
-    return StateError(
-        f"state of job {folder.job!r}, task {folder.task!r}: {what}; restore it from a copy, or "
-        "submit the job again under another name"
-    )
+    return StateError(f"state of job {folder.job!r}, task {folder.task!r}: {what}; {RESTORE}")

@@ -7,14 +7,12 @@ from it.
 
 from __future__ import annotations
 
-import msgspec
-
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.log import job_documents
 from onyx.log.interface import LogReader
 from onyx.model.job import Job, Upgrade
-from onyx.model.parsing.mapping import parse_mapping
+from onyx.model.parsing.mapping import stored_job
 from onyx.replica import jobs
 from onyx.replica.state import Replica
 from onyx.upgrade.plan import Plan
@@ -60,7 +58,7 @@ def plan(
             f"job {old} has not carried over the state of job {older} yet: wait until it runs, or "
             f"kill it and upgrade {older}"
         )
-    return plan_of(parse_mapping(msgspec.json.decode(log.get_chunk(digest))), job, upgrade)
+    return plan_of(stored_job(log.get_chunk(digest), old), job, upgrade)
 
 
 def state_holder(log: LogReader, replica: Replica, job: JobId) -> JobId:

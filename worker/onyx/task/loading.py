@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from onyx.model.job import Job
-from onyx.model.parsing.mapping import parse_mapping
+from onyx.model.parsing.mapping import stored_job
 from onyx.task.parts.assignment import Assignment
 from onyx.task.retrying.suspects import check_task
 
@@ -23,6 +21,6 @@ def load(assignment: Assignment) -> Job | None:
         return None
 
     def read() -> Job:
-        return parse_mapping(msgspec.json.decode(log.get_chunk(digest)))
+        return stored_job(log.get_chunk(digest), assignment.job_id)
 
     return assignment.background.poll("job", read)

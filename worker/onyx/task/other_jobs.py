@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-import msgspec
-
 from onyx.errors import Unavailable, UserError
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.parsing.mapping import parse_mapping
+from onyx.model.parsing.mapping import stored_job
 from onyx.model.report import listed, nearest
 from onyx.plugins.job_output import JobOutput
 from onyx.replica.jobs import has_completed
@@ -112,4 +110,4 @@ def _manifest(services: Services, replica: Replica, job: JobId) -> Job | None:
     digest = replica.digest_of(job)
     if digest is None:
         return None
-    return parse_mapping(msgspec.json.decode(services.log.get_chunk(digest)))
+    return stored_job(services.log.get_chunk(digest), job)

@@ -20,6 +20,7 @@ from onyx.errors import UserError
 from onyx.flow.segment import Segment
 from onyx.processes.surroundings import settings
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level
+from onyx.structs import UNREADABLE
 
 BATCH_SEGMENTS = 1_000
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -130,5 +131,5 @@ def _read(lines: BinaryIO, name: str, batch: int) -> Iterator[list[Segment]]:
 def _segment(text: bytes, where: str) -> Segment:
     try:
         return _decoder.decode(text)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except UNREADABLE as error:
         raise UserError(f"{where} is no JSON object: {error}") from error

@@ -118,7 +118,7 @@ def _record(folder: Path) -> tuple[int, ...]:
     path = folder / RECORD
     if not path.exists():
         return ()
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8", errors="replace")
     try:
         numbers = tuple(int(each) for each in text.split(" to "))
     except ValueError:
@@ -135,7 +135,14 @@ def _claim_id(path: Path, id: int) -> None:
     """Write the server's id, unless the folder is another server's already."""
     if not path.exists():
         _write(path, str(id))
-    elif (found := path.read_text(encoding="utf-8").strip()) != str(id):
+        return
+    found = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not found.isdecimal():
+        raise SettingsError(
+            f"{path} holds {found[:40]!r} and not the number of a ZooKeeper server: write {id} if "
+            "the data beside it is that of this server"
+        )
+    if found != str(id):
         raise SettingsError(
             f"{path.parent} holds the data of ZooKeeper server {found}, and this is server {id}: "
             "give each server of an ensemble a folder of its own"

@@ -19,7 +19,7 @@ import msgspec
 from onyx.errors import Unavailable
 from onyx.log.server.config import Ensemble
 from onyx.log.server.formation import Holds, Unknown
-from onyx.structs import prepared
+from onyx.structs import UNREADABLE, prepared
 from onyx.tls.files import CertificateFiles
 
 logger = logging.getLogger("onyx.log")
@@ -132,7 +132,7 @@ def ask(ensemble: Ensemble, id: int, certificates: CertificateFiles | None) -> H
             f"{host}:{port} does not answer ({why}): not started, or it still stands alone and "
             "has to be started again"
         )
-    except (msgspec.MsgspecError, ValueError):
+    except UNREADABLE:
         return Unknown(f"{host}:{port} answers with something else")
     if answer.id != id or answer.servers != ensemble.servers:
         return Unknown(f"{host}:{port} is server {answer.id} of another list of servers")

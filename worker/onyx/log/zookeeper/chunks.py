@@ -26,7 +26,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
-from onyx.errors import InvariantViolated, Unavailable, UserError
+from onyx.errors import StateError, Unavailable, UserError
 from onyx.log.paths import Paths
 from onyx.log.zookeeper.all_of import AllOf
 from onyx.log.zookeeper.session import ZooKeeperSession
@@ -87,14 +87,18 @@ class Chunks:
 
         Raises:
             Unavailable: it is not there.
-            InvariantViolated: what is there is something else.
+            StateError: what is there is something else.
         """
         stored = self._load(digest, _WHOLE)
         data = stored[1:]
         if stored[:1] == _PIECES:
             data = b"".join(self._load(digest, piece) for piece in _names(stored))
         if hashlib.sha256(data).hexdigest() != digest:
-            raise InvariantViolated(f"chunk {digest} in ZooKeeper holds other content")
+            raise StateError(
+                f"chunk {self._paths.chunk(digest)} in ZooKeeper is damaged: it holds something "
+                "else than its name says; restore the data of ZooKeeper, or delete the chunk and "
+                "submit its job again"
+            )
         return data
 
     def delete(self, digest: str, version: int = _ANY_VERSION) -> bool:

@@ -27,7 +27,7 @@ from onyx.log.paths import Paths, entry_positions
 from onyx.log.zookeeper.all_of import AllOf
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.session import ZooKeeperSession
-from onyx.structs import prepared
+from onyx.structs import prepared, stored
 
 READ_ATTEMPTS_MAX = 5
 """The replica of an origin may be deleted while it is read, when a newer origin replaces it."""
@@ -102,7 +102,8 @@ class Origins:
             self._session.perform(lambda client: client.create_async(path, data))
         except NodeExistsError:
             data, _ = self._session.perform(lambda client: client.get_async(path))
-        return msgspec.json.decode(data, type=dict[str, str])
+        found: dict[str, str] = stored(data, dict[str, str], f"{path} in ZooKeeper", self._remedy)
+        return found
 
     def recreated(self) -> LogReplaced:
         """What to tell when the log is not the one that this process knows."""
@@ -145,13 +146,13 @@ class Origins:
 
     def _load(self) -> tuple[_Stored, int]:
         data, stat = self._session.perform(lambda client: client.get_async(self._paths.origin))
-        try:
-            return msgspec.json.decode(data, type=_Stored), stat.version
-        except msgspec.MsgspecError as error:
-            raise UserError(
-                f"{self._paths.origin} in ZooKeeper holds something else than an origin; "
-                f"restore it, or delete {self._paths.root} as a whole (this forgets all jobs)"
-            ) from error
+        return stored(
+            data, _Stored, f"{self._paths.origin} in ZooKeeper", self._remedy
+        ), stat.version
+
+    @property
+    def _remedy(self) -> str:
+        return f"restore it, or delete {self._paths.root} as a whole (this forgets all jobs)"
 
     def named(self) -> str:
         """The digest of the replica of the origin; empty when there is none."""

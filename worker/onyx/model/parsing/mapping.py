@@ -10,6 +10,7 @@ from onyx.model.keys.section import Draft
 from onyx.model.manifest import SPEC
 from onyx.model.parsing.drafts import draft_of
 from onyx.model.parsing.job_draft import draft_of_object
+from onyx.structs import stored
 
 
 def parse_mapping(mapping: Mapping[str, Any]) -> Job:
@@ -19,6 +20,20 @@ def parse_mapping(mapping: Mapping[str, Any]) -> Job:
         ManifestError: with every problem, each with its path.
     """
     return job_of(draft_of(mapping, draft_of_object))
+
+
+def stored_job(data: bytes, job: str) -> Job:
+    """The job in a manifest as it was stored.
+
+    Args:
+        job: its id, or other words for it.
+
+    Raises:
+        StateError: the bytes are no manifest.
+        ManifestError: as `parse_mapping`.
+    """
+    remedy = "submit the job again"
+    return parse_mapping(stored(data, dict[str, Any], f"the manifest of job {job}", remedy))
 
 
 def job_of(draft: Draft) -> Job:

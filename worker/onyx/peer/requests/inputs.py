@@ -10,7 +10,7 @@ import msgspec
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.log.interface import LogReader
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.parsing.mapping import parse_mapping
+from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import takes_requests
 from onyx.replica.jobs import has_completed
 from onyx.replica.scheduling.explain import why_waiting
@@ -153,7 +153,7 @@ class RequestInputs:
         if digest is None:
             return None
         if digest not in self._jobs:
-            self._jobs[digest] = parse_mapping(msgspec.json.decode(self._log.get_chunk(digest)))
+            self._jobs[digest] = stored_job(self._log.get_chunk(digest), job)
             if len(self._jobs) > JOBS_MAX:
                 self._jobs.popitem(last=False)
         return self._jobs[digest]

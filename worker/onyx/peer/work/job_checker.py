@@ -12,11 +12,9 @@ import queue
 import threading
 from collections.abc import Callable
 
-import msgspec
-
 from onyx.errors import Unavailable, describe
 from onyx.ids import GroupId
-from onyx.model.parsing.mapping import parse_mapping
+from onyx.model.parsing.mapping import stored_job
 from onyx.replica.commands.check_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
 from onyx.replica.effects import AnswerCheck
 from onyx.submission.plugin_options import wrong_options
@@ -75,6 +73,6 @@ class JobChecker:
 
     def _problems(self, check: AnswerCheck) -> list[str]:
         chunk = self._services.log.get_chunk(check.digest)
-        job = parse_mapping(msgspec.json.decode(chunk))
+        job = stored_job(chunk, f"of check {check.check}")
         wrong = [str(each) for each in (*wrong_options(job), *wrong_sql(job))]
         return wrong or problems(job, self._group, self._services)

@@ -12,6 +12,7 @@ from onyx.codec.limits import SEGMENT_BYTES_MAX
 from onyx.codec.refusals import refused
 from onyx.flow.segment import Segment
 from onyx.plugins.records import BadRecords, reason_of, whole_lines
+from onyx.structs import UNREADABLE
 
 _Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _decoder = msgspec.json.Decoder(dict[str, Any])
@@ -22,7 +23,7 @@ FLAT_BYTES_MAX = SEGMENT_BYTES_MAX // 2
 """No flat object takes twice the bytes as a segment: the shortest pair with a number of nine bytes
 is `"":1e1,`."""
 NEWLINE, RETURN, OPEN, CLOSE = b"\n\r{}"
-_WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+_WRONG = (*UNREADABLE, OverflowError)
 
 
 class JsonLineRecords:

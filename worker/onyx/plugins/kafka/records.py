@@ -12,9 +12,10 @@ from onyx.codec.refusals import refused
 from onyx.flow.segment import Segment
 from onyx.plugins.kafka.options import InputOptions
 from onyx.plugins.records import BadRecords, reason_of
+from onyx.structs import UNREADABLE
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+_WRONG = (*UNREADABLE, OverflowError)
 
 
 class MessageRecords:

@@ -19,9 +19,10 @@ from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.queues.options import QueueOptions
 from onyx.plugins.records import BadRecords, reason_of
+from onyx.structs import UNREADABLE
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_WRONG = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+_WRONG = (*UNREADABLE, OverflowError)
 _WRONG_ARROW = (pa.ArrowException, OSError, EOFError, ValueError, UserError)
 
 

@@ -59,8 +59,6 @@ class FileReader:
             if where.exists(file):
                 raise
             raise Unavailable(f"{where.path_of(file)} is gone: a newer one is there") from error
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{where.path_of(file)} is damaged: {error}") from error
 
     def _of_file(self, file: pq.ParquetFile, limits: Limits) -> Iterator[pa.RecordBatch]:
         wanted = [

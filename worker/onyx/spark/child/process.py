@@ -16,6 +16,7 @@ from onyx.spark.child.protocol import Order, Reply, Run, encoded, read_line
 from onyx.spark.child.request import StageRequest
 from onyx.spark.process_group import TAIL_TIMEOUT_S, ProcessGroup
 from onyx.spark.session.scratch import spark_scratch
+from onyx.structs import UNREADABLE
 
 _MODULE = "onyx.spark.child.serve"
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
@@ -92,7 +93,7 @@ class Child:
             raise self._died()
         try:
             return _REPLIES.decode(line)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             raise Unavailable(f"the Spark child has written no reply: {error}") from error
 
     def end(self) -> None:

@@ -57,14 +57,16 @@ def committed(log: LogReader, job: JobId) -> tuple[Committed, int] | None:
     Blocks.
 
     Raises:
+        StateError: what was committed cannot be read.
         Unavailable: ZooKeeper does not answer.
     """
-    document = log.get_document(job_documents.committed_query(job))
+    path = job_documents.committed_query(job)
+    document = log.get_document(path)
     if document is None:
         return None
     digest = job_documents.chunk_of(document)
     data = document.data if digest is None else log.get_chunk(digest)
-    return msgspec.json.decode(data, type=Committed), document.version
+    return job_documents.decoded(job, path, data, Committed), document.version
 
 
 def commit(log: LogReader, job: JobId, new: Committed, after: int | None) -> tuple[Committed, int]:

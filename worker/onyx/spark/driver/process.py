@@ -31,6 +31,7 @@ from onyx.spark.driver.request import (
 from onyx.spark.process_group import ProcessGroup
 from onyx.spark.session.scratch import spark_scratch
 from onyx.state.local.scratch import Scratch
+from onyx.structs import UNREADABLE
 
 logger = logging.getLogger("onyx.task")
 
@@ -119,7 +120,7 @@ class QueryProcess:
             self._converse()
         except OnyxError as error:
             self._error = error
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, *UNREADABLE) as error:
             self._error = Unavailable(f"the process of the query: {describe(error)}")
         self._over.set()
         self._wake()

@@ -27,7 +27,7 @@ from onyx.plugins.protocol import PluginContext, UpgradedJob
 from onyx.spark.result_names import MANIFEST
 from onyx.spark.target import Target, target_in
 from onyx.storage.interface import Location
-from onyx.structs import prepared
+from onyx.structs import prepared, stored
 
 
 @prepared
@@ -134,7 +134,8 @@ class Snapshot:
 
     def _read(self, name: str) -> Manifest | None:
         data = (self.location / name).read(MANIFEST)
-        try:
-            return None if data is None else msgspec.json.decode(data, type=Manifest)
-        except msgspec.DecodeError as error:
-            raise UserError(f"{self.location / name}/{MANIFEST} is damaged: {error}") from error
+        if data is None:
+            return None
+        path = f"{self.context.where}: {self.location / name}/{MANIFEST}"
+        manifest: Manifest = stored(data, Manifest, path)
+        return manifest

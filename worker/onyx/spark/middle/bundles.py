@@ -26,7 +26,6 @@ from typing import TypeVar
 
 import msgspec
 
-from onyx.errors import UserError
 from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.protocol import PluginContext
 from onyx.seams import Clock
@@ -34,7 +33,7 @@ from onyx.spark.result_names import MANIFEST
 from onyx.spark.target import Target, is_data, rows_of, target_in
 from onyx.storage.interface import Location
 from onyx.storage.staging.interface import PartStore
-from onyx.structs import prepared
+from onyx.structs import prepared, stored
 
 T = TypeVar("T")
 _DIGITS = 8
@@ -226,7 +225,5 @@ def _run_of(name: str) -> str:
 
 
 def _decoded(data: bytes, kind: type[T], location: Location, name: str) -> T:
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
-        raise UserError(f"{location.path_of(name)} is damaged: {error}") from error
+    found: T = stored(data, kind, location.path_of(name))
+    return found

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from onyx.errors import UserError
 from onyx.spark.objects.fetch import BATCH_ROWS, fetch_rows, schema_of
 from onyx.storage.objects.urls import parse_url
 from onyx.storage.opening import is_remote
@@ -80,6 +81,13 @@ def fetched(
 def schemas_of(urls: Sequence[str]) -> list[pa.Schema]:
     """The schema of each file, from its footer. Raises like `fetch.rows_of`."""
     if not urls or not is_remote(urls[0]):
-        return [pq.read_schema(path) for path in urls]
+        return list(map(_local_schema, urls))
     with ThreadPoolExecutor(REQUESTS_MAX) as pool:
         return list(pool.map(lambda url: schema_of(parse_url(url)), urls))
+
+
+def _local_schema(path: str) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} is no Parquet file: {error}") from error

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from onyx.errors import Unavailable
-from onyx.structs import prepared
+from onyx.structs import UNREADABLE, prepared
 
 
 @prepared
@@ -50,5 +50,5 @@ def read_list(path: Path) -> tuple[Staged, ...]:
     """What a run has written. Raises Unavailable: it has ended without saying so."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[Staged, ...])
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, *UNREADABLE) as error:
         raise Unavailable(f"Spark has not said what it has written: {error}") from error

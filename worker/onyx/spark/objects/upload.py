@@ -9,7 +9,6 @@ the uploads, and each has a note, by which it can be aborted (`storage.staging.s
 from __future__ import annotations
 
 import contextlib
-import json
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from onyx.spark.objects.bodies import Body, body, suffix
 from onyx.spark.objects.carried import carried
 from onyx.spark.objects.staged import ObjectTarget, Staged
 from onyx.storage.objects.bucket import Bucket
-from onyx.storage.objects.urls import note_of, parse_url
+from onyx.storage.objects.notes import encode_note, note_of
+from onyx.storage.objects.urls import parse_url
 from onyx.storage.objects.writer import ObjectWriter
 from onyx.structs import prepared
 
@@ -167,7 +167,7 @@ class _Uploads:
 
         def started(upload: str) -> None:
             if note:
-                self._bucket.put(note, json.dumps({"key": key, "upload": upload}).encode())
+                self._bucket.put(note, encode_note(key, upload))
 
         writer = ObjectWriter(self._bucket, key, started)
         return _Object(

@@ -17,13 +17,18 @@ from typing import Literal
 
 import msgspec
 
-from onyx.errors import FailsAgain, OnyxError, Unavailable, UserError
+from onyx.errors import FailsAgain, OnyxError, Unavailable
 from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.spark.child.request import StageRequest, StageRunner, Watch
 from onyx.spark.stage.parts import with_parts
 from onyx.storage.interface import Location
-from onyx.structs import prepared
+from onyx.structs import prepared, stored
+
+_LOOK = (
+    "it says whether rows were written: look whether some are there, remove them and it, then run "
+    "the job again"
+)
 
 
 @prepared
@@ -146,10 +151,10 @@ class DirectWrite(msgspec.Struct, frozen=True):
         )
 
     def _decoded(self, data: bytes | None) -> WriteNote | None:
-        try:
-            return msgspec.json.decode(data, type=WriteNote) if data else None
-        except msgspec.DecodeError as error:
-            raise UserError(f"{self.notes.where} is damaged: {error}") from error
+        if data is None:
+            return None
+        note: WriteNote = stored(data, WriteNote, self.notes.where, _LOOK)
+        return note
 
     def _note(
         self,

@@ -14,7 +14,7 @@ from onyx.spark.result_names import MANIFEST
 from onyx.storage.objects.bucket import Bucket, Piece, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
 from onyx.storage.objects.urls import ObjectUrl
-from onyx.structs import prepared
+from onyx.structs import UNREADABLE, prepared
 
 SUCCESS = "_SUCCESS"
 
@@ -95,5 +95,5 @@ def _manifest(found: Piece | None) -> Manifest | None:
     """None also for what is no manifest of this version: it is replaced."""
     try:
         return msgspec.json.decode(found.data, type=Manifest) if found else None
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return None

@@ -20,6 +20,7 @@ from onyx.storage.durable import make_durable_directory, sync_directory
 from onyx.storage.rooted import remove_tree
 from onyx.storage.staging.folder import DirectoryParts
 from onyx.storage.staging.interface import Writer
+from onyx.structs import UNREADABLE
 
 _BY_SPARK = re.compile(r"part-(?P<number>\d{5,})-[0-9a-f-]{36}(?P<rest>[-_.].+)")
 _NEW, _REPLACED = "result-", "replaced"
@@ -43,7 +44,7 @@ def is_of(result: Path, job: JobId) -> bool:
     """Whether the result of this job stands."""
     try:
         manifest = json.loads((result / MANIFEST).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, *UNREADABLE):
         return False
     return isinstance(manifest, dict) and manifest.get("job") == job
 

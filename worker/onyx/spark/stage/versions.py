@@ -21,7 +21,7 @@ from onyx.ids import JobId
 from onyx.path_names import path_name
 from onyx.plugins.protocol import UpgradedJob
 from onyx.storage.interface import Location
-from onyx.structs import prepared
+from onyx.structs import prepared, stored
 
 NOTE = "_onyx.json"
 """Beside the parts of a job. Readers of Parquet folders leave such names out."""
@@ -113,7 +113,5 @@ def _read(notes: Notes, job: JobId) -> Note | None:
     data = notes.read(job)
     if data is None:
         return None
-    try:
-        return msgspec.json.decode(data, type=Note)
-    except msgspec.DecodeError as error:
-        raise UserError(f"{notes.where(job)}/{NOTE} is damaged: {error}") from error
+    note: Note = stored(data, Note, f"{notes.where(job)}/{NOTE}", f"put it back, or {_ANEW}")
+    return note

@@ -27,6 +27,7 @@ from onyx.spark.windows.plan import COORDINATE, KEY_INT, SEQ
 from onyx.state.names import WINDOWS_BY_SPARK
 from onyx.storage.interface import Location
 from onyx.storage.opening import location_of
+from onyx.structs import stored
 
 RESULT = "r-"
 LIST = "_list.json"
@@ -94,7 +95,8 @@ def _listed(location: Location, name: str) -> list[str]:
     data = location.read(f"{name}/{LIST}")
     if data is None:
         raise UserError(f"{location}/{name}/{LIST} is gone, although the state of a job needs it")
-    return msgspec.json.decode(data, type=list[str])
+    names: list[str] = stored(data, list[str], f"{location}/{name}/{LIST}")
+    return names
 
 
 def new_part() -> str:

@@ -13,7 +13,7 @@ import msgspec
 from onyx.errors import UserError
 from onyx.model.locations import HINT, carries_credentials
 from onyx.model.report import show
-from onyx.path_names import climbs, staged_name
+from onyx.path_names import climbs
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}\Z")
@@ -30,11 +30,6 @@ class ObjectUrl(msgspec.Struct, frozen=True):
 
     def __truediv__(self, name: str) -> ObjectUrl:
         return ObjectUrl(self.bucket, f"{self.key}/{name}" if self.key else name)
-
-
-def note_of(folder: ObjectUrl, key: str) -> ObjectUrl:
-    """Where the upload of an object is noted, in a folder of notes."""
-    return folder / staged_name(key.rpartition("/")[2])
 
 
 def is_url(path: str) -> bool:

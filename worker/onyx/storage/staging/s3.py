@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO, cast
@@ -31,7 +30,8 @@ from onyx.ids import GroupId
 from onyx.path_names import staged_begin
 from onyx.storage.objects.bucket import Bucket
 from onyx.storage.objects.connection import ObjectMissing
-from onyx.storage.objects.urls import ObjectUrl, note_of
+from onyx.storage.objects.notes import decode_note, encode_note, note_of
+from onyx.storage.objects.urls import ObjectUrl
 from onyx.storage.objects.writer import OBJECT_BYTES_MAX, ObjectWriter, complete
 from onyx.storage.staging.interface import STAGING, Token, Writer
 
@@ -57,7 +57,7 @@ class ObjectParts:
     @property
     def notes(self) -> ObjectUrl:
         """Where whoever stages for this writer, as executors of Spark do, notes each upload before
-        it sends a byte (`objects.urls.note_of`)."""
+        it sends a byte (`objects.notes`)."""
         with self.explained():
             return self._own or self._marked()
 
@@ -82,7 +82,7 @@ class ObjectParts:
             begun = staged_begin(names)
             with contextlib.suppress(OnyxError):
                 bucket = self._bucket()
-                _abort(bucket, [found.key for found in bucket.list((self._own / begun).key)])
+                self._abort(bucket, [found.key for found in bucket.list((self._own / begun).key)])
 
     def finish(self, token: Token) -> None:
         """Complete the upload. For a published part the store answers that there is none."""
@@ -99,14 +99,14 @@ class ObjectParts:
                 bucket.delete(key)
             # Listed anew, now that no mark is there: notes that were written meanwhile are among
             # these, and an upload whose note comes later finds no mark.
-            _abort(bucket, self._foreign(bucket, keep))
+            self._abort(bucket, self._foreign(bucket, keep))
 
     def sweep(self) -> None:
         """Abort what writers that are named like this one have left, and remove their marks."""
         with self.explained():
             bucket = self._bucket()
             ours = f"{self._task.key}/{self._writer.name}"
-            _abort(bucket, [found.key for found in bucket.list(ours)])
+            self._abort(bucket, [found.key for found in bucket.list(ours)])
 
     def close(self) -> None:
         """Parts have been dropped by now: what is left is the mark."""
@@ -124,6 +124,17 @@ class ObjectParts:
         prefix = f"{self._task.key}/"
         keys = [found.key for found in bucket.list(prefix)]
         return [key for key in keys if _incarnation(key.removeprefix(prefix)) not in keep]
+
+    def _abort(self, bucket: Bucket, keys: Sequence[str]) -> None:
+        """Abort the uploads of these notes, and remove notes and marks."""
+        for key in keys:
+            found = None if key.endswith(f"/{_MARK}") else bucket.get(key)
+            if found is not None:
+                note = decode_note(ObjectUrl(self._url.bucket, key), found.data)
+                if note is not None:
+                    # Before its note: if this stops in between, the next fence finds the note.
+                    bucket.abort_upload(note.key, note.upload)
+            bucket.delete(key)
 
     def _bucket(self) -> Bucket:
         with self.explained():
@@ -201,8 +212,7 @@ class ObjectPart:
                 raise
 
     def _take_note(self, upload: str) -> None:
-        note = json.dumps({"key": self._key, "upload": upload})
-        self._bucket.put(self._note, note.encode())
+        self._bucket.put(self._note, encode_note(self._key, upload))
         self._noted = True
 
     def _forget(self) -> None:
@@ -212,22 +222,6 @@ class ObjectPart:
                 self._bucket.delete(self._note)
 
 
-def _abort(bucket: Bucket, keys: Sequence[str]) -> None:
-    """Abort the uploads of these notes, and remove notes and marks."""
-    for key in keys:
-        note = bucket.get(key)
-        if note is not None and not key.endswith(f"/{_MARK}"):
-            # The upload before its note: if this stops in between, the next fence finds the note.
-            bucket.abort_upload(*_upload_noted(note.data))
-        bucket.delete(key)
-
-
 def _incarnation(name: str) -> str:
     """The incarnation of a mark or note, `<incarnation>.<number>/<what>`."""
     return name.partition("/")[0].rpartition(".")[0]
-
-
-def _upload_noted(note: bytes) -> tuple[str, str]:
-    """Key and id of an upload."""
-    upload = json.loads(note)
-    return upload["key"], upload["upload"]

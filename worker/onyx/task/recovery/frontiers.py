@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.old_job import old_job
-from onyx.task.source.frontier import Frontier, FrontierStore
+from onyx.task.source.frontier import BEGIN, Frontier, FrontierStore
 
 
 def load_frontiers(
@@ -33,7 +33,7 @@ def load_frontiers(
     old = _of_old_job(runtime, missing) if upgrades else {}
     for number in missing:
         found[number] = old[number] if number in old else start(number)
-        if upgrades or found[number] != Frontier():
+        if upgrades or found[number] != BEGIN:
             stores[number].begin(found[number])
     return found
 

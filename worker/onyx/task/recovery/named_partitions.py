@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection
 
-from onyx.ids import JobId
+from onyx.ids import JobId, TaskName
 from onyx.log.interface import LogReader
+from onyx.log.job_documents import RESTORE_LOG
 from onyx.replica.state import Partitions, Replica
+from onyx.structs import stored
 
 
 def named_partitions(
@@ -16,15 +17,18 @@ def named_partitions(
     """Number of the first partition, and the names of all, of those of the tasks that have some."""
     registered = replica.partitions(job)
     return {
-        task: (each.first, _names(log, each))
+        task: (each.first, names_of(log, job, task, each))
         for task, each in sorted(registered.items())
         if task in tasks
     }
 
 
-def _names(log: LogReader, partitions: Partitions) -> list[str]:
-    """The partitions of a windowed task are the shards of its state."""
-    if not partitions.digest:
+def names_of(log: LogReader, job: JobId, task: TaskName, partitions: Partitions) -> list[str]:
+    """The names of the partitions of a task; those of a windowed one are the shards of its state.
+    Blocks. Raises StateError: what is stored is something else."""
+    digest = partitions.digest
+    if not digest:
         return [str(shard) for shard in range(partitions.count)]
-    names: list[str] = json.loads(log.get_chunk(partitions.digest))
+    where = f"job {job}, task {task}: chunk {digest} with the names of its partitions"
+    names: list[str] = stored(log.get_chunk(digest), list[str], where, RESTORE_LOG)
     return names

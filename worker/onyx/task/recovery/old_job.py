@@ -10,7 +10,7 @@ import msgspec
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.model.job import Job
-from onyx.model.parsing.mapping import parse_mapping
+from onyx.model.parsing.mapping import stored_job
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.named_partitions import named_partitions
 from onyx.upgrade.compatibility import windowed
@@ -46,7 +46,7 @@ def planned(runtime: Runtime) -> tuple[JobId, Job, Plan]:
             f"job {runtime.job_id} cannot carry over the state of job {job_id}, which `onyx gc` "
             "has forgotten; submit it without `upgrade`, to begin anew"
         )
-    old = parse_mapping(msgspec.json.decode(runtime.services.log.get_chunk(digest)))
+    old = stored_job(runtime.services.log.get_chunk(digest), job_id)
     plan = plan_of(old, new, new.upgrade)
     if plan.problems:
         raise UserError("\n".join(map(str, plan.problems)))

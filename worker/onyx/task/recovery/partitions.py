@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import msgspec
 
 from onyx.errors import UserError
 from onyx.ledger.lineage import END_PARTITION
@@ -15,6 +15,7 @@ from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.frontiers import load_frontiers
+from onyx.task.recovery.named_partitions import names_of
 from onyx.task.recovery.upgraded import upgraded_job
 from onyx.task.source.frontier import Frontier, FrontierStore
 from onyx.task.source.source import Source
@@ -29,9 +30,9 @@ def recover(runtime: Runtime, wiring: Wiring, source: Source) -> bool:
         _register(runtime, wiring, source)
         return False
     if known.names is None:
-        log, digest = runtime.services.log, registered.digest
+        log, job, task = runtime.services.log, runtime.job_id, runtime.task
         poll = runtime.assignment.background.poll
-        known.names = poll("names", lambda: json.loads(log.get_chunk(digest)))
+        known.names = poll("names", lambda: names_of(log, job, task, registered))
     if known.names is None:
         return False
     owned = _owned(runtime, wiring)
@@ -65,7 +66,7 @@ def _first(source: Source, name: str) -> Frontier:
     """Where a partition begins that nobody has read."""
     cursor = first_cursor(source.plugin, name)
     if cursor is None:
-        return Frontier(exhausted=True)
+        return Frontier(0, exhausted=True)
     return Frontier(cursor.position, cursor, reserved=cursor.position)
 
 
@@ -88,7 +89,7 @@ def _register(runtime: Runtime, wiring: Wiring, source: Source) -> None:
                 f"task {task}: the source has {len(names):,} partitions, but at most "
                 f"{END_PARTITION:,} are possible: use fewer, larger files"
             )
-        return log.put_chunk(json.dumps(names).encode()), len(names)
+        return log.put_chunk(msgspec.json.encode(names)), len(names)
 
     stored = runtime.assignment.background.poll("partitions", store)
     if stored is not None:

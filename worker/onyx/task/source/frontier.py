@@ -18,6 +18,8 @@ import msgspec
 from onyx.errors import Unavailable
 from onyx.ids import JobId, TaskName
 from onyx.log import job_documents
+from onyx.log.interface import Document
+from onyx.log.job_documents import decoded
 from onyx.plugins.protocol import START, Cursor
 from onyx.structs import prepared
 from onyx.task.services import Services
@@ -30,7 +32,7 @@ CONFLICTS_MAX = 5
 class Frontier:
     """What is remembered of a partition."""
 
-    position: int = 0
+    position: int
     """Lowest position that is not complete; nothing below it is ever replayed."""
     cursor: Cursor = START
     """From where to read again: at or before `position`."""
@@ -41,6 +43,10 @@ class Frontier:
     come_to_ms: int | None = None
     """Where event time had come, if it follows the clock in a lull: what gave it may be complete,
     and is then not read again."""
+
+
+BEGIN = Frontier(0)
+"""The frontier of a partition that nobody has read."""
 
 
 def stored_cursors(services: Services, job: JobId, task: TaskName) -> list[Cursor]:
@@ -62,10 +68,11 @@ class FrontierStore:
 
     def __init__(self, services: Services, job: JobId, partition: int) -> None:
         self._services = services
+        self._job = job
         self._path = job_documents.frontier(job, partition)
         self._version: int | None = None
         self._saving: Future[None] | None = None
-        self._wanted = Frontier()
+        self._wanted = BEGIN
         """What is being saved, or was last."""
         self._saved: Frontier | None = None
 
@@ -91,12 +98,17 @@ class FrontierStore:
         self._save(frontier)
 
     def load(self) -> Frontier:
-        """The stored frontier, or the beginning when there is none. Blocks."""
+        """The stored frontier, or the beginning when there is none. Blocks.
+
+        Raises:
+            StateError: what is stored is something else.
+            Unavailable: ZooKeeper does not answer.
+        """
         document = self._services.log.get_document(self._path)
         if document is None:
-            return Frontier()
+            return BEGIN
         self._version = document.version
-        self._saved = self._wanted = msgspec.json.decode(document.data, type=Frontier)
+        self._saved = self._wanted = self._decoded(document)
         return self._saved
 
     def save(self, frontier: Frontier) -> bool:
@@ -112,6 +124,10 @@ class FrontierStore:
         self._saving = self._services.background(lambda: self._save(frontier))
         return False
 
+    def _decoded(self, document: Document) -> Frontier:
+        found: Frontier = decoded(self._job, self._path, document.data, Frontier)
+        return found
+
     def _save(self, frontier: Frontier) -> None:
         stored = frontier
         for _ in range(CONFLICTS_MAX):
@@ -125,6 +141,6 @@ class FrontierStore:
             found = self._services.log.get_document(self._path)
             self._version = found.version if found else None
             if found is not None:
-                before = msgspec.json.decode(found.data, type=Frontier)
+                before = self._decoded(found)
                 stored = replace(frontier, reserved=max(frontier.reserved, before.reserved))
         raise Unavailable(f"frontier {self._path} keeps changing: another peer writes it too")
