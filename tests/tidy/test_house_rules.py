@@ -42,7 +42,7 @@ DECODERS = {"msgspec.json.decode", "msgspec.msgpack.decode", "json.loads", "json
 NARROW_ERRORS = re.compile(r"\b(msgspec\.(DecodeError|MsgspecError)|JSONDecodeError)\b")
 """Text that is no UTF-8, and nesting without an end, are none of these (`structs.UNREADABLE`)."""
 MESSAGES = (
-    "cli/processes/worker_process.py", "plugins/http/bodies.py", "spark/objects/", "spark_query/",
+    "processes/worker_process.py", "plugins/http/bodies.py", "spark/objects/", "spark_query/",
     "spark_source/fitting.py", "sql/engine.py", "testing/",
 )  # fmt: skip
 """What is decoded there was encoded by this process or by one of ours that lives: it is not stored
