@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from msgspec import Meta
 
-from onyx.cli.command_line import Argument, Misuse, Option, page, run
+from onyx.cli.command_line import Argument, Misuse, Option, run
 from onyx.cli.command_table import COMMANDS, command, run_command
 
 
@@ -36,6 +36,29 @@ def paint(
     PAINTED.append(locals())
 
 
+PAGE = """\
+usage: onyx paint [-h] [--colour red|blue] [--coats INTEGER] [--hours NUMBER]
+                  [--tool TEXT] [--finish matt|gloss] [--dry]
+                  WALL [WORD ...]
+
+Paint a wall.
+
+Once it is dry, write on it.
+
+positional arguments:
+  WALL                      The wall. [required]
+  WORD                      What to write.
+
+options:
+  -h, --help                show this help message and exit
+  --colour red|blue, -c red|blue
+                            Its colour. [default: red]
+  --coats INTEGER           How many. [variable: COATS; default: 1; >= 1; <= 9]
+  --hours NUMBER            How long.
+  --tool TEXT               What with.
+  --finish matt|gloss       How it shines. [default: matt]
+  --dry                     Touch nothing.
+"""
 PAINTED: list[dict[str, Any]] = []
 BY_DEFAULT = {
     "wall": Path("north"),
@@ -56,10 +79,11 @@ BY_DEFAULT = {
         (["north", "--colour", "blue"], {"colour": Colour.BLUE}),
         (["-c", "blue", "north", "--coats=3"], {"colour": Colour.BLUE, "coats": 3}),
         (["north", "a", "--dry", "b"], {"words": ["a", "b"], "dry": True}),
-        (["--", "north", "--dry"], {"words": ["--dry"]}),
+        (["--dry", "--", "north"], {"dry": True}),
         (["-"], {"wall": Path("-")}),
         (["north", "--hours", "-1.5"], {"hours": -1.5}),
-        (["north", "--tool", "--dry", "--tool=a=b"], {"tools": ["--dry", "a=b"]}),
+        (["north", "--hours", "0"], {"hours": 0}),
+        (["north", "--tool=--dry", "--tool", "a=b"], {"tools": ["--dry", "a=b"]}),
         (["north", "--coats", "2", "--coats", "3"], {"coats": 3}),
         (["north", "--finish", "gloss"], {"finish": "gloss"}),
     ],
@@ -72,15 +96,15 @@ def test_words_become_values(words: Sequence[str], given: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "WALL is missing"),
+        ([], "the following arguments are required: WALL"),
         (["north", "--dy"], "no such option: --dy; did you mean --dry?"),
         (["north", "--zzzz"], "no such option: --zzzz"),
-        (["north", "--dry=1"], "--dry takes no value"),
-        (["north", "--coats"], "--coats needs a value"),
-        (["north", "--coats", "0"], "invalid value for --coats: expected `int` >= 1"),
-        (["north", "--coats", "x"], "invalid value for --coats: expected `int`, got `str`"),
-        (["north", "-c", "green"], "invalid value for --colour: 'green' is none of red, blue"),
-        (["north", "--finish", ""], "invalid value for --finish: '' is none of matt, gloss"),
+        (["north", "--dry=1"], "--dry: ignored explicit argument '1'"),
+        (["north", "--coats"], "--coats: expected one argument"),
+        (["north", "--coats", "0"], "--coats: expected `int` >= 1"),
+        (["north", "--coats", "x"], "--coats: expected `int`, got `str`"),
+        (["north", "-c", "green"], "--colour/-c: 'green' is none of red, blue"),
+        (["north", "--finish", ""], "--finish: '' is none of matt, gloss"),
     ],
 )
 def test_what_cannot_be_followed_is_said(words: Sequence[str], said: str) -> None:
@@ -107,36 +131,21 @@ def test_a_variable_has_the_value_that_the_command_line_has_not(
     assert PAINTED.pop()["coats"] == coats
 
 
-def test_a_page_of_help() -> None:
-    assert page("paint", paint).splitlines() == [
-        "Usage: onyx paint [OPTIONS] WALL [WORD...]",
-        "",
-        "  Paint a wall.",
-        "",
-        "  Once it is dry, write on it.",
-        "",
-        "Arguments:",
-        "  WALL  The wall. [required]",
-        "  WORD  What to write.",
-        "",
-        "Options:",
-        "  --colour, -c red|blue  Its colour. [default: red]",
-        "  --coats INTEGER        How many. [variable: COATS; default: 1; >= 1; <= 9]",
-        "  --hours NUMBER         How long.",
-        "  --tool TEXT            What with.",
-        "  --finish matt|gloss    How it shines. [default: matt]",
-        "  --dry                  Touch nothing.",
-        "  --help                 Show this page and exit.",
-    ]
+def test_a_page_of_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run("paint", paint, ["--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == PAGE
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_has_a_page_that_fits_80_columns(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_command([name, "--help"])
+    with pytest.raises(SystemExit):
+        run_command([name, "--help"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"Usage: onyx {name} [OPTIONS]")
+    assert lines[0].startswith(f"usage: onyx {name} [")
     assert max(map(len, lines)) <= 80
 
 
@@ -145,7 +154,7 @@ def test_each_command_has_a_page_that_fits_80_columns(
     [
         (["rum"], "error: no such command: rum; did you mean run?\nsee onyx --help\n"),
         (["--xyz"], "error: no such option: --xyz\nsee onyx --help\n"),
-        (["run"], "error: FILE is missing\nsee onyx run --help\n"),
+        (["run"], "error: the following arguments are required: FILE\nsee onyx run --help\n"),
     ],
 )
 def test_a_command_that_is_misused_ends_with_2(

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from onyx import __version__
-from onyx.cli.command_line import HELP, Misuse, listing, misused, run, suggestion
+from onyx.cli.command_line import HELP, Misuse, misused, run, unknown
 from onyx.on_demand import loaded
 from onyx.processes.exit_codes import ExitCode
 
@@ -69,8 +69,8 @@ def run_command(words: Sequence[str]) -> None:
             print(overview(), file=sys.stderr)
             sys.exit(ExitCode.INVALID)
         else:
-            what = "option" if name.startswith("-") else "command"
-            raise Misuse(f"no such {what}: {name}{suggestion(name, [*COMMANDS, *OPTIONS])}")
+            kind = "option" if name.startswith("-") else "command"
+            raise Misuse(unknown(kind, name, [*COMMANDS, *OPTIONS]))
     except Misuse as error:
         misused(error, name if name in COMMANDS else "")
         sys.exit(ExitCode.INVALID)
@@ -80,9 +80,13 @@ def overview() -> str:
     """The page of help of `onyx` itself."""
     return "\n\n".join(
         (
-            "Usage: onyx [OPTIONS] COMMAND [ARGS]...",
-            "  Masterless, data-driven stream and batch processing.",
-            listing("Options:", [*OPTIONS.items()]),
-            listing("Commands:", [*COMMANDS.items()]),
+            "usage: onyx [OPTIONS] COMMAND [ARGS]...",
+            "Masterless, data-driven stream and batch processing.",
+            _listing("options:", OPTIONS),
+            _listing("commands:", COMMANDS),
         )
     )
+
+
+def _listing(title: str, rows: Mapping[str, str]) -> str:
+    return "\n".join([title, *(f"  {name:<10} {text}" for name, text in rows.items())])
