@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import checkout, page
-from benchmarks.figures import table
+from benchmarks.figures import Options, Size, table
 from benchmarks.programs import PROGRAMS
 from rich.console import Console
 
 TIMEOUT_S = 14_400.0
 
 
-def measure(name: str, quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def measure(name: str, size: Size) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """Rows and the whole document of one benchmark.
 
     Raises:
         RuntimeError: it failed.
     """
-    command = f"{PROGRAMS[name].command}{' --quick' if quick else ''}"
+    command = f"{PROGRAMS[name].command}{f' --{size.name.lower()}' * (size is not Size.FULL)}"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "figures.json"
         done = subprocess.run(
@@ -46,17 +46,15 @@ def measure(name: str, quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any
 
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = Options(__doc__)
     parser.add_argument(
         "--only", nargs="+", choices=list(PROGRAMS), metavar="NAME", help=", ".join(PROGRAMS)
     )
-    parser.add_argument("--quick", action="store_true", help="less data, fewer repeats")
-    parser.add_argument("--json", type=Path, help="write everything to this file")
     parser.add_argument(
         "--page", type=Path, nargs="?", const=page.PAGE, metavar="FILE",
         help=f"write the figures into this page; {page.PAGE.relative_to(checkout.ROOT)} by default",
     )  # fmt: skip
-    return parser.parse_args(arguments)
+    return parser.chosen(arguments)
 
 
 def main() -> int:
@@ -65,11 +63,11 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     documents: dict[str, Any] = {}
     failed: list[str] = []
-    run = page.this_run(options.quick)
+    run = page.this_run(options.size)
     for name in options.only or [name for name, each in PROGRAMS.items() if not each.only_named]:
         print(f"== {name}: {PROGRAMS[name].about}", flush=True)
         try:
-            found, documents[name] = measure(name, options.quick)
+            found, documents[name] = measure(name, options.size)
             rows += found
             if options.page:
                 for text in page.update(options.page, name, found, run):
@@ -80,7 +78,7 @@ def main() -> int:
     Console(width=180).print(table(rows))
     if options.json is not None:
         document = {
-            "quick": options.quick, "figures": rows, "failed": failed,
+            "size": options.size.name.lower(), "figures": rows, "failed": failed,
             "load_average": os.getloadavg(), "benchmarks": documents,
         }  # fmt: skip
         options.json.write_text(json.dumps(document, indent=2) + "\n")

@@ -12,11 +12,12 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import onyx_run
 from benchmarks.data import Data, segments
-from benchmarks.figures import Measured, Repeats, parser, ratio, run
+from benchmarks.figures import Measured, Options, Repeats, Size, parser, ratio, run
 
 SIZES = (500, 1_000, 4_000)
 GOAL = 1.10
@@ -45,13 +46,15 @@ def job_cpu_s(data: Data, guarantee: str, batch_size: int) -> float:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    sizes = SIZES[1:2] if options.quick else SIZES
-    data = segments(200_000 if options.quick else 2_000_000)
-    few = segments(1_000)
-    repeats = 2 if options.quick else options.repeats
+    sizes = SIZES[1:2] if options.size is Size.QUICK else SIZES
+    data, repeats = segments(options.records), options.repeats
+    few = segments(options.few_records) if options.few_records else None
     found: dict[int, dict[str, list[float]]] = {}
     for repeat in range(repeats):
-        empty_s = {guarantee: job_cpu_s(few, guarantee, sizes[0]) for guarantee in GUARANTEES}
+        empty_s = {
+            guarantee: job_cpu_s(few, guarantee, sizes[0]) if few else 0.0
+            for guarantee in GUARANTEES
+        }
         for size in sizes:
             for guarantee in GUARANTEES:
                 print(f"{repeat + 1}/{repeats} {size} {guarantee}", file=sys.stderr, flush=True)
@@ -72,7 +75,17 @@ def measure(options: argparse.Namespace) -> Measured:
     return Measured(figures, found)
 
 
-if __name__ == "__main__":
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--repeats", type=int, default=3)
-    run(__doc__, measure, made)
+    made.sized("--records", 2_000_000, 200_000, 2_000)
+    made.sized("--few-records", 1_000, 1_000, 0, "to tell the start-up; 0 leaves it in")
+    made.sized("--repeats", 3, 2, 1)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
+if __name__ == "__main__":
+    main()

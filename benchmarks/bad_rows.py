@@ -13,12 +13,13 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
+from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
 
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
@@ -29,7 +30,6 @@ from onyx.plugins.protocol import START
 from onyx.program.reading.segments_reader import segments_reader
 from onyx.seams import SystemClock
 
-ROWS, ROWS_QUICK = 200_000, 40_000
 EVERY = 250
 GOAL_READING, GOAL_JOB = 3.0, 1.5
 BATCH_SIZE = 10_000
@@ -66,7 +66,7 @@ def json_lines(rows: int, every: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def reading_s(path: Path, batch_format: BatchFormat) -> float:
+def reading_s(rows: int, path: Path, batch_format: BatchFormat) -> float:
     """CPU seconds of reading a file as a task does."""
     entry = CatalogEntry("read", "input", plugin="files", batch_format=batch_format)
     context = context_of(
@@ -82,7 +82,7 @@ def reading_s(path: Path, batch_format: BatchFormat) -> float:
         count += len(reader.read(BATCH_SIZE))
     used = time.process_time() - began
     reader.close()
-    assert count in (ROWS, ROWS_QUICK), f"{count} records"
+    assert count == rows, f"{count} records of {rows}"
     return used
 
 
@@ -133,26 +133,30 @@ def compared(
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    rows = ROWS_QUICK if options.quick else ROWS
-    repeats = 1 if options.quick else options.repeats
-    figures: list[Figure] = []
+    rows, repeats = options.rows, options.repeats
+    figures = []
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
         for form, lines in (("csv", csv_lines), ("jsonl", json_lines)):
             paths = {kind: Path(name, f"{kind}.{form}") for kind in ("clean", "bad")}
             for kind, path in paths.items():
                 path.write_text(lines(rows, EVERY if kind == "bad" else 0))
             figures += [
-                compared(f"reading {form}", GOAL_READING, reading_s, paths, repeats),
+                compared(f"reading {form}", GOAL_READING, partial(reading_s, rows), paths, repeats),
                 compared(f"job over {form}", GOAL_JOB, job_s, paths, repeats),
             ]
     return Measured(figures)
 
 
-def options() -> argparse.ArgumentParser:
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--repeats", type=int, default=3)
+    made.sized("--rows", 200_000, 40_000, 1_000)
+    made.sized("--repeats", 3, 1, 1)
     return made
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, options())
+    main()

@@ -14,15 +14,16 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks import onyx_run
 from benchmarks.data import Data, segments
-from benchmarks.figures import Measured, Repeats, parser, run, typical
+from benchmarks.figures import Measured, Options, Repeats, Size, parser, run, typical
 
 SIZES = (1_000, 4_000)
-RECORDS, RECORDS_QUICK = 1_000_000, 200_000
+SIZES_TINY = (10, 500)
+"""So small that what a batch costs is more than what the rest of a job differs by."""
 GOALS_US = {1: 150.0, 3: 800.0}
 """By processes."""
 TIMEOUT_S = 120.0
@@ -57,10 +58,10 @@ def cost_us(data: Data, runs: Mapping[int, list[dict[str, float]]]) -> Repeats:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    data = segments(options.records or (RECORDS_QUICK if options.quick else RECORDS))
-    repeats = 2 if options.quick else options.repeats
+    data, repeats = segments(options.records), options.repeats
+    both = SIZES_TINY if options.size is Size.TINY else SIZES
     runs: dict[int, dict[int, list[dict[str, float]]]] = {
-        processes: {size: [] for size in SIZES} for processes in options.processes
+        processes: {size: [] for size in both} for processes in options.processes
     }
     for repeat in range(repeats):
         for processes, sizes in runs.items():
@@ -75,18 +76,22 @@ def measure(options: argparse.Namespace) -> Measured:
     figures = []
     for processes, sizes in runs.items():
         name = f"CPU of a batch, {processes} process{'es' if processes > 1 else ''}"
-        note = f"batches of {SIZES[0]:,} against {SIZES[1]:,}, {data.records:,} records"
+        note = f"batches of {both[0]:,} against {both[1]:,}, {data.records:,} records"
         figures.append(typical(name, cost_us(data, sizes), "us", GOALS_US[processes], note))
     return Measured(figures, {"runs": runs})
 
 
-def _parser() -> argparse.ArgumentParser:
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--repeats", type=int, default=5)
-    made.add_argument("--records", type=int)
+    made.sized("--repeats", 5, 2, 1)
+    made.sized("--records", 1_000_000, 200_000, 5_000)
     made.add_argument("--processes", type=int, nargs="+", choices=GOALS_US, default=list(GOALS_US))
     return made
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, _parser())
+    main()

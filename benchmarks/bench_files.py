@@ -1,7 +1,7 @@
 """What reading and writing files costs a segment, beside plain Python loops over the same file, and
 for Parquet beside pyarrow.
 
-    python -m benchmarks.bench_files [--segments 200000] [--json result.json]
+    python -m benchmarks.bench_files [--segments 200000] [--json FILE]
 
 CPU of this process; every row alternates with its peer, and the best of each is taken.
 """
@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benchmarks import checkout
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.plugins.protocol import START, ColumnsReader, PluginContext
@@ -31,7 +30,6 @@ from onyx.seams import SystemClock
 BATCH = 1_000
 ROWS = 10_000
 """Of a batch of columns."""
-REPEATS = 3
 
 
 def context(
@@ -116,14 +114,14 @@ def write_plain(segments: list[dict[str, object]], directory: Path) -> int:
 
 
 def compare(
-    ours: Callable[[], int], plain: Callable[[], int], segments: int
+    ours: Callable[[], int], plain: Callable[[], int], segments: int, repeats: int
 ) -> tuple[float, float]:
     """Best CPU of each, ns a segment."""
     best = [float("inf"), float("inf")]
-    for _ in range(REPEATS):
-        for side, run in enumerate((ours, plain)):
+    for _ in range(repeats):
+        for side, way in enumerate((ours, plain)):
             started = time.process_time()
-            assert run() == segments
+            assert way() == segments
             best[side] = min(best[side], (time.process_time() - started) / segments * 1e9)
     return best[0], best[1]
 
@@ -145,7 +143,7 @@ def write_csv(path: Path, segments: list[dict[str, object]], quoted: bool) -> No
         writer.writerows(segments)
 
 
-def measure(count: int, folder: Path) -> list[dict[str, object]]:
+def compared(count: int, folder: Path, repeats: int) -> list[Figure]:
     data = [small(number) for number in range(count)]
     rows = [wide(number) for number in range(count // 4)]
     lines = folder / "small.jsonl"
@@ -187,29 +185,28 @@ def measure(count: int, folder: Path) -> list[dict[str, object]]:
         ("write parquet, 3 columns", lambda: write_columns(batches, out, "parquet"),
          lambda: write_arrow_plain(batches, out), count),
     ]  # fmt: skip
-    results = []
+    figures = []
     for label, ours, plain, size in cases:
-        mine, theirs = compare(ours, plain, size)
-        results.append(
-            {"case": label, "onyx_ns": round(mine), "plain_ns": round(theirs),
-             "ratio": round(mine / theirs, 2)}
-        )  # fmt: skip
-    return results
+        mine, theirs = compare(ours, plain, size, repeats)
+        note = f"{mine:,.0f} ns a segment, by hand {theirs:,.0f}"
+        figures.append(Figure(f"{label}, CPU to that by hand", mine / theirs, "x", note=note))
+    return figures
 
 
-def main() -> None:
-    checkout.enforce()
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--segments", type=int, default=200_000)
-    parser.add_argument("--json", type=Path)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        results = measure(arguments.segments, Path(folder))
-    print(f"{'CPU ns a segment':42} {'onyx':>8} {'plain':>8} {'ratio':>6}")
-    for row in results:
-        print(f"{row['case']:42} {row['onyx_ns']:>8} {row['plain_ns']:>8} {row['ratio']:>6}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=2))
+def measure(options: argparse.Namespace) -> Measured:
+    with tempfile.TemporaryDirectory(prefix="onyx-bench-") as folder:
+        return Measured(compared(options.segments, Path(folder), options.repeats))
+
+
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--segments", 200_000, 40_000, 1_000)
+    made.sized("--repeats", 3, 3, 1)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,21 @@
 """What the bookkeeping of a hop costs, in nanoseconds a segment, by batch size.
 
-    python -m benchmarks.bench_ledger [--json FILE]
+    python -m benchmarks.bench_ledger [--quick] [--json FILE]
 
 Best of several runs. `apply` is the whole call less a list comprehension over the same function;
-`route` the whole call with one predicate less a list comprehension over that predicate.
+`route` the whole call with one predicate less a list comprehension over that predicate. The figures
+are those of batches of 1,000, without such differences, which noise can turn negative.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import timeit
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from benchmarks import checkout
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.flow.apply import apply_function
 from onyx.flow.conditions import compile_conditions
@@ -30,12 +29,16 @@ from onyx.ledger.pending import PendingWindow
 from onyx.model.job import CatalogEntry, FlowCondition, Job
 
 SIZES = (20, 100, 500, 1000, 5000)
+SIZE = 1000
+"""Of which the figures are."""
+DIFFERENCES = ("apply, 1:1", "apply, filter (2 of 3)", "route, one predicate")
 
 
-def cost_ns(call: Callable[[], Any], size: int) -> float:
+def cost_ns(call: Callable[[], Any], size: int, options: argparse.Namespace) -> float:
     """Best time of one call, a segment."""
-    number = max(1, 100_000 // size)
-    return min(timeit.repeat(call, number=number, repeat=7)) / number / size * 1e9
+    number: int = max(1, options.segments // size)
+    best_s: float = min(timeit.repeat(call, number=number, repeat=options.repeats))
+    return best_s / number / size * 1e9
 
 
 def renamed(segment: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +53,7 @@ def is_even(event: Any, old: Any, new: dict[str, Any], all_new: Any) -> bool:
     return bool(new["id"] % 2 == 0)
 
 
-def ledger_rows(size: int) -> dict[str, float]:
+def ledger_rows(size: int, options: argparse.Namespace) -> dict[str, float]:
     positions = np.arange(size, dtype=np.uint64)
     roots, ids = pack_roots(1, 0, positions), root_ids(1, positions)
     kept = np.flatnonzero(np.arange(size) % 3)
@@ -69,21 +72,21 @@ def ledger_rows(size: int) -> dict[str, float]:
         hop(ids, [Share(1, thrice, index)], emitted=False)
 
     return {
-        "ids of an input": cost_ns(lambda: root_ids(1, positions), size),
-        "lineage and acks of a 1:1 hop": cost_ns(one_to_one, size),
-        "... of a filter (2 of 3)": cost_ns(filtered, size),
-        "... of a fan-out by 3, per input": cost_ns(fanned_out, size),
-        "fold, in order": cost_ns(lambda: fold(roots, ids), size),
-        "fold, shuffled": cost_ns(lambda: fold(roots[shuffled], ids), size),
-        "acker, dense": cost_ns(lambda: acker.absorb([(roots, ids)]), size),
-        "acker, 2 of 3": cost_ns(lambda: acker.absorb([(roots[kept], ids[kept])]), size),
+        "ids of an input": cost_ns(lambda: root_ids(1, positions), size, options),
+        "lineage and acks of a 1:1 hop": cost_ns(one_to_one, size, options),
+        "... of a filter (2 of 3)": cost_ns(filtered, size, options),
+        "... of a fan-out by 3, per input": cost_ns(fanned_out, size, options),
+        "fold, in order": cost_ns(lambda: fold(roots, ids), size, options),
+        "fold, shuffled": cost_ns(lambda: fold(roots[shuffled], ids), size, options),
+        "acker, dense": cost_ns(lambda: acker.absorb([(roots, ids)]), size, options),
+        "acker, 2 of 3": cost_ns(lambda: acker.absorb([(roots[kept], ids[kept])]), size, options),
         "pending: emit and complete": cost_ns(
-            lambda: window.complete(window.emit(size, 0.0)), size
+            lambda: window.complete(window.emit(size, 0.0)), size, options
         ),
     }
 
 
-def flow_rows(size: int) -> dict[str, float]:
+def flow_rows(size: int, options: argparse.Namespace) -> dict[str, float]:
     batch = [{"id": i, "name": f"name-{i % 50:013d}", "age": i % 90} for i in range(size)]
     leaves = apply_function(renamed, (), batch)
     job = Job("bench", (("a", "b"),), (), flow_conditions=(FlowCondition("a", ("b",), "m:f"),))
@@ -91,7 +94,7 @@ def flow_rows(size: int) -> dict[str, float]:
     grouping = Grouping(ByKey("name", "b", True), CatalogEntry("b", "function", 1))
 
     def over(whole: Callable[[], Any], bare: Callable[[], Any]) -> float:
-        return cost_ns(whole, size) - cost_ns(bare, size)
+        return cost_ns(whole, size, options) - cost_ns(bare, size, options)
 
     return {
         "apply, 1:1": over(
@@ -102,27 +105,34 @@ def flow_rows(size: int) -> dict[str, float]:
             lambda: [two_of_three(s) for s in batch],
         ),
         "route, no conditions": cost_ns(
-            lambda: route_batch(None, ("b",), None, batch, leaves), size
+            lambda: route_batch(None, ("b",), None, batch, leaves), size, options
         ),
         "route, one predicate": over(
             lambda: route_batch(conditions, ("b",), None, batch, leaves),
             lambda: [is_even(None, s, s, None) for s in batch],
         ),
-        "group by a str, 50 groups": cost_ns(lambda: grouping.slots_of(batch, 4), size),
+        "group by a str, 50 groups": cost_ns(lambda: grouping.slots_of(batch, 4), size, options),
     }
 
 
-def main() -> None:
-    checkout.enforce()
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", type=Path, help="also write the table to this file")
-    options = parser.parse_args()
-    columns = {size: ledger_rows(size) | flow_rows(size) for size in SIZES}
+def measure(options: argparse.Namespace) -> Measured:
+    columns = {size: ledger_rows(size, options) | flow_rows(size, options) for size in SIZES}
     print(f"{'ns a segment, batches of':34}" + "".join(f"{size:>9,}" for size in SIZES))
     for name in columns[SIZES[0]]:
         print(f"{name:34}" + "".join(f"{columns[size][name]:>9.1f}" for size in SIZES))
-    if options.json:
-        options.json.write_text(json.dumps(columns, indent=2) + "\n")
+    whole = {name: ns for name, ns in columns[SIZE].items() if name not in DIFFERENCES}
+    return Measured([Figure(name, ns, "ns a segment") for name, ns in whole.items()], columns)
+
+
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--segments", 100_000, 20_000, 1_000, "of one measurement")
+    made.sized("--repeats", 7, 3, 1)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
 
 
 if __name__ == "__main__":

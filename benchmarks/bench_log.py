@@ -8,13 +8,14 @@ then a new reader follows the whole log from its start, and one client appends w
 
 from __future__ import annotations
 
+import argparse
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 
-from benchmarks.figures import Figure, Measured, parser, publish
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.ids import NO_POSITION, GroupId, PeerId
 from onyx.log.server.process import ZooKeeperServer
@@ -28,7 +29,6 @@ COMMAND = AddVirtualPeer(
     group_id=GroupId("g"),
     peer_site={"note": "x" * 160},
 )
-SINGLE_APPENDS = 300
 GOAL_ENTRIES_S = 5_000
 
 
@@ -54,7 +54,8 @@ def timed(action: Callable[[], None]) -> float:
     return time.perf_counter() - started_s
 
 
-def measure(settings: Settings, entries: int) -> dict[str, float]:
+def rates(settings: Settings, entries: int, single: int) -> dict[str, float]:
+    """Entries a second, and how long one append takes whose answer is waited for."""
     with closing(ZooKeeperGroupLog(settings, GroupId("writer"))) as group:
         with closing(ZooKeeperClientLog(settings)) as reader:
             group.register_pulse()
@@ -77,38 +78,46 @@ def measure(settings: Settings, entries: int) -> dict[str, float]:
             tail_s = timed(follow)
 
             def append_singly() -> None:
-                for _ in range(SINGLE_APPENDS):
+                for _ in range(single):
                     late.append(COMMAND)
 
             single_s = timed(append_singly)
     return {
         "appends_and_deliveries_per_s": round(entries / append_s),
         "tail_entries_per_s": round(entries / tail_s),
-        "single_append_ms": round(1000 * single_s / SINGLE_APPENDS, 2),
+        "single_append_ms": round(1000 * single_s / single, 2),
     }
 
 
-def main() -> None:
-    made = parser(__doc__)
-    made.add_argument("--entries", type=int, default=10_000)
-    options = made.parse_args()
-    entries = 2_000 if options.quick else options.entries
+def measure(options: argparse.Namespace) -> Measured:
+    entries = options.entries
     with tempfile.TemporaryDirectory() as folder, ZooKeeperServer(folder) as server:
         settings = Settings(
             zookeeper=ZooKeeperSettings(address=server.address),
             log=LogSettings(append_queue_entries_max=entries),
         )
-        found = measure(settings, entries)
-    for name, value in found.items():
-        print(f"{name:<32}{value:>10}")
-    rate = Figure(
-        f"reading a log of {entries:,} entries from ZooKeeper",
-        found["tail_entries_per_s"],
-        "entries/s",
-        GOAL_ENTRIES_S,
-        at_least=True,
-    )
-    publish(Measured([rate], found), options.json)
+        found = rates(settings, entries, options.single)
+    return Measured(
+        [
+            Figure(f"reading a log of {entries:,} entries from ZooKeeper",
+                   found["tail_entries_per_s"], "entries/s", GOAL_ENTRIES_S, at_least=True),
+            Figure("appending by a group to a reader", found["appends_and_deliveries_per_s"],
+                   "entries/s"),
+            Figure("an append by a client with its answer", found["single_append_ms"], "ms"),
+        ],
+        found,
+    )  # fmt: skip
+
+
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--entries", 10_000, 2_000, 200)
+    made.sized("--single", 300, 300, 20, "appends, one after the other")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
 
 
 if __name__ == "__main__":

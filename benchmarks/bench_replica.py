@@ -9,12 +9,12 @@ several runs; the goals are those of the first issue (5,000 entries/s, 1 s).
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
-from benchmarks.figures import Figure, Measured, parser, publish
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
@@ -40,10 +40,7 @@ from onyx.replica.entry import Entry
 from onyx.replica.spec import JobSpec, TaskSpec
 from onyx.replica.state import Replica
 
-ENTRIES = 10_000
-PEERS, JOBS = 1_000, 50
 GOAL_ENTRIES_S, GOAL_SCHEDULING_S = 5_000, 1.0
-RUNS = 3
 NOBODY = GroupId("")
 TASKS = ("read", "parse", "write")
 
@@ -91,7 +88,7 @@ def life_of(job: JobId, signals: int) -> Iterator[Command]:
     yield SealOutput(job=job, task=TaskName("write"))
 
 
-def mixed_log() -> list[bytes]:
+def mixed_log(entries: int) -> list[bytes]:
     """A cluster of 20 groups with 80 peers; groups die and come back, jobs come and complete."""
     commands: list[Command] = []
     for group in joining(20, 4):
@@ -99,29 +96,31 @@ def mixed_log() -> list[bytes]:
         if isinstance(group, NotifyJoinCluster):
             commands.append(AcceptJoinCluster(NOBODY, NOBODY, NOBODY, NOBODY))
     number = 0
-    while len(commands) < ENTRIES:
+    while len(commands) < entries:
         number += 1
         commands += life_of(JobId(f"job-{number}"), 12)
         if number % 10 == 0:
             commands += [Gc(id="client")]
             commands += [LeaveCluster(id=PeerId(f"group-{number % 20:04}-3"))]
-    return _written(commands[:ENTRIES])
+    return _written(commands[: entries + 1])[:entries]
 
 
 def _written(commands: list[Command]) -> list[bytes]:
     """The log; an accept says whom the replica had chosen, as the joiner would, and a signal which
-    peers are on the job, as groups would."""
-    replica, log = Replica(), []
-    for position, command in enumerate(commands):
+    peers are on the job, as groups would. The first group joins without being accepted."""
+    replica, log = Replica(), list[bytes]()
+    for command in commands:
         if isinstance(command, AcceptJoinCluster):
-            watcher, joiner = next(iter(replica.accepted.items()), (NOBODY, NOBODY))
+            if not replica.accepted:
+                continue
+            watcher, joiner = next(iter(replica.accepted.items()))
             command = acceptance(replica, watcher, joiner)
         if isinstance(command, SignalReady):
             (ready,) = command.jobs
             run = replica.run(ready.job)
             peers = tuple(peer for each in run.allocation.values() for peer in each)
             command = signal(ready.job, run.allocation_version, *peers)
-        replica = machine.apply(replica, Entry(Position(position), command))
+        replica = machine.apply(replica, Entry(Position(len(log)), command))
         log.append(encode_entry(command, "", 0, None))
     assert replica.rejected == 0
     assert len(replica.groups) == 20
@@ -138,19 +137,19 @@ def replay(log: list[bytes], me: GroupId) -> Replica:
     return replica
 
 
-def cluster(tagged: int | None) -> Replica:
-    """50 jobs that have never been scheduled, and 1,000 peers of one group."""
+def cluster(tagged: int | None, peers: int, many_jobs: int) -> Replica:
+    """Jobs that have never been scheduled, and peers of one group."""
     replica = Replica()
-    for command in joining(1, PEERS):
+    for command in joining(1, peers):
         replica = machine.apply(replica, Entry(Position(replica.version + 1), command))
     jobs = Replica()
-    for number in range(JOBS):
+    for number in range(many_jobs):
         command = submission(f"job-{number:02}", tagged=tagged)
         jobs = machine.apply(jobs, Entry(Position(number), command))
     return replace(replica, jobs=jobs.jobs, records=jobs.records)
 
 
-def best_s(work: Any, runs: int = RUNS) -> float:
+def best_s(work: Callable[[], object], runs: int) -> float:
     times = []
     for _ in range(runs):
         start = time.perf_counter()
@@ -159,53 +158,63 @@ def best_s(work: Any, runs: int = RUNS) -> float:
     return min(times)
 
 
-def scheduling_rows(tagged: int | None) -> dict[str, float]:
-    waiting = cluster(tagged)
+def scheduling_rows(tagged: int | None, options: argparse.Namespace) -> dict[str, float]:
+    waiting = cluster(tagged, options.peers, options.jobs)
     running = settle(Replica(), waiting, Position(1))
-    assert tagged == 0 or sum(bool(running.run(job).allocation) for job in running.jobs) == JOBS
+    allocated = sum(bool(running.run(job).allocation) for job in running.jobs)
+    assert tagged == 0 or allocated == options.jobs
     dies = Entry(Position(5_000), LeaveCluster(id=running.peers[-1]))
-    ends = Entry(Position(5_000), KillJob(job=running.jobs[7]))
-    return {
-        "all jobs for the first time": best_s(lambda: settle(Replica(), waiting, Position(1))),
-        "a peer leaves": best_s(lambda: machine.apply(running, dies)),
-        "a job is killed": best_s(lambda: machine.apply(running, ends)),
+    ends = Entry(Position(5_000), KillJob(job=running.jobs[-1]))
+    works: dict[str, Callable[[], Replica]] = {
+        "all jobs for the first time": lambda: settle(Replica(), waiting, Position(1)),
+        "a peer leaves": lambda: machine.apply(running, dies),
+        "a job is killed": lambda: machine.apply(running, ends),
     }
+    return {name: best_s(work, options.repeats) for name, work in works.items()}
 
 
-def main() -> None:
-    options = parser(__doc__).parse_args()
-    log = mixed_log()
+def measure(options: argparse.Namespace) -> Measured:
+    log = mixed_log(options.entries)
     me = GroupId("group-0000")
-    rate = ENTRIES / best_s(lambda: replay(log, me), 1 if options.quick else RUNS)
+    rate = options.entries / best_s(lambda: replay(log, me), options.repeats)
     last = replay(log, me)
-    digest_s = best_s(lambda: [canonical.digest(last) for _ in range(100)]) / 100
-    columns = {
-        "no tags": scheduling_rows(None),
-        "tags": scheduling_rows(3),
-        "too many tags": scheduling_rows(0),
-    }
-    print(f"replay of {ENTRIES:,} entries   {rate:>10,.0f} entries/s   goal {GOAL_ENTRIES_S:,}")
-    print(f"digest, nothing changed   {digest_s * 1e6:>10.1f} us")
-    title = f"{PEERS:,} peers, {JOBS} jobs, seconds"
-    print(f"\n{title:34}" + "".join(f"{name:>15}" for name in columns))
+    digest_s = best_s(lambda: [canonical.digest(last) for _ in range(100)], options.repeats) / 100
+    cases = {"no tags": None, "tags": 3, "too many tags": 0}
+    columns = {name: scheduling_rows(tagged, options) for name, tagged in cases.items()}
+    title = f"{options.peers:,} peers, {options.jobs} jobs, seconds"
+    print(f"{title:34}" + "".join(f"{name:>15}" for name in columns))
     for name in columns["tags"]:
         print(f"{name:34}" + "".join(f"{rows[name]:>15.3f}" for rows in columns.values()))
-    print(f"goal: {GOAL_SCHEDULING_S:.0f} s; too many: a fifth of the peers has a tag, more wanted")
+    print("too many tags: a fifth of the peers has one, and more are wanted")
     found = [
         Figure(
-            f"replay of a log of {ENTRIES:,} entries", rate, "entries/s", GOAL_ENTRIES_S,
+            f"replay of a log of {options.entries:,} entries", rate, "entries/s", GOAL_ENTRIES_S,
             at_least=True, note="decode, apply, reactions, effects",
         ),
         *(
             Figure(
-                f"scheduling {PEERS:,} peers over {JOBS} jobs, {case}", max(rows.values()), "s",
-                GOAL_SCHEDULING_S, note="the slowest of: all jobs anew, a peer leaves, a kill",
+                f"scheduling {options.peers:,} peers over {options.jobs} jobs, {case}",
+                max(rows.values()), "s", GOAL_SCHEDULING_S,
+                note="the slowest of: all jobs anew, a peer leaves, a kill",
             )
             for case, rows in columns.items()
         ),
+        Figure("digest of a replica in which nothing changed", digest_s * 1e6, "us"),
     ]  # fmt: skip
-    details = {"digest_unchanged_s": digest_s, "scheduling_s": columns}
-    publish(Measured(found, details), options.json)
+    return Measured(found, {"digest_unchanged_s": digest_s, "scheduling_s": columns})
+
+
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--entries", 10_000, 10_000, 400, "of the log that is replayed")
+    made.sized("--peers", 1_000, 1_000, 60)
+    made.sized("--jobs", 50, 50, 3)
+    made.sized("--repeats", 3, 1, 1)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
 
 
 if __name__ == "__main__":

@@ -12,18 +12,18 @@ with segments that come as columns.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import random
 import resource
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import pyarrow as pa
+from benchmarks import harness
 from benchmarks.bench_windows import compiled
-from benchmarks.figures import Figure, Measured, run
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
@@ -34,9 +34,6 @@ from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.coded import GroupKeys, Keyed
 from onyx.windows.task_windows import TaskWindows
 
-GROUPS, GROUPS_QUICK = 5_000_000, 200_000
-EXTENTS_MAX, EXTENTS_MAX_QUICK = 200_000, 20_000
-SEGMENTS, SEGMENTS_QUICK = 2_000_000, 100_000
 BATCH = 2_000
 BATCHES_A_CHUNK = 10
 HOT = 100
@@ -124,10 +121,7 @@ def measure_one(extents_max: int, columns: bool, groups: int, segments: int) -> 
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    groups, segments = GROUPS, SEGMENTS
-    extents_max = EXTENTS_MAX
-    if options.quick:
-        groups, segments, extents_max = GROUPS_QUICK, SEGMENTS_QUICK, EXTENTS_MAX_QUICK
+    groups, segments, extents_max = options.groups, options.segments, options.extents_max
     details = {}
     ways = {
         "in memory": (0, False),
@@ -135,8 +129,7 @@ def measure(options: argparse.Namespace) -> Measured:
         "on disk, columns": (extents_max, True),
     }
     for name, way in ways.items():
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            details[name] = pool.apply(measure_one, (*way, groups, segments))
+        details[name] = harness.fresh(measure_one, *way, groups, segments)
         print(name, "  ".join(f"{what} {value:,.0f}" for what, value in details[name].items()))
     memory, disk, columns = details.values()
     return Measured(
@@ -158,5 +151,17 @@ def measure(options: argparse.Namespace) -> Measured:
     )  # fmt: skip
 
 
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--groups", 5_000_000, 200_000, 10_000)
+    made.sized("--segments", 2_000_000, 100_000, 2_000, "that come after each group has come once")
+    made.sized("--extents-max", 200_000, 20_000, 1_000, "groups in memory")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure)
+    main()

@@ -1,6 +1,6 @@
 """Streams between two processes on loopback: throughput, CPU per frame, latency of two hops.
 
-    python -m benchmarks.bench_transport [--segments 2000000] [--batch 1000] [--json]
+    python -m benchmarks.bench_transport [--segments 2000000] [--batch 1000] [--json FILE]
     python -m benchmarks.bench_transport --tls 3        # what TLS costs: pairs of runs, ratios
 
 One process sends batches of small segments, the other takes and decodes them and echoes single
@@ -11,24 +11,20 @@ and system, without start-up.
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
-import os
 import resource
-import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import trustme
-from benchmarks import checkout
-from benchmarks.figures import Repeats, number
+from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
 
 from onyx.flow.batch import Batch
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
@@ -175,7 +171,7 @@ def latency(side: Side, connection: Connection, count: int, per_second: int) -> 
     }
 
 
-def measure(options: argparse.Namespace, tls: TlsSettings) -> dict[str, dict[str, float]]:
+def both_ends(options: argparse.Namespace, tls: TlsSettings) -> dict[str, dict[str, float]]:
     """One pair of processes from start to end."""
     context = multiprocessing.get_context("spawn")
     near_end, far_end = context.Pipe()
@@ -202,56 +198,61 @@ def certificates(folder: Path) -> TlsSettings:
     return TlsSettings(authority_file, certificate, key, "bench.test")
 
 
-COMPARED = {
-    "segments/s": ("throughput", "segments/s"),
-    "CPU s/M segments": ("throughput", "CPU s/M segments"),
-    "two hops p50 ms": ("latency", "two hops p50 ms"),
-    "two hops p99 ms": ("latency", "two hops p99 ms"),
-    "CPU us/segment, one by one": ("latency", "CPU us/segment"),
+class Place(NamedTuple):
+    """Where a figure is found."""
+
+    part: str
+    key: str
+    unit: str
+
+
+FIGURES = {
+    "segments over one stream": Place("throughput", "segments/s", "/s"),
+    "CPU of a frame": Place("throughput", "CPU us/frame", "us"),
+    "CPU of a million segments": Place("throughput", "CPU s/M segments", "s"),
+    "two hops, p50": Place("latency", "two hops p50 ms", "ms"),
+    "two hops, p99": Place("latency", "two hops p99 ms", "ms"),
+    "CPU of a segment, one by one": Place("latency", "CPU us/segment", "us"),
 }
 
 
-def cost_of_tls(options: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Runs without and with TLS in turn; medians, and their ratio."""
+def cost_of_tls(options: argparse.Namespace) -> Measured:
+    """Runs without and with TLS in turn; ratios of their medians."""
     with tempfile.TemporaryDirectory() as folder:
         tls = certificates(Path(folder))
         pairs = [
-            (measure(options, TlsSettings()), measure(options, tls)) for _ in range(options.tls)
+            (both_ends(options, TlsSettings()), both_ends(options, tls)) for _ in range(options.tls)
         ]
-    results: dict[str, dict[str, Any]] = {}
-    for name, (part, figure) in COMPARED.items():
-        plain = [each[part][figure] for each, _ in pairs]
-        secure = [each[part][figure] for _, each in pairs]
-        ratios = [b / a for a, b in zip(plain, secure, strict=True)]
-        ratio, _ = Repeats(tuple(secure)).over(Repeats(tuple(plain)))
-        results[name] = {
-            "plain": statistics.median(plain),
-            "TLS": statistics.median(secure),
-            "ratio": number(ratio),
-            "ratios": f"{min(ratios):.2f} to {max(ratios):.2f} of {len(ratios)} pairs",
-        }
-    results["load average"] = {"last minute": os.getloadavg()[0]}
-    return results
+    figures = []
+    for name, (part, key, _) in FIGURES.items():
+        plain = Repeats(tuple(each[part][key] for each, _ in pairs))
+        secure = Repeats(tuple(each[part][key] for _, each in pairs))
+        note = f"{plain.typical:g} become {secure.typical:g}; {len(pairs)} pairs"
+        figures.append(ratio(f"{name}, TLS to plain", secure, plain, note=note))
+    return Measured(figures, pairs)
 
 
-def main() -> None:
-    checkout.enforce()
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--segments", type=int, default=2_000_000)
-    parser.add_argument("--batch", type=int, default=1_000)
-    parser.add_argument("--round-trips", type=int, default=1_000)
-    parser.add_argument("--tls", type=int, default=0, metavar="PAIRS", help="compare with TLS")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    options = parser.parse_args()
-    results: Mapping[str, Mapping[str, Any]] = (
-        cost_of_tls(options) if options.tls else measure(options, TlsSettings())
-    )
-    if not options.json:
-        for part, figures in results.items():
-            print(part)
-            for name, value in figures.items():
-                print(f"  {name:20} {value}")
-    print(json.dumps(results))
+def measure(options: argparse.Namespace) -> Measured:
+    if options.tls:
+        return cost_of_tls(options)
+    found = both_ends(options, TlsSettings())
+    for part, rows in found.items():
+        print(part, "  ".join(f"{name} {value:,}" for name, value in rows.items()))
+    figures = [Figure(name, found[part][key], unit) for name, (part, key, unit) in FIGURES.items()]
+    return Measured(figures, found)
+
+
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--segments", 2_000_000, 200_000, 20_000)
+    made.add_argument("--batch", type=int, default=1_000)
+    made.sized("--round-trips", 1_000, 200, 20)
+    made.add_argument("--tls", type=int, default=0, metavar="PAIRS", help="compare with TLS")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
 
 
 if __name__ == "__main__":

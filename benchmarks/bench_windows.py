@@ -16,10 +16,10 @@ import argparse
 import random
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.figures import Figure, Measured, run
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
@@ -32,14 +32,12 @@ from onyx.windows.groups import hashable_keys
 from onyx.windows.task_windows import TaskWindows
 
 KEYS = 1_000
-SEGMENTS, SEGMENTS_QUICK = 500_000, 100_000
 SEGMENTS_A_MINUTE = 100_000
 BATCH = 2_000
 BATCH_COLUMNS = 10_000
 BATCHES_A_CHUNK = 10
 DISORDER_MS = 1_000
 START_MS = 1_600_000_000_000
-RUNS = 3
 GOAL_SUM_US, GOAL_COUNT_US = 0.35, 0.2
 GOAL_COLUMNS_US, GOAL_SESSIONS_US = 0.1, 2.0
 MINUTE = (1, "minutes")
@@ -156,7 +154,7 @@ def spent_us(
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    many = SEGMENTS_QUICK if options.quick else SEGMENTS
+    many = options.segments
     dicts, columns = stream(many), stream(many, BATCH_COLUMNS)
     details = {}
     for name, (window, trigger) in CASES.items():
@@ -165,15 +163,17 @@ def measure(options: argparse.Namespace) -> Measured:
             (f"{name}, columns", columns_us, columns, False),
             (f"{name}, arrays", columns_us, columns, True),
         ):
-            found = [us_of(batches, windows(window, trigger, arrays)) for _ in range(RUNS)]
+            found = [
+                us_of(batches, windows(window, trigger, arrays)) for _ in range(options.repeats)
+            ]
             details[shown] = min(found, key=lambda parts: sum(parts.values()))
             parts = "  ".join(f"{part} {us:6.3f}" for part, us in details[shown].items())
             print(f"{shown:44} {sum(details[shown].values()):6.3f} us/segment   {parts}")
     goals = {
         "tumbling sum": GOAL_SUM_US,
         "global count": GOAL_COUNT_US,
-        "tumbling sum, columns": GOAL_COLUMNS_US,
-        "global count, columns": GOAL_COLUMNS_US,
+        "tumbling sum, arrays": GOAL_COLUMNS_US,
+        "global count, arrays": GOAL_COLUMNS_US,
         "session count, arrays": GOAL_SESSIONS_US,
     }
     return Measured(
@@ -188,5 +188,16 @@ def measure(options: argparse.Namespace) -> Measured:
     )  # fmt: skip
 
 
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--segments", 500_000, 100_000, 1_000)
+    made.sized("--repeats", 3, 3, 1)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure)
+    main()

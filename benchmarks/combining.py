@@ -10,18 +10,16 @@ that of whatever else runs on the machine. All kinds alternate.
 from __future__ import annotations
 
 import argparse
-import resource
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
-from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
+from benchmarks import harness, onyx_run
+from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
 
-SEGMENTS, SEGMENTS_QUICK = 4_000_000, 200_000
-FEW = 1_000
 GOAL_CPU, GOAL_BYTES = 1.0, 0.2
 TIMEOUT_S = 600.0
 PROCESSES = 3
@@ -47,15 +45,9 @@ def used(combine: bool, columns: bool, segments: int) -> Used:
             read["options"]["fn"] += "_columns"
             read["batchFormat"] = summed["batchFormat"] = "arrow"
         command = onyx_run.command(job, Path(name), ["bench_keyed_state"], PROCESSES)
-        sent, cpu_s = _loopback_bytes(), _cpu_s()
-        onyx_run.finish(onyx_run.start(command), TIMEOUT_S)
-        return Used(_cpu_s() - cpu_s, _loopback_bytes() - sent)
-
-
-def _cpu_s() -> float:
-    """Of all processes that were started here and have ended."""
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return spent.ru_utime + spent.ru_stime
+        sent = _loopback_bytes()
+        done = harness.run(command, onyx_run.ENVIRONMENT, TIMEOUT_S)
+        return Used(done.cpu_s, _loopback_bytes() - sent)
 
 
 def _loopback_bytes() -> int:
@@ -63,15 +55,15 @@ def _loopback_bytes() -> int:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    segments = SEGMENTS_QUICK if options.quick else options.segments
     figures: list[Figure] = []
     for columns in (True, False):
         what = "columns" if columns else "segments"
         runs: dict[bool, list[Used]] = {True: [], False: []}
-        for repeat in range(1 if options.quick else options.repeats):
+        for repeat in range(options.repeats):
             for combine, found in runs.items():
-                whole, few = (used(combine, columns, many) for many in (segments, FEW))
-                found.append(whole._replace(cpu_s=whole.cpu_s - few.cpu_s))
+                whole = used(combine, columns, options.segments)
+                start_s = used(combine, columns, options.few).cpu_s if options.few else 0.0
+                found.append(whole._replace(cpu_s=whole.cpu_s - start_s))
             shown = ", ".join(
                 f"{'with' if combine else 'without'} {found[-1].cpu_s:.2f} s "
                 f"{found[-1].loopback_bytes / 1e6:.0f} MB"
@@ -92,12 +84,17 @@ def measure(options: argparse.Namespace) -> Measured:
     return Measured(figures)
 
 
-def options() -> argparse.ArgumentParser:
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--segments", type=int, default=SEGMENTS)
-    made.add_argument("--repeats", type=int, default=3)
+    made.sized("--segments", 4_000_000, 200_000, 2_000)
+    made.sized("--few", 1_000, 1_000, 0, "to tell the start-up; 0 leaves it in")
+    made.sized("--repeats", 3, 1, 1)
     return made
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, options())
+    main()

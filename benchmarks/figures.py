@@ -1,9 +1,11 @@
 """What every benchmark reports: figures with their goals, as a table and as JSON.
 
-A benchmark is a module with a command line; `run` gives it `--quick` and `--json FILE`, prints its
-figures and writes `{"figures": [...], "details": ..., "load_average": [...]}`. The summary
-(`python -m benchmarks`) starts each as a process of its own, so that none disturbs the next one's
-memory, threads or children, and reads that file.
+A benchmark is a module with a `main`, its command line; `run` gives it the sizes `--quick` and
+`--tiny` and `--json FILE`, prints its figures and writes `{"figures": [...], "details": ...,
+"load_average": [...]}`. The summary (`python -m benchmarks`) starts each as a process of its own,
+so that none disturbs the next one's memory, threads or children, and reads that file. How much data
+there is, how many repeats, and what else depends on the size, is an option with three defaults
+(`Options.sized`): one that is given on the command line holds at every size.
 
 A number that repeats contradict is none: `Repeats.too_noisy` is the one rule for all benchmarks.
 """
@@ -15,6 +17,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from enum import IntEnum
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -76,7 +79,8 @@ class Figure:
     value: float | None
     """None: the repeats contradict each other too much to say."""
     unit: str
-    goal: float
+    goal: float | None = None
+    """None: it says where costs are, and nothing is promised."""
     at_least: bool = False
     """The goal is a lower bound; otherwise the value must be at most the goal."""
     best: float | None = None
@@ -86,12 +90,14 @@ class Figure:
     @property
     def ok(self) -> bool | None:
         """Whether it reaches its goal, if that can be said."""
-        if self.value is None:
+        if self.value is None or self.goal is None:
             return None
         return self.value >= self.goal if self.at_least else self.value <= self.goal
 
 
-def ratio(name: str, over: Repeats, under: Repeats, goal: float, note: str = "") -> Figure:
+def ratio(
+    name: str, over: Repeats, under: Repeats, goal: float | None = None, note: str = ""
+) -> Figure:
     """The figure of one measurement divided by another, where smaller is better."""
     value, best = over.over(under)
     return Figure(name, value, "x", goal, best=best, note=note)
@@ -113,28 +119,67 @@ class Measured:
     """Anything else that JSON can hold."""
 
 
-def parser(title: str | None, *others: argparse.ArgumentParser) -> argparse.ArgumentParser:
+class Size(IntEnum):
+    """How much is measured."""
+
+    FULL = 0
+    QUICK = 1
+    """Less data, fewer repeats: a look."""
+    TINY = 2
+    """So little that every figure is there. They say nothing: start-up is in them, one run is one
+    repeat, and programs are left out that take long to start."""
+
+
+class Options(argparse.ArgumentParser):
+    """The command line of a benchmark. The size is `size` of what is parsed."""
+
+    def __init__(self, title: str | None, *others: argparse.ArgumentParser) -> None:
+        super().__init__(description=(title or "").partition("\n\n")[0], parents=others)
+        self._sized: dict[str, tuple[Any, Any, Any]] = {}
+        sizes = self.add_mutually_exclusive_group()
+        for size, text in (
+            (Size.QUICK, "less data, fewer repeats; under 20 s for most"),
+            (Size.TINY, "so little that every figure is there, and says nothing"),
+        ):
+            sizes.add_argument(
+                f"--{size.name.lower()}", dest="size", action="store_const", const=size,
+                default=Size.FULL, help=text,
+            )  # fmt: skip
+        self.add_argument("--json", type=Path, help="write figures and details to this file")
+
+    def sized(self, name: str, full: int, quick: int, tiny: int, text: str = "") -> None:
+        """Add a number that depends on the size where it is not given."""
+        defaults = f"{full:,}; {quick:,} with --quick, {tiny:,} with --tiny"
+        action = self.add_argument(name, type=int, help=f"{text} ({defaults})".strip())
+        self._sized[action.dest] = full, quick, tiny
+
+    def chosen(self, arguments: Sequence[str] | None = None) -> argparse.Namespace:
+        """What the command line says, and what follows from its size."""
+        found = self.parse_args(arguments)
+        for name, defaults in self._sized.items():
+            if getattr(found, name) is None:
+                setattr(found, name, defaults[found.size])
+        return found
+
+
+def parser(title: str | None, *others: argparse.ArgumentParser) -> Options:
     """The options that every benchmark has, and those of other parsers; of this checkout only.
 
     Raises:
         SystemExit: what would be measured is another checkout.
     """
     checkout.enforce()
-    made = argparse.ArgumentParser(description=(title or "").splitlines()[0], parents=others)
-    made.add_argument("--quick", action="store_true", help="less data, fewer repeats; under 20 s")
-    made.add_argument("--json", type=Path, help="write figures and details to this file")
-    return made
+    return Options(title, *others)
 
 
 def run(
-    title: str | None,
     measure: Callable[[argparse.Namespace], Measured],
-    options: argparse.ArgumentParser | None = None,
+    options: Options,
+    arguments: Sequence[str] | None = None,
 ) -> None:
-    """Command line of a benchmark."""
-    chosen = (options or parser(title)).parse_args()
-    measured = measure(chosen)
-    publish(measured, chosen.json)
+    """Measure what the arguments say, by default those of the command line, and publish it."""
+    chosen = options.chosen(arguments)
+    publish(measure(chosen), chosen.json)
 
 
 def publish(measured: Measured, json_path: Path | None) -> None:
@@ -164,10 +209,11 @@ def table(found: Sequence[dict[str, Any]]) -> Table:
         made.add_column("command")
     for row in found:
         bound = ">=" if row["at_least"] else "<="
+        goal = "" if row["goal"] is None else f"{bound} {plain(row['goal'])} "
         best = "" if row["best"] is None else number(row["best"])
         cells = [
             row["name"],
-            f"{bound} {plain(row['goal'])} {row['unit']}",
+            f"{goal}{row['unit']}",
             number(row["value"]),
             best,
             {True: "ok", False: "SHORT", None: ""}[row["ok"]],

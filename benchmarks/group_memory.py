@@ -14,18 +14,18 @@ from __future__ import annotations
 
 import argparse
 import gc
-import multiprocessing
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
+from benchmarks import harness
 from benchmarks.bench_windows import compiled
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.codec.records import decode_records, encode_records
 from onyx.flow.columns.record_batch import Columns
@@ -36,7 +36,6 @@ from onyx.windows.coded import GroupKeys
 from onyx.windows.groups import Shards
 from onyx.windows.task_windows import TaskWindows
 
-GROUPS, GROUPS_QUICK = 10_000_000, 200_000
 BATCH = 50_000
 VALUES_SHARE = 10
 """Of so many groups one is a key of a function: its value is an object of Python's."""
@@ -139,15 +138,13 @@ def values_restored(groups: int, keys: str) -> dict[str, float]:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    groups = GROUPS_QUICK if options.quick else options.groups
+    groups = options.groups
     details: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
         for work in (filled, restored):
-            with multiprocessing.get_context("spawn").Pool(1) as pool:
-                details[work.__name__] = pool.apply(work, (Path(name), groups, options.keys))
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        its = (groups // VALUES_SHARE, options.keys)
-        details["values restored"] = pool.apply(values_restored, its)
+            details[work.__name__] = harness.fresh(work, Path(name), groups, options.keys)
+    keys = groups // VALUES_SHARE
+    details["values restored"] = harness.fresh(values_restored, keys, options.keys)
     first, again, values = details["filled"], details["restored"], details["values restored"]
     shown = f"{groups:,} groups, {options.keys} keys"
     return Measured(
@@ -162,15 +159,23 @@ def measure(options: argparse.Namespace) -> Measured:
             ),
             Figure(
                 "values by key restored", values["groups/s"], "/s", GOAL_VALUES_RESTORED,
-                at_least=True, note=f"{its[0]:,} keys, in dicts",
+                at_least=True, note=f"{keys:,} keys, in dicts",
             ),
         ],
         details,
     )  # fmt: skip
 
 
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--groups", 10_000_000, 200_000, 50_000)
+    made.add_argument("--keys", choices=["int", "text"], default="int")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    options = parser(__doc__)
-    options.add_argument("--groups", type=int, default=GROUPS)
-    options.add_argument("--keys", choices=["int", "text"], default="int")
-    run(__doc__, measure, options)
+    main()

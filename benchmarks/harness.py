@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import multiprocessing
 import os
 import resource
 import subprocess
@@ -20,13 +21,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import psutil
 from benchmarks.data import Answer, Data
 from benchmarks.figures import Repeats, number
 from rich.console import Console
 from rich.table import Table
+
+T = TypeVar("T")
 
 SAMPLE_INTERVAL_S = 0.1
 LINGER_S = 5.0
@@ -116,6 +119,12 @@ def run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float
     return Run(wall_s, _children_cpu_s() - before, rss_peak, text)
 
 
+def fresh(work: Callable[..., T], *arguments: object) -> T:
+    """What a function of a module gives in a process of its own, which has done nothing else."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(work, arguments)
+
+
 def _children_cpu_s() -> float:
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
@@ -173,11 +182,14 @@ def _reap_descendants(strangers: Set[psutil.Process]) -> None:
 def compare(
     contenders: Sequence[Contender | Absent],
     large: Data,
-    small: Data,
+    small: Data | None,
     repeats: int,
     timeout_s: float,
 ) -> list[Result | Absent]:
     """Measure all contenders that are here, turn by turn.
+
+    Args:
+        small: a run over it is start-up, and subtracted; None leaves start-up in what is measured.
 
     Raises:
         WrongAnswer, RuntimeError: see there.
@@ -195,12 +207,14 @@ def compare(
 
 
 def _net_cpu_s(
-    contender: Contender, large: Data, small: Data, timeout_s: float
+    contender: Contender, large: Data, small: Data | None, timeout_s: float
 ) -> tuple[float, Run]:
     """CPU seconds per million records without start-up, and the run over all records."""
     done = _verified(contender, large, timeout_s)
     if contender.tells_cpu:
         return float(_printed(done.output, "CPU")[0][0]) * 1e6 / large.records, done
+    if small is None:
+        return done.cpu_s * 1e6 / large.records, done
     start = _verified(contender, small, timeout_s)
     return (done.cpu_s - start.cpu_s) * 1e6 / (large.records - small.records), done
 

@@ -1,6 +1,6 @@
 """Requests over HTTP: how many a second, and the CPU of one, over connections that stay.
 
-    python -m benchmarks.http_requests [requests] [connections]
+    python -m benchmarks.http_requests [--requests N] [--connections N] [--json FILE]
 
 One worker process with its own ZooKeeper. Clients are threads of another process with a socket
 each, so their CPU is not that of the worker. Each request is one segment.
@@ -8,29 +8,30 @@ each, so their CPU is not that of the worker. Each request is one segment.
 
 from __future__ import annotations
 
-import json
+import argparse
 import multiprocessing
 import resource
 import socket
-import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from onyx.settings import HttpSettings, Settings
-from onyx.testing.env import TestEnv, with_test_env
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
-REQUESTS = 4_000
-CONNECTIONS = 32
+from onyx.settings import HttpSettings, Settings
+from onyx.testing.env import with_test_env
+
+ACKS = ("journal", "ack", "none")
 KNOWN_TIMEOUT_S = 30.0
 
 
-class Measured(NamedTuple):
-    """One level."""
+class Level(NamedTuple):
+    """What was measured of one `ack`."""
 
-    ack: str
     per_second: float
     cpu_us: float
     """CPU of the worker for one request."""
@@ -73,16 +74,27 @@ class Client:
             answer += self._socket.recv(65_536)
         return int(answer[9:12])
 
+    def close(self) -> None:
+        self._socket.close()
+
 
 def _send(port: int, ack: str, count: int, seconds: list[float], codes: list[int]) -> None:
-    client = Client(port, ack)
-    for _ in range(count):
-        started_s = time.perf_counter()
-        codes.append(client.post())
-        seconds.append(time.perf_counter() - started_s)
+    with closing(Client(port, ack)) as client:
+        for _ in range(count):
+            started_s = time.perf_counter()
+            codes.append(client.post())
+            seconds.append(time.perf_counter() - started_s)
 
 
-def _clients(port: int, ack: str, requests: int, connections: int, found: Any) -> None:
+def _clients(port: int, connections: int, asked: Any) -> None:
+    """The process of the clients: so many requests of an `ack` each time that it is asked."""
+    while (now := asked.recv()) is not None:
+        ack, requests = now
+        asked.send(_sent(port, ack, requests, connections))
+
+
+def _sent(port: int, ack: str, requests: int, connections: int) -> tuple[float, float, float]:
+    """Seconds that it took, their median and the 99th percentile of one."""
     seconds: list[float] = []
     codes: list[int] = []
     started_s = time.perf_counter()
@@ -98,7 +110,21 @@ def _clients(port: int, ack: str, requests: int, connections: int, found: Any) -
     taken_s = time.perf_counter() - started_s
     assert {code // 100 for code in codes} == {2}, codes
     seconds.sort()
-    found.send((taken_s, seconds[len(seconds) // 2], seconds[len(seconds) * 99 // 100]))
+    return taken_s, seconds[len(seconds) // 2], seconds[len(seconds) * 99 // 100]
+
+
+@contextmanager
+def clients(port: int, connections: int) -> Iterator[Any]:
+    """A process of clients, and what it is asked through."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_clients, args=(port, connections, theirs))
+    process.start()
+    try:
+        yield ours
+    finally:
+        ours.send(None)
+        process.join()
 
 
 def _cpu_s() -> float:
@@ -106,41 +132,59 @@ def _cpu_s() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def measure(env: TestEnv, ack: str, requests: int, connections: int) -> Measured:
-    """Requests of one level."""
-    port = env.group.http_port
-    assert port is not None
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    given = (port, ack, requests, connections, theirs)
-    process = context.Process(target=_clients, args=given)
+def level(asked: Any, ack: str, requests: int) -> Level:
+    """So many requests."""
     before_s = _cpu_s()
-    process.start()
-    taken_s, median_s, p99_s = ours.recv()
+    asked.send((ack, requests))
+    taken_s, median_s, p99_s = asked.recv()
     cpu_s = _cpu_s() - before_s
-    process.join()
-    return Measured(ack, requests / taken_s, 1e6 * cpu_s / requests, 1e3 * median_s, 1e3 * p99_s)
+    return Level(requests / taken_s, 1e6 * cpu_s / requests, 1e3 * median_s, 1e3 * p99_s)
 
 
 def _await_known(port: int) -> None:
     ends_s = time.monotonic() + KNOWN_TIMEOUT_S
-    while Client(port, "ack").post() != 200:
-        assert time.monotonic() < ends_s, "the job does not run"
-        time.sleep(0.1)
+    with closing(Client(port, "ack")) as client:
+        while client.post() != 200:
+            assert time.monotonic() < ends_s, "the job does not run"
+            time.sleep(0.1)
 
 
-def main(requests: int = REQUESTS, connections: int = CONNECTIONS) -> None:
-    """Print a line for each level."""
-    with tempfile.TemporaryDirectory() as folder:
+def measure(options: argparse.Namespace) -> Measured:
+    found: dict[str, Level] = {}
+    with tempfile.TemporaryDirectory(prefix="onyx-bench-") as folder:
         settings = replace(Settings(), data_dir=folder, http=HttpSettings(port=0))
         with with_test_env(2, (), settings) as env:
             env.submit(job())
-            assert env.group.http_port is not None
-            _await_known(env.group.http_port)
-            for ack in ("journal", "ack", "none"):
-                measure(env, ack, requests // 4, connections)
-                print(json.dumps(measure(env, ack, requests, connections)._asdict()), flush=True)
+            port = env.group.http_port
+            assert port is not None
+            _await_known(port)
+            with clients(port, options.connections) as asked:
+                for ack in ACKS:
+                    if options.warm_up:
+                        level(asked, ack, options.warm_up)
+                    found[ack] = level(asked, ack, options.requests)
+    figures = [
+        Figure(f"{ack}, {name}", value, unit)
+        for ack, its in found.items()
+        for name, value, unit in (
+            ("requests", its.per_second, "/s"), ("CPU of a request", its.cpu_us, "us"),
+            ("p50", its.median_ms, "ms"), ("p99", its.p99_ms, "ms"),
+        )
+    ]  # fmt: skip
+    return Measured(figures, {ack: its._asdict() for ack, its in found.items()})
+
+
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--requests", 4_000, 1_000, 20, "that count, of each ack")
+    made.sized("--warm-up", 1_000, 250, 0, "requests that do not count")
+    made.sized("--connections", 32, 32, 2)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main()

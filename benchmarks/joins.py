@@ -25,16 +25,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, Repeats, parser, run
+from benchmarks.figures import Figure, Measured, Options, Repeats, parser, run
 
 from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.formats import Segments
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.table import Table
 
-ROWS, ROWS_QUICK = 1_000_000, 200_000
-BATCHES, BATCHES_QUICK = 100, 10
-ROWS_OF_A_JOB, ROWS_OF_A_JOB_QUICK = 6_000_000, 500_000
 BATCH = 10_000
 VERSIONS = 4
 TIMEOUT_S = 300.0
@@ -188,20 +185,24 @@ def jobs(many: int, rows: int, repeats: int) -> Iterator[Figure]:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    quick = options.quick
-    many, count = (ROWS_QUICK, BATCHES_QUICK) if quick else (ROWS, BATCHES)
-    repeats = 1 if quick else options.repeats
     os.environ["POLARS_MAX_THREADS"] = "1"
-    figures = [*joins(many, count, repeats)]
-    figures += jobs(many, ROWS_OF_A_JOB_QUICK if quick else ROWS_OF_A_JOB, repeats)
+    figures = [*joins(options.rows, options.batches, options.repeats)]
+    figures += jobs(options.rows, options.rows_of_a_job, options.repeats)
     return Measured(figures)
 
 
-def options() -> argparse.ArgumentParser:
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--repeats", type=int, default=3)
+    made.sized("--rows", 1_000_000, 200_000, 2_000, "of the table")
+    made.sized("--batches", 100, 10, 1, "of 10,000 rows that are joined")
+    made.sized("--rows-of-a-job", 6_000_000, 500_000, 10_000)
+    made.sized("--repeats", 3, 1, 1)
     return made
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, options())
+    main()

@@ -13,13 +13,13 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
+from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
 
-SEGMENTS, SEGMENTS_QUICK = 500_000, 50_000
 GOALS = {True: 1.5, False: 5.0}
 """For columns, and for segments."""
 TIMEOUT_S = 600.0
@@ -67,15 +67,14 @@ def _function(fn: str, columns: bool) -> dict[str, Any]:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    segments = SEGMENTS_QUICK if options.quick else options.segments
     figures: list[Figure] = []
     for columns in (True, False):
         what = "columns" if columns else "segments"
         kinds = [kind for kind in KINDS if kind != "timers" or not columns]
         runs: dict[str, list[float]] = {kind: [] for kind in kinds}
-        for repeat in range(1 if options.quick else options.repeats):
+        for repeat in range(options.repeats):
             for kind in kinds:
-                runs[kind].append(cpu_s(kind, columns, segments))
+                runs[kind].append(cpu_s(kind, columns, options.segments))
             shown = ", ".join(f"{kind} {found[-1]:.2f} s" for kind, found in runs.items())
             print(f"{repeat + 1} {what}: {shown}", file=sys.stderr, flush=True)
         used = {kind: Repeats(tuple(found)) for kind, found in runs.items()}
@@ -86,12 +85,16 @@ def measure(options: argparse.Namespace) -> Measured:
     return Measured(figures)
 
 
-def options() -> argparse.ArgumentParser:
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--segments", type=int, default=SEGMENTS)
-    made.add_argument("--repeats", type=int, default=5)
+    made.sized("--segments", 500_000, 50_000, 2_000)
+    made.sized("--repeats", 5, 1, 1)
     return made
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, options())
+    main()

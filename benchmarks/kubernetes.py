@@ -16,11 +16,12 @@ import subprocess
 import time
 import uuid
 import zlib
+from collections.abc import Sequence
 from datetime import datetime
 from statistics import median
 from typing import Any
 
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, Size, parser, run
 from tests.cluster.engine import IMAGES
 from tests.cluster.images import engine_here
 from tests.e2e.kube import Kube, image, until
@@ -95,17 +96,15 @@ def memory_figures(release: Release) -> list[Figure]:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    repeats = 1 if options.quick else 5
-    figures = (
-        [] if options.quick else [each for name in IMAGE_GOALS for each in image_figures(name)]
-    )
+    full = options.size is Size.FULL
+    figures = [each for name in IMAGE_GOALS for each in image_figures(name)] if full else []
     kube = Kube(f"onyx-figures-{uuid.uuid4().hex[:6]}")
     kube.kubectl("create", "namespace", kube.namespace)
     try:
         release = Release(kube)
         release.install()
         first = [seconds_to_ready(each) for each in kube.list("pods", WORKERS)]
-        times = [start_again(release, release.worker()) for _ in range(repeats)]
+        times = [start_again(release, release.worker()) for _ in range(options.repeats)]
         figures.append(
             Figure("worker pod, created to ready", median(times), "s", READY_GOAL_S,
                    best=min(times), note=f"with operator and ZooKeeper: {max(first):.0f} s")
@@ -118,5 +117,15 @@ def measure(options: argparse.Namespace) -> Measured:
     return Measured(figures, {"seconds_to_ready": times})
 
 
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--repeats", 5, 1, 1)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, parser(__doc__))
+    main()

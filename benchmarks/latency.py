@@ -21,10 +21,8 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, Size, parser, run
 
-WARM_UP = 800
-COUNTED, COUNTED_QUICK = 4_200, 1_000
 GOAL_P50_MS, GOAL_P99_MS = 1.0, 3.0
 TIMEOUT_S = 120.0
 PROCESSES = 3
@@ -54,19 +52,19 @@ def in_bytewax(segments: int) -> list[float]:
         return [each / 1e6 for each in json.loads(path.read_text())]
 
 
-def percentiles(latencies_ms: Sequence[float]) -> dict[str, float]:
-    counted = latencies_ms[WARM_UP:]
+def percentiles(latencies_ms: Sequence[float], warm_up: int) -> dict[str, float]:
+    counted = latencies_ms[warm_up:]
     p50, p99, most = np.percentile(counted, [50, 99, 100]).tolist()
     return {"segments": len(counted), "p50_ms": p50, "p99_ms": p99, "max_ms": most}
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    segments = WARM_UP + (COUNTED_QUICK if options.quick else COUNTED)
-    ours = percentiles(over_grpc(segments, JOBS[options.format]))
+    segments = options.warm_up + options.segments
+    ours = percentiles(over_grpc(segments, JOBS[options.format]), options.warm_up)
     details = {"onyx": ours}
     note = f"{ours['segments']:,.0f} segments, max {ours['max_ms']:.0f} ms"
-    if importlib.util.find_spec("bytewax") and not options.quick:
-        peer = details["bytewax"] = percentiles(in_bytewax(segments))
+    if importlib.util.find_spec("bytewax") and options.size is Size.FULL:
+        peer = details["bytewax"] = percentiles(in_bytewax(segments), options.warm_up)
         note += f"; bytewax, no hop: p50 {peer['p50_ms']:.2f}, p99 {peer['p99_ms']:.2f} ms"
     return Measured(
         [
@@ -79,7 +77,17 @@ def measure(options: argparse.Namespace) -> Measured:
     )  # fmt: skip
 
 
-if __name__ == "__main__":
+def options() -> Options:
     made = parser(__doc__)
     made.add_argument("--format", choices=list(JOBS), default="dicts")
-    run(__doc__, measure, made)
+    made.sized("--warm-up", 800, 800, 20, "segments that do not count")
+    made.sized("--segments", 4_200, 1_000, 100, "that count")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
+if __name__ == "__main__":
+    main()

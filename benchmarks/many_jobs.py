@@ -16,13 +16,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.client.client import Client
 from onyx.client.connection import connect
@@ -35,7 +35,6 @@ PROCESSES = 3
 GOAL_RUN_S = 60.0
 GOAL_ENTRIES, GOAL_ENTRIES_A_GROUP = 8, 2
 TIMEOUT_S = 600.0
-SEGMENTS = 100_000
 LOOK_INTERVAL_S = 0.1
 
 
@@ -66,13 +65,14 @@ def workers(folder: Path, settings: Settings, peers: int) -> Iterator[None]:
     """Worker processes with so many peers in all."""
     (folder / "many_jobs_tasks.py").write_text("def keep(segment):\n    return segment\n")
     options = ("--processes", PROCESSES, "--peers", peers // PROCESSES, "--metrics-port", 0)
-    process = subprocess.Popen(
-        onyx("worker", *options, "--modules", "many_jobs_tasks", *where(settings)),
-        cwd=folder,
-        env={**os.environ, "ONYX_STATE_URL": str(folder / "state")},
-        stdout=(folder / "worker.log").open("wb"),
-        stderr=subprocess.STDOUT,
-    )
+    with (folder / "worker.log").open("wb") as log:
+        process = subprocess.Popen(
+            onyx("worker", *options, "--modules", "many_jobs_tasks", *where(settings)),
+            cwd=folder,
+            env={**os.environ, "ONYX_STATE_URL": str(folder / "state")},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
     try:
         yield
     finally:
@@ -119,13 +119,15 @@ def submit(folder: Path, settings: Settings, jobs: list[dict[str, Any]]) -> None
     subprocess.run(onyx("submit", *paths, *where(settings)), check=True, stdout=subprocess.DEVNULL)
 
 
-def one_job(client: Client, folder: Path, settings: Settings, peers: int) -> Counter[str]:
+def one_job(
+    client: Client, folder: Path, settings: Settings, peers: int, segments: int
+) -> Counter[str]:
     """Entries of a job that runs alone on all peers, from its submission to its end."""
     watched = Watched()
     with client.follow(watched.see):
         watched.until(lambda now: len(now.peers) == peers, f"{peers} peers")
         before = watched.entries.copy()
-        submit(folder, settings, [manifest("alone", SEGMENTS, folder)])
+        submit(folder, settings, [manifest("alone", segments, folder)])
         watched.until(lambda now: "alone" in now.completed_jobs, "the job alone has completed")
         return watched.entries - before
 
@@ -147,14 +149,14 @@ def many(client: Client, folder: Path, settings: Settings, jobs: int) -> tuple[f
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    jobs, peers = (10, 45) if options.quick else (options.jobs, options.peers)
+    jobs, peers = options.jobs, options.peers
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
         folder = Path(name)
         env = start_env(Settings(), folder / "zookeeper")
         try:
             settings = env.settings
             with workers(folder, settings, peers), connect(settings) as client:
-                alone = one_job(client, folder, settings, peers)
+                alone = one_job(client, folder, settings, peers, options.segments)
                 run_s, entries = many(client, folder, settings, jobs)
         finally:
             shutdown_env(env)
@@ -170,8 +172,17 @@ def measure(options: argparse.Namespace) -> Measured:
     )
 
 
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--jobs", 100, 10, 1)
+    made.sized("--peers", 450, 45, 6, "in all; a multiple of three")
+    made.sized("--segments", 100_000, 100_000, 1_000, "of the job that runs alone")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    options = parser(__doc__)
-    options.add_argument("--jobs", type=int, default=100)
-    options.add_argument("--peers", type=int, default=450, help="in all; a multiple of three")
-    run(__doc__, measure, options)
+    main()

@@ -18,17 +18,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from types import MappingProxyType
 from typing import Any
 
 import psutil
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.processes.child import PROGRAM
 
-SEGMENTS, SEGMENTS_QUICK = 10_000_000, 1_000_000
-BLOCK_S, BLOCK_QUICK_S = 30.0, 5.0
-BLOCKED_SEGMENTS = 1_000_000
 GOAL_MIB = 64.0
 INTERVAL_S = 0.1
 TIMEOUT_S = 300.0
@@ -61,13 +59,14 @@ def watched(
     folder: Path,
     modules: Sequence[str] = ("bench_probe",),
     timeout_s: float = TIMEOUT_S,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Watched:
     """Run a job of one process to its end.
 
     Raises:
         RuntimeError: it failed, or took longer than `timeout_s`.
     """
-    process = onyx_run.start(onyx_run.command(job, folder, modules))
+    process = onyx_run.start(onyx_run.command(job, folder, modules), environment)
     memory: Samples = []
     state: Samples = []
     deadline_s = time.monotonic() + timeout_s
@@ -90,7 +89,9 @@ def watched(
 
 
 def within(samples: Samples, from_s: float, to_s: float) -> list[float]:
-    return [mib for at_s, mib in samples if from_s <= at_s <= to_s]
+    """Samples of some time; that which is nearest to its start, if it was so short."""
+    found = [mib for at_s, mib in samples if from_s <= at_s <= to_s]
+    return found or [min(samples, key=lambda sample: abs(sample[0] - from_s))[1]]
 
 
 def growth(before: Sequence[float], during: Sequence[float]) -> float:
@@ -125,10 +126,11 @@ def growth_while_passing(samples: Samples, span: Mapping[str, Any]) -> float:
     )
 
 
-def blocking(block_s: float, folder: Path) -> tuple[Figure, Samples]:
+def blocking(block_s: int, segments: int, folder: Path) -> tuple[Figure, Samples]:
+    """Growth while the output takes nothing, after a twentieth of the segments."""
     job = onyx_run.manifest("memory.yaml")
     spec = job["spec"]
-    spec["catalog"][0]["options"]["segments"] = BLOCKED_SEGMENTS
+    spec["catalog"][0]["options"]["segments"] = segments
     sink = spec["catalog"][2]
     sink["plugin"] = "function"
     sink["options"] = {
@@ -138,27 +140,34 @@ def blocking(block_s: float, folder: Path) -> tuple[Figure, Samples]:
     spec["lifecycles"][0] = {
         "task": "sink",
         "calls": "bench_probe:span_calls",
-        "options": {"folder": str(folder)},
+        "options": {"folder": str(folder), "blockAfter": segments // 20, "blockS": block_s},
     }
-    onyx_run.ENVIRONMENT["BENCH_BLOCK_S"] = str(block_s)
     seen = watched(job, folder)
     since_s, until_s = seen.span["blocked"]
     before = within(seen.memory, since_s - 1, since_s)[-2:]
     grown = growth(before, within(seen.memory, since_s, until_s))
-    name = f"memory growth while an output blocks for {block_s:.0f} s"
+    name = f"memory growth while an output blocks for {block_s} s"
     return Figure(name, grown, "MiB", GOAL_MIB, note=f"from {median(before):.0f} MiB"), seen.memory
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    segments = SEGMENTS_QUICK if options.quick else options.segments
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
-        flat, passed = passing("memory.yaml", segments, Path(one))
-        block_s = BLOCK_QUICK_S if options.quick else BLOCK_S
-        blocked, waited = blocking(block_s, Path(two))
+        flat, passed = passing("memory.yaml", options.segments, Path(one))
+        blocked, waited = blocking(options.block_s, options.blocked_segments, Path(two))
     return Measured([flat, blocked], {"passing": passed.memory, "blocking": waited})
 
 
-if __name__ == "__main__":
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--segments", type=int, default=SEGMENTS)
-    run(__doc__, measure, made)
+    made.sized("--segments", 10_000_000, 1_000_000, 50_000)
+    made.sized("--blocked-segments", 1_000_000, 1_000_000, 20_000, "into the output that blocks")
+    made.sized("--block-s", 30, 5, 1, "seconds for which it blocks")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
+if __name__ == "__main__":
+    main()

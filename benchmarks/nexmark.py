@@ -30,11 +30,11 @@ import yaml
 from benchmarks import data, onyx_run
 from benchmarks.checkout import ROOT, python_path
 from benchmarks.data import Data
-from benchmarks.figures import Figure, Measured, parser, publish, ratio
+from benchmarks.figures import Figure, Measured, Options, Size, parser, ratio, run
 from benchmarks.harness import Absent, Contender, Result, compare, printed_answer, report, used
 from benchmarks.onyx_ways import SHARES, shares
 from benchmarks.peers import CONTENDERS, HERE, absent, by_name, spark_environment
-from benchmarks.workload import REPEATS, REPEATS_QUICK, TIMEOUT_S
+from benchmarks.workload import REPEATS, TIMEOUT_S
 
 EXAMPLE = ROOT / "examples" / "nexmark"
 CODE = {"PYTHONPATH": python_path(HERE / "jobs", CONTENDERS, EXAMPLE)}
@@ -68,7 +68,8 @@ EVENTS = {
     "q9": 1_000_000,
 }
 """So many that the work of a stream of dicts is several times the start of a worker."""
-EVENTS_FEW = 2_000
+EVENTS_TINY = 3_000
+"""With `--tiny`: so few that a query ends at once, and so many that each finds something."""
 GOALS = {"onyx-1": 1.0, "onyx-1-columns": 0.5}
 QUICK = ("onyx-1", "onyx-1-columns", "bytewax")
 
@@ -144,11 +145,12 @@ def _contender(name: str, command: Any, note: str) -> Contender:
 def _onyx(query: str, processes: int, columns: bool) -> Contender:
     name = f"onyx-{processes}{'-columns' * columns}"
     note = f"{processes} process{'es' * (processes > 1)}, {'columns' if columns else 'dicts'}"
-    command = partial(_job, f"{query}{'-columns' * columns}", processes)
+    command = partial(_job, query, processes, columns)
     return Contender(name, command, shares, CODE, note)
 
 
-def _job(name: str, processes: int, data: Data, folder: Path) -> Sequence[str]:
+def _job(query: str, processes: int, columns: bool, data: Data, folder: Path) -> Sequence[str]:
+    name, batch_format = (f"{query}-columns", "arrow") if columns else (query, "dicts")
     job = yaml.safe_load((EXAMPLE / f"{name}.yaml").read_text())
     spec = job["spec"]
     for entry in spec["catalog"]:
@@ -158,8 +160,8 @@ def _job(name: str, processes: int, data: Data, folder: Path) -> Sequence[str]:
                 str(data.folder / Path(entry["options"]["path"]).name) + ".parquet"
             )
     write = spec["catalog"][-1]
-    column = SUMMED[name.partition("-")[0]]
-    write |= {"plugin": "function", "cooperative": True}
+    column = SUMMED[query]
+    write |= {"plugin": "function", "cooperative": True, "batchFormat": batch_format}
     write["options"] = {"fn": f"bench_nexmark:{column}s", "batch": True}
     (folder / SHARES).mkdir()
     options = {"folder": str(folder / SHARES)}
@@ -207,29 +209,30 @@ def measure(options: argparse.Namespace) -> Measured:
     details: dict[str, Mapping[str, Any]] = {}
     for query in options.query or SUMMED:
         every = contenders(query)
-        names = options.contender or (QUICK if options.quick else every)
-        count = options.events or EVENTS[query] // (2 if options.quick else 1)
-        repeats = options.repeats or (REPEATS_QUICK if options.quick else REPEATS)
+        names = options.contender or (every if options.size is Size.FULL else QUICK)
+        sizes = EVENTS[query], EVENTS[query] // 2, EVENTS_TINY
+        count = options.events or sizes[options.size]
+        few = events(query, options.few_events) if options.few_events else None
         results = compare(
-            [every[name] for name in names],
-            events(query, count),
-            events(query, EVENTS_FEW),
-            repeats,
-            TIMEOUT_S,
+            [every[name] for name in names], events(query, count), few, options.repeats, TIMEOUT_S
         )
         details[query] = report(f"Nexmark {query}, {count:,} events", results, "onyx-1")
         found += figures(query, results)
     return Measured(found, details)
 
 
-def main() -> None:
+def options() -> Options:
     made = parser(__doc__)
     made.add_argument("--query", action="append", choices=list(SUMMED), help="repeatable")
     made.add_argument("--contender", action="append", help="only this; repeatable")
     made.add_argument("--events", type=int)
-    made.add_argument("--repeats", type=int)
-    options = made.parse_args()
-    publish(measure(options), options.json)
+    made.sized("--few-events", 2_000, 2_000, 0, "to tell the start-up; 0 leaves it in")
+    made.sized("--repeats", *REPEATS)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -38,11 +39,13 @@ def command(
     ]
 
 
-def start(arguments: Sequence[str]) -> subprocess.Popen[str]:
+def start(
+    arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
+) -> subprocess.Popen[str]:
     """Start a command with the functions of the benchmarks; its output is kept for `finish`."""
     return subprocess.Popen(
         arguments,
-        env={**os.environ, **ENVIRONMENT},
+        env={**os.environ, **ENVIRONMENT, **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -64,6 +64,8 @@ def _command(way: Way, modules: Sequence[str], data: Data, folder: Path) -> Sequ
             entry["batchSize"] = way.batch_size
         if entry["type"] == "reduce" and way.guarantee != "exactly-once":
             entry["deduplicate"] = False
+        if way.guarantee == "at-most-once":
+            entry.pop("maxPending", None)  # nothing is pending, and the key is refused
         if entry.get("plugin") == "files":
             read = entry["type"] == "input"
             entry["options"]["path"] = pattern if read else str(folder / OUT)

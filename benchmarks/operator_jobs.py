@@ -15,18 +15,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, parser, run
 from tests.operator.fake_api.server import FakeApi
 
 from onyx.log.server.process import ZooKeeperServer
 
 ROOT = Path(__file__).parents[1]
-JOBS, JOBS_QUICK = 1_000, 100
 GOAL_S, GOAL_MB = 20.0, 200.0
 TIMEOUT_S = 300.0
 SAMPLE_S = 0.1
@@ -87,7 +86,7 @@ def reconciled(api: FakeApi) -> int:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    count = options.jobs or (JOBS_QUICK if options.quick else JOBS)
+    count = options.jobs
     with (
         tempfile.TemporaryDirectory() as name,
         ZooKeeperServer(Path(name) / "zookeeper") as server,
@@ -128,7 +127,15 @@ def _measure(api: FakeApi, operator: Watcher, count: int) -> Measured:
     return Measured(figures, {"requests": requests, "rest_mb": rest_mb})
 
 
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--jobs", 1_000, 100, 3)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    options = parser(__doc__)
-    options.add_argument("--jobs", type=int, help=f"how many; {JOBS} by default")
-    run(__doc__, measure, options)
+    main()

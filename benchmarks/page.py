@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 from benchmarks.checkout import ROOT
-from benchmarks.figures import TOO_NOISY, plain
+from benchmarks.figures import TOO_NOISY, Size, plain
 from benchmarks.programs import PROGRAMS
 from benchmarks.quoted import QUOTED, Quoted
 
@@ -60,11 +60,11 @@ Page = Mapping[tuple[str, str], Found]
 """By program and text of the figure."""
 
 
-def this_run(quick: bool) -> Run:
+def this_run(size: Size) -> Run:
     date = datetime.now(UTC).date().isoformat()
-    return Run(
-        f"{date}, `--quick`" if quick else date, _commit(), _machine(), f"{os.getloadavg()[0]:.1f}"
-    )
+    if size is not Size.FULL:
+        date += f", `--{size.name.lower()}`"
+    return Run(date, _commit(), _machine(), f"{os.getloadavg()[0]:.1f}")
 
 
 def _commit() -> str:

@@ -100,8 +100,8 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
     "bench_windows": (
         Quoted("tumbling sum, dicts", "tumbling sum over *", 0.35, "us/segment"),
         Quoted("global count, dicts", "global count over *", 0.2, "us/segment"),
-        Quoted("tumbling sum, columns", "tumbling sum, columns over *", 0.1, "us/segment"),
-        Quoted("global count, columns", "global count, columns over *", 0.1, "us/segment"),
+        Quoted("tumbling sum, columns", "tumbling sum, arrays over *", 0.1, "us/segment"),
+        Quoted("global count, columns", "global count, arrays over *", 0.1, "us/segment"),
     ),
     "bench_spill": (
         Quoted("memory of five million groups, 200,000 of them in memory",
@@ -214,7 +214,7 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
     ),
     "bench_state": (
         Quoted("CPU of an id in a chunk of the state log", "CPU of appending *", 100, "ns an id"),
-        Quoted("recovery of 1 GB of state", "recovery of 1,000 MB of state", 30, "s"),
+        Quoted("recovery of 1 GB of state", "recovery of a GB of state", 30, "s"),
         Quoted("an id told from repeats", "applied ids, *", 10, "ns an id"),
     ),
     "many_jobs": (

@@ -14,13 +14,13 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, parser, run
 from tests.support.servers.cluster import Cluster, Worker
 
 from onyx.ids import JobId, TaskName
@@ -32,7 +32,7 @@ T = TypeVar("T")
 MODULE = onyx_run.JOBS / "bench_state.py"
 KEEPER = TaskName("keep")
 PAYLOAD_BYTES = 1_000
-FILL, FILL_QUICK, FILL_SMALL = 1_000_000, 50_000, 1_000
+FILL_SMALL = 1_000
 """Groups, of which each takes a kilobyte on the disk."""
 SESSION_TIMEOUT_S = 6.0
 GOAL_RESTORED_S = 30.0
@@ -162,10 +162,10 @@ def until(what: str, look: Callable[[], T | None], timeout_s: float) -> T:
 
 def measure(options: argparse.Namespace) -> Measured:
     found = []
-    for groups in (FILL_SMALL, FILL_QUICK if options.quick else options.groups):
+    for groups in sorted({FILL_SMALL, options.groups}):
         with tempfile.TemporaryDirectory(prefix="onyx-bench-") as folder:
             found.append(recovery(groups, Path(folder)))
-    return Measured(figures(*found), [asdict(each) for each in found])
+    return Measured(figures(found[0], found[-1]), [asdict(each) for each in found])
 
 
 def figures(small: Recovery, large: Recovery) -> list[Figure]:
@@ -183,7 +183,15 @@ def figures(small: Recovery, large: Recovery) -> list[Figure]:
     ]  # fmt: skip
 
 
-if __name__ == "__main__":
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--groups", type=int, default=FILL, help="of about a kilobyte each")
-    run(__doc__, measure, made)
+    made.sized("--groups", 1_000_000, 50_000, FILL_SMALL, "of about a kilobyte each")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -30,7 +30,7 @@ import numpy as np
 import psutil
 import pyarrow as pa
 from benchmarks import kafka_requests, onyx_run
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, Size, parser, run
 
 from onyx import api
 from onyx.client import Answer, Appender
@@ -134,16 +134,15 @@ def _reached(answer: Answer | None) -> bool:
 class Measuring:
     """Collects the figures of one run."""
 
-    def __init__(self, quick: bool) -> None:
-        self._seconds = 3 if quick else 15
-        self._requests = {SEGMENTS_OF_BATCH: 300, ROWS_OF_BATCH: 20} if quick else {}
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
         self.figures: list[Figure] = []
         self.details: dict[str, Any] = {}
 
     def latency(self, name: str, send: Send) -> tuple[float, float]:
-        """p50 and p99 in ms of single requests, after a second in which everything gets warm."""
-        latencies_ms(send, PER_SECOND)
-        found = latencies_ms(send, self._seconds * PER_SECOND)
+        """p50 and p99 in ms of single requests, after some in which everything gets warm."""
+        latencies_ms(send, self._options.warm_up)
+        found = latencies_ms(send, self._options.singles)
         p50, p99 = np.percentile(found, [50, 99]).tolist()
         self.details[name] = {"p50_ms": p50, "p99_ms": p99, "requests": len(found)}
         return p50, p99
@@ -152,7 +151,8 @@ class Measuring:
         self, name: str, send: Send, segments: Any, cpu_s: Callable[[], float]
     ) -> tuple[float, float]:
         """Segments a second of large requests, and us of CPU a segment behind the client."""
-        requests = self._requests.get(len(segments), 4_000_000 // len(segments) // 10)
+        few = len(segments) == SEGMENTS_OF_BATCH
+        requests = self._options.of_dicts if few else self._options.of_rows
         before_s = cpu_s()
         rate = per_second(send, segments, requests)
         cpu_us = 1e6 * (cpu_s() - before_s) / (requests * len(segments))
@@ -165,7 +165,7 @@ class Measuring:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    found = Measuring(options.quick)
+    found = Measuring(options)
     dicts = [{"n": n, "key": f"k{n % 10}"} for n in range(SEGMENTS_OF_BATCH)]
     numbers = np.arange(ROWS_OF_BATCH)
     rows = pa.RecordBatch.from_pydict({"n": numbers, "v": numbers * 0.5, "key": numbers % 10})
@@ -176,7 +176,7 @@ def measure(options: argparse.Namespace) -> Measured:
         found.says(f"{ack} at {PER_SECOND}/s, p99", p99, "ms", GOAL_P99_MS)
     dicts_cpu_us = _rates(found, "dicts", "requests of 100 dicts", dicts, GOAL_DICTS)
     _rates(found, "columns", "batches of 10,000 rows", rows, GOAL_ROWS)
-    if kafka_requests.possible():
+    if options.size is not Size.TINY and kafka_requests.possible():
         with kafka_requests.running() as (client, cpu_s):
             its = found.latency(OTHERS, client.send)
             _, its_cpu_us = found.rate(
@@ -206,5 +206,18 @@ def _send(appender: Appender, ack: str, segments: Any) -> Future[Any]:
     return appender.send(segments, ack)
 
 
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--warm-up", PER_SECOND, PER_SECOND, 5, "single requests that do not count")
+    made.sized("--singles", 15 * PER_SECOND, 3 * PER_SECOND, 20, "single requests that count")
+    made.sized("--of-dicts", 4_000, 300, 10, f"requests of {SEGMENTS_OF_BATCH} dicts")
+    made.sized("--of-rows", 40, 20, 2, f"requests of {ROWS_OF_BATCH:,} rows")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, parser(__doc__))
+    main()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from benchmarks import data, memory, onyx_run
 from benchmarks.data import Answer, Data
-from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
+from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
 from benchmarks.harness import WrongAnswer
 from benchmarks.onyx_ways import OUT, SHARES, emitted, shares
 
-ROWS, ROWS_QUICK = 100_000_000, 3_000_000
-FEW, FEW_QUICK = 1_000_000, 500_000
 BLOCK = 250_000
-"""Rows that a file gets at a time."""
+"""Rows that a file gets at a time, at most."""
 NAMES = 10_000
 GOAL_RATIO = 1.1
 TIMEOUT_S = 1_800.0
@@ -79,9 +77,10 @@ def rows(name: str, make: Callable[[int, int], tuple[pa.Table, Answer]], count: 
 
 def _write(folder: Path, make: Callable[[int, int], tuple[pa.Table, Answer]], count: int) -> Answer:
     results = total = 0
+    block = min(BLOCK, -(-count // data.FILES))
     writers: list[Any] = [None] * data.FILES
-    for number, first in enumerate(range(0, count, BLOCK)):
-        table, (more, added) = make(first, min(first + BLOCK, count))
+    for number, first in enumerate(range(0, count, block)):
+        table, (more, added) = make(first, min(first + block, count))
         results, total = results + more, total + added
         file = number % data.FILES
         if writers[file] is None:
@@ -126,9 +125,9 @@ def measured(letter: str, rows: Data) -> memory.Watched:
 
 def figures(letter: str, options: argparse.Namespace) -> tuple[list[Figure], dict[str, Any]]:
     make = segments if letter == "a" else Minutes()
-    many = rows(letter, make, ROWS_QUICK if options.quick else options.rows)
+    many = rows(letter, make, options.rows)
     make = segments if letter == "a" else Minutes()
-    few = rows(letter, make, FEW_QUICK if options.quick else options.few)
+    few = rows(letter, make, options.few)
     first, whole, last = measured(letter, few), measured(letter, many), measured(letter, few)
     small = Repeats((first.span["cpu_s"], last.span["cpu_s"])).per(few.records / 1e6)
     large = Repeats((whole.span["cpu_s"],)).per(many.records / 1e6)
@@ -155,9 +154,17 @@ def measure(options: argparse.Namespace) -> Measured:
     return Measured(found, details)
 
 
-if __name__ == "__main__":
+def options() -> Options:
     made = parser(__doc__)
     made.add_argument("--workload", action="append", choices=["a", "c"], help="repeatable")
-    made.add_argument("--rows", type=int, default=ROWS)
-    made.add_argument("--few", type=int, default=FEW)
-    run(__doc__, measure, made)
+    made.sized("--rows", 100_000_000, 3_000_000, 20_000)
+    made.sized("--few", 1_000_000, 500_000, 10_000)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +29,7 @@ from statistics import median
 from typing import Any
 
 import psutil
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, parser, run
 from benchmarks.plot import write_svg
 
 from onyx.client.client import Client
@@ -254,14 +255,13 @@ def growth(samples: list[dict[str, float]], name: str) -> float:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    jobs = 60 if options.quick else options.jobs
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         (folder / "soak_tasks.py").write_text(TASKS)
         env = start_env(Settings(), folder / "zookeeper")
         stack.callback(shutdown_env, env)
         client = stack.enter_context(connect(env.settings))
-        soak = Soak(folder, env.settings, client, jobs)
+        soak = Soak(folder, env.settings, client, options.jobs)
         stack.callback(soak.end_workers)
         for _ in range(WORKERS):
             soak.add_worker()
@@ -272,21 +272,31 @@ def measure(options: argparse.Namespace) -> Measured:
     curves = {each: [sample[each] for sample in soak.samples] for each in names}
     jobs = int(places[-1])
     title = f"{jobs:,} short jobs, a fifth of them killed or upgraded, the collector killed "
-    write_svg(options.plot, f"{title}{soak.kills} times", "jobs that have ended", places, curves)
+    title += f"{soak.kills} times"
+    if options.plot:
+        write_svg(options.plot, title, "jobs that have ended", places, curves)
     wall_s = soak.samples[-1]["seconds"]
     figures = [
         Figure(f"growth: {each}", growth(soak.samples, each), "x", GOAL_GROWTH,
                note=f"at most {max(curves[each]):,.1f}, {curves[each][-1]:,.1f} at the end")
         for each in names
     ]  # fmt: skip
-    speed = Figure("jobs a second", jobs / wall_s, "jobs/s", 0, at_least=True)
+    speed = Figure("jobs a second", jobs / wall_s, "jobs/s", at_least=True)
     return Measured([*figures, speed], {"samples": soak.samples, "kills": soak.kills})
 
 
-if __name__ == "__main__":
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--jobs", type=int, default=10_000)
-    made.add_argument("--kill-every", type=int, default=500, help="jobs; 0: nobody is killed")
+    made.sized("--jobs", 10_000, 60, 12)
+    made.sized("--kill-every", 500, 500, 6, "jobs; 0: nobody is killed")
     made.add_argument("--minutes", type=float, default=120.0, help="end then, whatever is done")
-    made.add_argument("--plot", type=Path, default=Path("soak.svg"), help="the curves, as SVG")
-    run(__doc__, measure, made)
+    made.add_argument("--plot", type=Path, help="the curves, as SVG")
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -23,7 +23,7 @@ from benchmarks.data import Data, events
 from benchmarks.flights_data import EXAMPLE, FLIGHTS, flights
 from benchmarks.harness import Contender, printed_answer
 from benchmarks.peers import CONTENDERS, spark_environment
-from benchmarks.workload import RECORDS, Goal, Workload, main
+from benchmarks.workload import RECORDS, Goal, Workload, command_line
 
 GOALS = (Goal("job", "native", 1.3, "a manifest against groupBy and window"),)
 NOTES = {"native": "groupBy with window, by hand", "job": "the query of a manifest"}
@@ -80,8 +80,12 @@ def _command(program: str, way: str, job: str, data: Data, folder: Path) -> Sequ
     return [sys.executable, str(CONTENDERS / program), way, job, str(read.folder), str(folder)]
 
 
-if __name__ == "__main__":
+def main(arguments: Sequence[str] | None = None) -> None:
     chosen = argparse.ArgumentParser(add_help=False)
     chosen.add_argument("--workload", choices=["c", "flights"], default="c")
-    given, sys.argv[1:] = chosen.parse_known_args()
-    main(*((routes, routes) if given.workload == "flights" else (dicts, columns)))
+    given, rest = chosen.parse_known_args(arguments)
+    command_line(*((routes, routes) if given.workload == "flights" else (dicts, columns)), rest)
+
+
+if __name__ == "__main__":
+    main()

@@ -14,14 +14,14 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Size, parser, run
 from benchmarks.recovery import until
 from tests.support.servers.cluster import Cluster
 
@@ -66,7 +66,7 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    victims = ["driver"] if options.quick else [*MARKS]
+    victims = ["driver"] if options.size is Size.QUICK else [*MARKS]
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
         folder = Path(name)
         with (
@@ -111,5 +111,9 @@ def _kill(cluster: Cluster, victim: str) -> None:
     raise RuntimeError(f"no {victim} runs")
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, parser(__doc__), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, parser(__doc__))
+    main()

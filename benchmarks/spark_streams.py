@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.data import Data, events
 from benchmarks.harness import Contender, printed_answer
 from benchmarks.peers import CONTENDERS, spark_environment
-from benchmarks.workload import Goal, Workload, main
+from benchmarks.workload import Goal, Workload, command_line
 
 GOALS = (Goal("job", "native", 1.3, "a manifest against Structured Streaming"),)
 NOTES = {
@@ -54,5 +54,9 @@ def _command(way: str, job: str, data: Data, folder: Path) -> Sequence[str]:
     return [sys.executable, script, f"{way}-stream", job, str(read.folder), str(folder)]
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    command_line(dicts, columns, arguments)
+
+
 if __name__ == "__main__":
-    main(dicts, columns)
+    main()

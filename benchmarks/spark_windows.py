@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from benchmarks import harness, onyx_run
-from benchmarks.figures import Figure, Measured, Repeats, parser, ratio, run
+from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
 from benchmarks.peers import CONTENDERS, spark_environment
 
 from onyx.flow.columns.record_batch import Columns
@@ -49,8 +49,9 @@ from onyx.windows.coded import GroupKeys
 from onyx.windows.compile import compile_windows
 from onyx.windows.task_windows import TaskWindows
 
-ROWS, ROWS_QUICK = 10_000_000, 500_000
-KEYS, KEYS_QUICK = 1_000_000, 50_000
+ROWS = (10_000_000, 500_000, 5_000)
+KEYS = (1_000_000, 50_000, 500)
+"""By size."""
 BATCH, PART, FILE = 10_000, 500_000, 5_000_000
 SLIDES = 2
 """Of all rows; an extent has two."""
@@ -277,8 +278,6 @@ def measured(shape: Shape, source: Path, folder: Path, options: Any) -> tuple[li
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    if options.quick:
-        options.rows, options.keys = ROWS_QUICK, KEYS_QUICK
     figures: list[Figure] = []
     details: dict[str, Any] = {"rows": options.rows, "keys": options.keys}
     with tempfile.TemporaryDirectory(prefix="onyx-bench-", dir=options.folder) as name:
@@ -293,11 +292,19 @@ def measure(options: argparse.Namespace) -> Measured:
     return Measured(figures, details)
 
 
-if __name__ == "__main__":
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--rows", type=int, default=ROWS)
-    made.add_argument("--keys", type=int, default=KEYS)
+    made.sized("--rows", *ROWS)
+    made.sized("--keys", *KEYS)
     made.add_argument("--master", default="local[2]")
     made.add_argument("--only", choices=[shape.name for shape in SHAPES])
     made.add_argument("--folder", default=os.environ.get("TMPDIR"), help="for all files")
-    run(__doc__, measure, made)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
+if __name__ == "__main__":
+    main()

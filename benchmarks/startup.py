@@ -14,11 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
 from benchmarks import onyx_run
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, Size, parser, run
 
 from onyx.processes.child import PROGRAM
 
@@ -81,15 +82,14 @@ def heaviest_imports() -> list[tuple[str, float]]:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    repeats = 1 if options.quick else 5
     figures = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         totals: dict[int, list[float]] = {
-            count: [] for count in PROCESSES[: 1 if options.quick else 2]
+            count: [] for count in PROCESSES[: 2 if options.size is Size.FULL else 1]
         }
         parts: list[dict[str, float]] = []
-        for _ in range(repeats):
+        for _ in range(options.repeats):
             for processes, times in totals.items():
                 times.append(total_s(folder, processes))
             parts.append(parts_s(folder))
@@ -110,5 +110,15 @@ def measure(options: argparse.Namespace) -> Measured:
     return Measured(figures, details)
 
 
+def options() -> Options:
+    made = parser(__doc__)
+    made.sized("--repeats", 5, 1, 1)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, parser(__doc__))
+    main()

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from benchmarks import memory
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
-SEGMENTS, SEGMENTS_QUICK = 20_000_000, 1_000_000
 MODULES = ("bench_probe", "bench_state")
 GOAL_STATE_MIB = 192.0
 """A snapshot is written when the log is larger than this (`snapshot_bytes_min` and the log since
@@ -25,9 +25,10 @@ TIMEOUT_S = 900.0
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    segments = SEGMENTS_QUICK if options.quick else options.segments
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as folder:
-        flat, seen = memory.passing("state-memory.yaml", segments, Path(folder), MODULES, TIMEOUT_S)
+        flat, seen = memory.passing(
+            "state-memory.yaml", options.segments, Path(folder), MODULES, TIMEOUT_S
+        )
     largest = max(mib for _, mib in seen.state)
     return Measured(
         [
@@ -38,7 +39,15 @@ def measure(options: argparse.Namespace) -> Measured:
     )
 
 
-if __name__ == "__main__":
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--segments", type=int, default=SEGMENTS)
-    run(__doc__, measure, made)
+    made.sized("--segments", 20_000_000, 1_000_000, 50_000)
+    return made
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -12,16 +12,16 @@ start.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
-from benchmarks.figures import Figure, Measured, parser, run
+from benchmarks import harness
+from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.flow.groups.keys import shard_of
 from onyx.model.parsing.job import parse_mapping
@@ -31,8 +31,6 @@ from onyx.seams import SystemClock
 from onyx.state.local.spilled import Spill
 from onyx.windows.groups import Shards
 
-KEYS, KEYS_QUICK = 10_000_000, 100_000
-EXTENTS_MAX, EXTENTS_MAX_QUICK = 200_000, 10_000
 BATCH, BATCHES_A_CHUNK = 2_000, 10
 STRIDE = 7_368_787
 """A prime: its multiples, modulo the number of keys, are all keys in a mixed order."""
@@ -110,20 +108,23 @@ def measure_one(keys: int, extents_max: int) -> dict[str, float]:
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    keys = KEYS_QUICK if options.quick else options.keys
-    extents_max = EXTENTS_MAX_QUICK if options.quick else EXTENTS_MAX
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.apply(measure_one, (keys, extents_max))
+    keys = options.keys
+    found = harness.fresh(measure_one, keys, options.extents_max)
     note = f"{found['us to set']:.0f} us to set, {found['us to fire']:.0f} us to fire"
     name = f"memory of {keys:,} keys with timers, on disk"
     return Measured([Figure(name, found["most MiB"], "MiB", GOAL_MIB, note=note)], {"found": found})
 
 
-def options() -> argparse.ArgumentParser:
+def options() -> Options:
     made = parser(__doc__)
-    made.add_argument("--keys", type=int, default=KEYS)
+    made.sized("--keys", 10_000_000, 100_000, 5_000)
+    made.sized("--extents-max", 200_000, 10_000, 500, "states in memory")
     return made
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    run(measure, options(), arguments)
+
+
 if __name__ == "__main__":
-    run(__doc__, measure, options())
+    main()

@@ -1,7 +1,7 @@
 """A workload: data sets of any size, programs that compute the same of them, and goals.
 
 The programs are compared by CPU a record, each run as a whole process tree and its answer checked
-(`harness`). `main` is the command line of a workload's module.
+(`harness`). `command_line` is that of a workload's module.
 """
 
 from __future__ import annotations
@@ -11,11 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.data import Data
-from benchmarks.figures import Figure, Measured, parser, publish, ratio
+from benchmarks.figures import Figure, Measured, Options, parser, ratio, run
 from benchmarks.harness import Absent, Contender, Result, compare, report, used
 
-RECORDS, RECORDS_QUICK, RECORDS_FEW = 1_000_000, 200_000, 1_000
-REPEATS, REPEATS_QUICK = 3, 2
+RECORDS, RECORDS_QUICK, RECORDS_TINY = 1_000_000, 200_000, 1_000
+FEW = (1_000, 1_000, 0)
+"""Records of the run that tells the start-up, by size; 0: start-up is left in."""
+REPEATS = (3, 2, 1)
+"""By size."""
+SLOW = ("spark", "spark-arrow", "pyflink")
+"""Programs that take long to start: `--tiny` leaves them out."""
 TIMEOUT_S = 900.0
 
 
@@ -45,46 +50,58 @@ class Workload:
     """The contender to which the table gives ratios."""
     records: int = RECORDS
 
+    @property
+    def tiny(self) -> frozenset[str]:
+        """What `--tiny` compares: programs whose figures have goals, but for slow ones."""
+        named = {name for goal in self.goals for name in (goal.over, goal.under)}
+        return frozenset(named.difference(SLOW))
 
-def main(dicts: Callable[[], Workload], columns: Callable[[], Workload]) -> None:
+
+def command_line(
+    dicts: Callable[[], Workload],
+    columns: Callable[[], Workload],
+    arguments: Sequence[str] | None = None,
+) -> None:
     """Compare what the command line chooses, of the workload in the format that it chooses."""
     first = argparse.ArgumentParser(add_help=False)
     first.add_argument("--format", choices=["dicts", "columns"], default="dicts")
-    given, rest = first.parse_known_args()
+    given, rest = first.parse_known_args(arguments)
     workload = {"dicts": dicts, "columns": columns}[given.format]()
-    options = _parser(workload, first).parse_args(rest)
-    contenders = chosen(workload, options)
-    records = options.records or (RECORDS_QUICK if options.quick else workload.records)
+    run(lambda options: _measure(workload, options), _options(workload, first), rest)
+
+
+def _measure(workload: Workload, options: argparse.Namespace) -> Measured:
     results = compare(
-        contenders,
-        workload.data(records),
-        workload.data(options.few_records),
-        options.repeats or (REPEATS_QUICK if options.quick else REPEATS),
+        chosen(workload, options),
+        workload.data(options.records),
+        workload.data(options.few_records) if options.few_records else None,
+        options.repeats,
         options.timeout,
     )
-    details = report(f"{workload.title}, {records:,} records", results, workload.unit)
-    publish(Measured(figures(workload.goals, results), details), options.json)
+    details = report(f"{workload.title}, {options.records:,} records", results, workload.unit)
+    return Measured(figures(workload.goals, results), details)
 
 
-def _parser(workload: Workload, first: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def _options(workload: Workload, first: argparse.ArgumentParser) -> Options:
     made = parser(workload.title, first)
     every = [*workload.peers, *workload.onyx]
     made.add_argument("--contender", action="append", choices=every, help="only this; repeatable")
     made.add_argument("--peers", action="store_true", help="only programs of others")
-    made.add_argument("--records", type=int)
-    made.add_argument("--few-records", type=int, default=RECORDS_FEW, help="to tell the start-up")
-    made.add_argument("--repeats", type=int)
+    made.sized("--records", workload.records, RECORDS_QUICK, RECORDS_TINY)
+    made.sized("--few-records", *FEW, "to tell the start-up; 0 leaves it in")
+    made.sized("--repeats", *REPEATS)
     made.add_argument("--timeout", type=float, default=TIMEOUT_S, help="seconds a run may take")
     return made
 
 
 def chosen(workload: Workload, options: argparse.Namespace) -> list[Contender | Absent]:
-    """Those named, or those of others, or all; `--quick` leaves out the slow ones."""
+    """Those named, or those of others, or all; `--quick` and `--tiny` leave out the slow ones."""
     every = {**workload.peers, **workload.onyx}
     if options.contender:
         return [every[name] for name in options.contender]
     offered = workload.peers if options.peers else every
-    return [each for each in offered.values() if not options.quick or each.name in workload.quick]
+    taking_part = (frozenset(every), frozenset(workload.quick), workload.tiny)[options.size]
+    return [each for each in offered.values() if each.name in taking_part]
 
 
 def figures(goals: Sequence[Goal], results: Sequence[Result | Absent]) -> list[Figure]:

@@ -8,10 +8,12 @@ engine, and `-jsonl` reads the JSON Lines that the plain loop reads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks.data import segments
 from benchmarks.onyx_ways import Way, contenders, shares
 from benchmarks.peers import by_name, bytewax, plain, pyarrow, pyflink, spark
-from benchmarks.workload import Goal, Workload, main
+from benchmarks.workload import Goal, Workload, command_line
 
 WAYS = {
     "onyx-1": Way("a.yaml", "1 process, short circuit"),
@@ -73,5 +75,9 @@ def columns() -> Workload:
     )
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    command_line(workload, columns, arguments)
+
+
 if __name__ == "__main__":
-    main(workload, columns)
+    main()

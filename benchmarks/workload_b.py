@@ -8,10 +8,12 @@ and splits the lines as record batches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks.data import words
 from benchmarks.onyx_ways import Way, contenders, emitted
 from benchmarks.peers import by_name, bytewax, plain, pyarrow, pyflink, spark
-from benchmarks.workload import Goal, Workload, main
+from benchmarks.workload import Goal, Workload, command_line
 
 WAYS = {
     "onyx-1": Way("b.yaml", "1 process, exactly-once", guarantee="exactly-once"),
@@ -71,5 +73,9 @@ def columns() -> Workload:
     )
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    command_line(workload, columns, arguments)
+
+
 if __name__ == "__main__":
-    main(workload, columns)
+    main()

@@ -11,10 +11,12 @@ and sums record batches, from Parquet or (`onyx-1-jsonl`) from the files of the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from benchmarks.data import events
 from benchmarks.onyx_ways import Way, contenders, emitted
 from benchmarks.peers import by_name, bytewax, plain, pyarrow, pyflink, spark
-from benchmarks.workload import Goal, Workload, main
+from benchmarks.workload import Goal, Workload, command_line
 
 WAYS = {
     "onyx-1": Way("c.yaml", "exactly-once, state log on disk", guarantee="exactly-once"),
@@ -75,5 +77,9 @@ def columns() -> Workload:
     )
 
 
+def main(arguments: Sequence[str] | None = None) -> None:
+    command_line(workload, columns, arguments)
+
+
 if __name__ == "__main__":
-    main(workload, columns)
+    main()

@@ -124,13 +124,13 @@ SQL = {
 def duckdb_query(query: str, column: str, folder: str) -> Any:
     import duckdb
 
-    database = duckdb.connect(config={"threads": 1})
-    for kind in ("persons", "auctions", "bids"):
-        files = f"read_parquet('{folder}/{kind}-*.parquet')"
-        database.execute(f"create view {kind} as select * from {files}")
-    return database.execute(
-        f"select count(*), coalesce(sum({column}), 0) from ({SQL[query]})"
-    ).fetchone()
+    with duckdb.connect(config={"threads": 1}) as database:
+        for kind in ("persons", "auctions", "bids"):
+            files = f"read_parquet('{folder}/{kind}-*.parquet')"
+            database.execute(f"create view {kind} as select * from {files}")
+        return database.execute(
+            f"select count(*), coalesce(sum({column}), 0) from ({SQL[query]})"
+        ).fetchone()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Functions and plugins with which jobs measure themselves: CPU, times, latency, a slow output.
 
 Times are CLOCK_MONOTONIC, which all processes of a machine share. What was measured is left as JSON
-in the folder that the lifecycle's options name.
+in the folder that the lifecycle's options name. A process may run one job after another: with the
+first task of a job begins what is measured of it.
 """
 
 from __future__ import annotations
@@ -11,15 +12,13 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from onyx.plugins.protocol import Cursor
 
-BLOCK_AFTER = 50_000
-"""Segments that the blocking sink takes before it blocks, once."""
 RATE_SEGMENTS = 200
 """A second, by the stamping source."""
 
@@ -41,18 +40,30 @@ class Span(NamedTuple):
 
 
 class Seen:
-    """What this process has measured."""
+    """What this process has measured of one job."""
 
     def __init__(self) -> None:
+        self.job = ""
+        self.options: Mapping[str, Any] = {}
+        """Of the lifecycle."""
+        self._clear()
+
+    def _clear(self) -> None:
         self.began: Span | None = None
         self.latencies_ns: list[int] = []
         self.count = 0
         self.blocked: list[float] = []
 
+    def start(self, job: str, options: Mapping[str, Any]) -> None:
+        """The first task of a job begins."""
+        self.job, self.options = job, options
+        self._clear()
+        self.began = Span(time.monotonic(), time.process_time(), switches())
+
 
 seen = Seen()
 writing = threading.Lock()
-"""Tasks of a process may end on several threads."""
+"""Tasks of a process may begin and end on several threads."""
 
 
 # CPU and time of a task's life
@@ -73,8 +84,9 @@ def count_batch(event: Any, lifecycle: Any) -> None:
 
 
 def begin(event: Any, lifecycle: Any) -> None:
-    if seen.began is None:
-        seen.began = Span(time.monotonic(), time.process_time(), switches())
+    with writing:
+        if seen.job != event["job_id"]:
+            seen.start(event["job_id"], lifecycle.options)
 
 
 def end(event: Any, lifecycle: Any) -> None:
@@ -103,11 +115,11 @@ def switches() -> tuple[int, int]:
 
 
 def block_once(segments: list[dict[str, Any]]) -> None:
-    """Takes some, then nothing for BENCH_BLOCK_S seconds, then everything."""
+    """Takes some, then nothing for some seconds, then everything; the lifecycle says how much."""
     seen.count += len(segments)
-    if seen.count >= BLOCK_AFTER and not seen.blocked:
+    if seen.count >= seen.options["blockAfter"] and not seen.blocked:
         since = time.monotonic()
-        time.sleep(float(os.environ["BENCH_BLOCK_S"]))
+        time.sleep(seen.options["blockS"])
         seen.blocked.extend([since, time.monotonic()])
 
 
@@ -172,7 +184,7 @@ def arrive(segments: list[dict[str, Any]]) -> None:
 
 
 def latency_calls() -> Calls:
-    return {"after_task_stop": leave_latencies}
+    return {"before_task_start": begin, "after_task_stop": leave_latencies}
 
 
 def leave_latencies(event: Any, lifecycle: Any) -> None:

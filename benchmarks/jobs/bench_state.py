@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench_probe import StampingReader
+from bench_probe import StampingReader, seen
 
 from onyx.plugins.protocol import Cursor
 
@@ -127,14 +127,17 @@ def each_once(number: int) -> dict[str, Any]:
 
 
 class Fired:
-    fired_once = False
+    """The job of which something has fired in this process."""
+
+    job = ""
 
 
 def at_end(
     event: Any, window: Any, trigger: Any, state_event: dict[str, Any], state: Any
 ) -> dict[str, Any]:
-    """What is emitted; when the first one was (CLOCK_MONOTONIC, in s), is left in a file."""
-    if not Fired.fired_once:
-        Fired.fired_once = True
-        Path(os.environ["BENCH_FIRED"]).write_text(str(time.monotonic()))
+    """What is emitted; when the first one was (CLOCK_MONOTONIC, in s), is left in a file, in the
+    folder of the lifecycle of `bench_probe`."""
+    if Fired.job != event["job_id"]:
+        Fired.job = event["job_id"]
+        Path(seen.options["folder"], "fired").write_text(str(time.monotonic()))
     return {"key": state_event["group_key"], "count": state}

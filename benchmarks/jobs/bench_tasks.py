@@ -30,7 +30,7 @@ def is_even(event: Any, old: Any, new: dict[str, Any], all_new: Any) -> bool:
 
 
 class Answer:
-    """What has reached the sink in this process."""
+    """What has reached the sink of the present job in this process."""
 
     count = 0
     total = 0
@@ -44,7 +44,11 @@ def count(segments: list[dict[str, Any]]) -> None:
 
 def calls() -> dict[str, Callable[..., None]]:
     """Lifecycle of the sink: each process leaves its share of the answer in a folder."""
-    return {"after_task_stop": leave_answer}
+    return {"before_task_start": begin_answer, "after_task_stop": leave_answer}
+
+
+def begin_answer(event: Any, lifecycle: Any) -> None:
+    Answer.count = Answer.total = 0
 
 
 def leave_answer(event: Any, lifecycle: Any) -> None:

@@ -138,6 +138,38 @@ def test_noise_is_held_against_no_goal(capsys: pytest.CaptureFixture[str]) -> No
     assert "SHORT" not in shown
 
 
+@pytest.mark.parametrize(
+    ("arguments", "segments"),
+    [([], 500), (["--quick"], 50), (["--tiny"], 5), (["--tiny", "--segments", "7"], 7)],
+    ids=["full", "quick", "tiny", "given"],
+)
+def test_the_size_says_how_much_where_it_is_not_said(arguments: list[str], segments: int) -> None:
+    options = figures.Options("Title")
+    options.sized("--segments", 500, 50, 5, "of the job")
+    found = options.chosen(arguments)
+    assert found.segments == segments
+
+
+def test_a_figure_without_a_goal_is_not_short_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    figure = figures.Figure("cost", 3.0, "ns")
+    figures.publish(figures.Measured([figure]), None)
+    shown = capsys.readouterr().out
+    assert figure.ok is None
+    assert "3.00" in shown
+    assert "SHORT" not in shown
+
+
+def test_start_up_is_left_in_where_no_run_tells_it(bench_data: Path) -> None:
+    program = "import time\nwhile time.process_time() < 0.1: pass\nprint('ANSWER', *range(2))"
+    known = data.Data(bench_data, 20, (0, 1))
+    burner = harness.Contender(
+        "burner", lambda data, folder: [sys.executable, "-c", program], harness.printed_answer
+    )
+    (found,) = harness.compare([burner], known, None, 1, 60.0)
+    assert isinstance(found, harness.Result)
+    assert found.cpu_s_per_million.typical >= 0.1 * 1e6 / 20
+
+
 def test_a_figure_is_held_against_its_goal_from_the_right_side() -> None:
     verdicts = [
         figures.Figure("ratio", value, "x", 1.3, at_least=at_least).ok

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +61,19 @@ def test_every_program_of_the_page_can_be_run() -> None:
     assert set(QUOTED) <= set(PROGRAMS)
     for each in PROGRAMS.values():
         assert importlib.util.find_spec(f"benchmarks.{each.line.split()[0]}"), each.line
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_left_out_with_little_data_is_quoted(name: str) -> None:
+    quoted = [each.figure for each in QUOTED.get(name, ())]
+    for pattern in PROGRAMS[name].not_tiny:
+        assert any(fnmatchcase(each, pattern) for each in quoted), pattern
+
+
+def test_every_benchmark_stands_in_the_readme() -> None:
+    text = (checkout.ROOT / "benchmarks" / "README.md").read_text()
+    named = re.findall(r"`(?:python -m benchmarks\.)?(\w+)", text)
+    assert {each.line.split()[0] for each in PROGRAMS.values()} <= {*named}
 
 
 @pytest.mark.parametrize("name", [f"workload_{each}" for each in "abc"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from benchmarks import data, harness, onyx_ways, workload
+from benchmarks.figures import Size
 from benchmarks.workload import Goal, Workload
 
 from onyx.model.parsing.job import parse_manifest
@@ -57,22 +58,32 @@ def test_events_are_out_of_order_within_a_bound(bench_data: Path) -> None:
     assert 0 < max(behind) < data.DISORDER_MS
 
 
-@pytest.mark.parametrize("letter", ["a", "b", "c"])
-def test_the_plain_loop_agrees_with_the_answer_of_the_generator(
-    letter: str, bench_data: Path
+@pytest.mark.parametrize("program", ["plain", "pyarrow_loop"])
+@pytest.mark.parametrize("name", ["segments", "words", "windows"])
+@pytest.mark.usefixtures("bench_data", "programs")
+def test_loops_agree_with_the_answer_of_the_generator(
+    program: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = made(letter)
-    large, small = found.data(2_000), found.data(10)
-    (result,) = harness.compare([found.peers["plain"]], large, small, 1, 60.0)
-    assert result.name == "plain"
+    made = {"segments": data.segments, "words": data.words, "windows": data.events}[name](2_000)
+    tally = importlib.import_module("bench_tasks").Answer
+    monkeypatch.setattr(tally, "count", 0)
+    monkeypatch.setattr(tally, "total", 0)
+    read = made.as_parquet() if program == "pyarrow_loop" else made
+    loop = getattr(importlib.import_module(program), name)
+    assert loop(str(read.folder)) == made.answer
 
 
-@pytest.mark.parametrize("letter", ["a", "b", "c"])
-def test_the_loop_over_record_batches_agrees_too(letter: str, bench_data: Path) -> None:
-    found = made(letter, "columns")
-    large, small = found.data(2_000), found.data(10)
-    (result,) = harness.compare([found.peers["pyarrow"]], large, small, 1, 60.0)
-    assert result.name == "pyarrow"
+@pytest.mark.parametrize(("letter", "kind"), EVERY_WORKLOAD)
+def test_every_way_of_onyx_is_a_valid_job(
+    letter: str, kind: str, bench_data: Path, tmp_path: Path
+) -> None:
+    found = made(letter, kind)
+    records = found.data(20)
+    for name, each in found.onyx.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        each.command(records, folder)
+        parse_manifest((folder / "job.yaml").read_bytes(), name)
 
 
 @pytest.mark.parametrize(("letter", "kind"), EVERY_WORKLOAD)
@@ -138,7 +149,8 @@ def contender(name: str) -> harness.Contender:
 EVERY = Workload(
     "", data.segments, {"plain": contender("plain"), "slow": contender("slow"),
                         "gone": harness.Absent("gone", "not installed")},
-    {"ours": contender("ours")}, (), quick=["plain"],
+    {"ours": contender("ours")},
+    (Goal("ours", "slow", 1.0, ""), Goal("ours", "spark", 1.0, "")), quick=["plain"],
 )  # fmt: skip
 
 
@@ -147,14 +159,15 @@ EVERY = Workload(
     [
         ({}, ["plain", "slow", "gone", "ours"]),
         ({"peers": True}, ["plain", "slow", "gone"]),
-        ({"quick": True}, ["plain"]),
+        ({"size": Size.QUICK}, ["plain"]),
+        ({"size": Size.TINY}, ["slow", "ours"]),
         ({"contender": ["slow", "ours"]}, ["slow", "ours"]),
-        ({"contender": ["slow"], "quick": True}, ["slow"]),
+        ({"contender": ["slow"], "size": Size.QUICK}, ["slow"]),
     ],
-    ids=["all", "peers", "quick", "named", "named and quick"],
+    ids=["all", "peers", "quick", "tiny", "named", "named and quick"],
 )
 def test_who_takes_part(options: dict[str, object], names: list[str]) -> None:
-    given = {"contender": None, "peers": False, "quick": False} | options
+    given = {"contender": None, "peers": False, "size": Size.FULL} | options
     found = workload.chosen(EVERY, argparse.Namespace(**given))
     assert [each.name for each in found] == names
 
