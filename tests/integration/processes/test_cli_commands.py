@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.servers.ports import free_port
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.processes.child import PROGRAM
@@ -258,7 +258,9 @@ def test_a_run_refuses_names_that_do_not_exist_before_anything_starts(folder: Pa
 
 
 def test_an_unreachable_zookeeper_is_told_in_one_line(tmp_path: Path) -> None:
-    address = f"127.0.0.1:{free_port()}"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
     done = onyx(tmp_path, "jobs", "--zookeeper", address, ONYX_ZOOKEEPER_CONNECT_TIMEOUT_S="1")
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: no ZooKeeper answered at {address} within 1 s")
@@ -327,7 +329,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), port=free_port()) as server:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
         yield server
 
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.servers.cluster import Cluster, Worker
-from tests.support.servers.ports import free_port
 
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
@@ -273,7 +272,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (
-            ZooKeeperServer(folder / "zookeeper", port=free_port()) as server,
+            ZooKeeperServer(folder / "zookeeper") as server,
             Cluster(server.address, folder, MODULE, SESSION_TIMEOUT_S) as cluster,
         ):
             run(cluster, folder, given.segments, faults, given.columns)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -121,6 +121,7 @@ class Cluster:
         modules: Path,
         session_timeout_s: float = 2.0,
         tls: TlsSettings | None = None,
+        path: Sequence[Path] = (),
     ) -> None:
         """
         Args:
@@ -129,11 +130,12 @@ class Cluster:
             modules: a file whose functions the jobs may name.
             session_timeout_s: of the workers' sessions.
             tls: between the workers; None means without.
+            path: further folders in which workers look for modules.
         """
         if isinstance(zookeeper, str):
             zookeeper = ZooKeeperSettings(zookeeper)
         self._folder = folder
-        self._modules = modules
+        self._path = [Path(onyx.__file__).parents[1], modules.parent, *path]
         self.settings = Settings(
             tenancy_id=uuid.uuid4().hex,
             modules=(modules.stem,),
@@ -176,11 +178,10 @@ class Cluster:
         """Start one more process; `await_members` waits until it takes part."""
         tag = f"w{len(self.workers)}"
         settings = dataclasses.replace(self.settings, tags=(tag,))
-        paths = [Path(onyx.__file__).parents[1], self._modules.parent]
         environment = {
             **os.environ,
             **to_environment(settings),
-            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            "PYTHONPATH": os.pathsep.join(map(str, self._path)),
             "PYTHONFAULTHANDLER": "1",
         }
         command = [sys.executable, "-m", "onyx.cli", "worker", "--peers", str(peers)]
