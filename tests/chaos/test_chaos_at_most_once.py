@@ -16,6 +16,7 @@ pytestmark = pytest.mark.server
 MakeCluster = Callable[..., Cluster]
 
 
+@pytest.mark.slow
 def test_without_faults_every_record_is_written_once(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
@@ -29,7 +30,7 @@ def test_without_faults_every_record_is_written_once(
     assert files.repeats() == 0
 
 
-@pytest.mark.parametrize("task", ["read", "even"])
+@pytest.mark.parametrize("task", ["read", pytest.param("even", marks=pytest.mark.slow)])
 def test_a_kill_loses_records_but_repeats_none(
     make_cluster: MakeCluster, tmp_path: Path, task: str
 ) -> None:

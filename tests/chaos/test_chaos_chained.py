@@ -77,7 +77,10 @@ def kill_peer_of(cluster: Cluster, job: JobId, task: str) -> None:
     cluster.start_worker(PEERS)
 
 
-@pytest.mark.parametrize(("form", "files"), [("dicts", "jsonl"), ("arrow", "parquet")])
+@pytest.mark.parametrize(
+    ("form", "files"),
+    [("dicts", "jsonl"), pytest.param("arrow", "parquet", marks=pytest.mark.slow)],
+)
 def test_a_chain_writes_each_row_once_while_workers_die_and_both_jobs_are_upgraded(
     zookeeper: ZooKeeperServer, tmp_path: Path, form: str, files: str
 ) -> None:
@@ -111,6 +114,7 @@ def test_a_chain_writes_each_row_once_while_workers_die_and_both_jobs_are_upgrad
         assert sum(pq.read_metadata(each).num_rows for each in parts) < SEGMENTS
 
 
+@pytest.mark.slow
 def test_a_job_whose_source_was_killed_says_so_and_goes_on_with_its_upgrade(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.server
 MakeCluster = Callable[..., Cluster]
 
 
+@pytest.mark.slow
 def test_a_job_goes_on_when_the_leader_of_zookeeper_dies_twice(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_a_job_goes_on_when_the_leader_of_zookeeper_dies_twice(
     files.check_complete()
 
 
+@pytest.mark.slow
 def test_a_server_that_stood_alone_grows_to_three_with_its_job(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
@@ -91,6 +93,7 @@ def test_a_server_that_stood_alone_grows_to_three_with_its_job(
     files.check_complete()
 
 
+@pytest.mark.slow
 def test_empty_servers_do_not_elect_themselves_while_the_one_with_the_data_is_away(
     tmp_path: Path,
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_server_that_lost_its_volume_receives_the_data_from_the_others(tmp_pat
         assert names(settings, *ensemble.servers) == [["a", "b"]] * 3
 
 
+@pytest.mark.slow
 def test_a_majority_that_lost_its_volumes_does_not_outvote_the_server_that_has_the_data(
     tmp_path: Path,
 ) -> None:
@@ -169,6 +173,7 @@ def test_a_server_that_died_when_it_had_just_received_the_data_starts_again(
         assert names(settings, *ensemble.servers) == [["kept"]] * 3
 
 
+@pytest.mark.slow
 def test_one_of_three_servers_refuses_to_stand_alone(tmp_path: Path) -> None:
     with RunningEnsemble(tmp_path / "zookeeper") as ensemble:
         for each in ensemble.servers:

@@ -13,7 +13,10 @@ from onyx.log.server.process import ZooKeeperServer
 pytestmark = pytest.mark.server
 
 
-@pytest.mark.parametrize("columns", [False, True], ids=["dicts", "columns"])
+@pytest.mark.parametrize(
+    "columns",
+    [pytest.param(False, id="dicts"), pytest.param(True, id="columns", marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     ("kills", "segments"), [(3, 30_000), pytest.param(10, 100_000, marks=pytest.mark.slow)]
 )

@@ -59,10 +59,9 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.server
-@pytest.mark.parametrize(
-    ("kills", "killed_min"), [(1, 1), pytest.param(4, 3, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("kills", "killed_min"), [(1, 1), (4, 3)])
 def test_the_counts_of_the_demo_are_right_whatever_workers_are_killed(
     flights, tmp_path, kills, killed_min
 ):

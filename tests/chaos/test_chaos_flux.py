@@ -56,7 +56,9 @@ def kill_one_with_state(cluster: Cluster, job: JobId) -> None:
     cluster.await_gone([dead])
 
 
-@pytest.mark.parametrize(("policy", "peers"), [("recover", 4), ("continue", 6)])
+@pytest.mark.parametrize(
+    ("policy", "peers"), [("recover", 4), pytest.param("continue", 6, marks=pytest.mark.slow)]
+)
 def test_a_job_goes_on_with_the_same_state(
     policy: str, peers: int, zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:
@@ -116,6 +118,7 @@ def test_without_a_spare_peer_the_key_groups_of_a_lost_one_move_to_those_left(
     compare(written(tmp_path), expected(SEGMENTS))
 
 
+@pytest.mark.slow
 def test_a_job_is_killed_with_its_state(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
         cluster.start_workers(2, peers=4)

@@ -95,6 +95,7 @@ def test_committed_requests_are_taken_exactly_once(
     check(zookeeper, tmp_path, endpoint, job, segments, faults)
 
 
+@pytest.mark.slow
 def test_requests_with_keys_of_the_segments_are_taken_once_although_they_are_replayed(
     zookeeper: ZooKeeperServer, tmp_path: Path, endpoint: HttpEndpoint
 ) -> None:

@@ -70,6 +70,7 @@ def kill_and_replace(cluster: Cluster, worker: Worker, workers: list[Worker]) ->
     workers[workers.index(worker)] = cluster.start_workers(1, peers=6)[0]
 
 
+@pytest.mark.slow
 def test_a_job_survives_while_one_process_remains(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
@@ -91,6 +92,7 @@ def test_a_job_survives_while_one_process_remains(
     files.check_complete()
 
 
+@pytest.mark.slow
 def test_workers_are_killed_again_before_the_job_has_recovered(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
@@ -150,6 +152,7 @@ def assert_ring_of_living(replica: Replica) -> None:
     assert set(ring) == set(replica.groups)
 
 
+@pytest.mark.slow
 def test_all_workers_are_killed_at_once_and_started_again(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:

@@ -83,7 +83,10 @@ def expected(loop: bool) -> Counter[Row]:
     return Counter(("sums", key, start, total) for (key, start), total in sums.items())
 
 
-@pytest.mark.parametrize("loop", [True, False], ids=["loop", "combined"])
+@pytest.mark.parametrize(
+    "loop",
+    [pytest.param(True, id="loop"), pytest.param(False, id="combined", marks=pytest.mark.slow)],
+)
 def test_each_segment_counts_once_after_kills_and_a_rescaling(
     zookeeper: ZooKeeperServer, tmp_path: Path, loop: bool
 ) -> None:

@@ -36,6 +36,7 @@ def is_fast(key: tuple[str, int]) -> bool:
     return int(Path(key[0]).stem) % 2 == 1
 
 
+@pytest.mark.slow
 def test_without_faults_every_record_is_written_once(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
@@ -48,7 +49,10 @@ def test_without_faults_every_record_is_written_once(
     assert files.repeats() == 0
 
 
-@pytest.mark.parametrize("task", ["read", "fast", "parse", "even"])
+@pytest.mark.parametrize(
+    "task",
+    ["read", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fast", "parse", "even"))],
+)
 def test_a_kill_loses_nothing_of_one_input_and_repeats_nothing_of_the_other(
     make_cluster: MakeCluster, tmp_path: Path, task: str
 ) -> None:

@@ -91,7 +91,7 @@ def deaths(cluster: Cluster) -> int:
 NAMED = f"partition {POISON % 2} of read at position {POISON // 2} has ended its worker process 3"
 
 
-@pytest.mark.parametrize("fn", ["exits", "crashes"])
+@pytest.mark.parametrize("fn", ["exits", pytest.param("crashes", marks=pytest.mark.slow)])
 def test_without_a_dead_letter_the_job_is_killed_and_the_segment_named(
     fn: str, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -105,6 +105,7 @@ def test_without_a_dead_letter_the_job_is_killed_and_the_segment_named(
     assert sorted(each["n"] for each in written(tmp_path, "healthy")) == list(range(RECORDS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "work",
     [
@@ -127,7 +128,9 @@ def test_two_of_them_cost_three_processes_each_however_many_there_are(
     assert 4 <= deaths(cluster) <= 6
 
 
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize(
+    "guarantee", ["exactly-once", pytest.param("at-least-once", marks=pytest.mark.slow)]
+)
 def test_with_a_dead_letter_all_others_arrive_while_processes_are_killed_from_outside(
     guarantee: str, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -171,6 +174,7 @@ TRIGGER = {
 PREDICATE = {"from": "work", "to": ["write"], "predicate": "poison_job:exits_in_predicate"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [
@@ -197,6 +201,7 @@ def test_in_an_output_as_well(cluster: Cluster, tmp_path: Path) -> None:
     assert NAMED in killed_because(cluster, job)
 
 
+@pytest.mark.slow
 def test_a_hook_that_ends_the_process_again_and_again_is_named(
     cluster: Cluster, tmp_path: Path
 ) -> None:

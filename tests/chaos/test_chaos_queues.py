@@ -59,7 +59,7 @@ def written(folder: Path) -> Counter[int]:
     )
 
 
-@pytest.mark.parametrize("mode", ["journal", "native"])
+@pytest.mark.parametrize("mode", ["journal", pytest.param("native", marks=pytest.mark.slow)])
 def test_every_message_is_there(
     zookeeper: ZooKeeperServer, redis_server: RedisServer, tmp_path: Path, mode: str
 ) -> None:

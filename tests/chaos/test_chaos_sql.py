@@ -49,6 +49,7 @@ def server():
     server.close()
 
 
+@pytest.mark.slow
 def test_rows_are_in_postgresql_exactly_once_after_kills_of_workers_and_of_the_database(
     zookeeper: ZooKeeperServer, tmp_path: Path, server: PostgreSQL
 ) -> None:

@@ -52,7 +52,7 @@ def appended_after_leave(cluster: Cluster, group: GroupId) -> list[str]:
     return [entry.command.NAME for entry in later]
 
 
-@pytest.mark.parametrize("task", ["even", "round"])
+@pytest.mark.parametrize("task", ["even", pytest.param("round", marks=pytest.mark.slow)])
 def test_a_zombie_writes_nothing_and_comes_back_as_another(
     make_cluster: MakeCluster, tmp_path: Path, task: str
 ) -> None:
@@ -79,6 +79,7 @@ def test_a_zombie_writes_nothing_and_comes_back_as_another(
     files.check_complete()
 
 
+@pytest.mark.slow
 def test_a_zombie_changes_nothing_of_a_job_that_others_have_finished(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:

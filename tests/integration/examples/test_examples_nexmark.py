@@ -19,6 +19,8 @@ EVENTS = 120_000
 """12 seconds of event time: windows of ten seconds that are complete before the end, and others."""
 MODULES = ["nexmark.dicts", "nexmark.columns"]
 JOBS = sorted(path.name for path in FOLDER.glob("*.yaml"))
+SHORT = {"q1-columns.yaml", "q5.yaml", "q9-columns.yaml"}
+"""A function, windows and a join, in both formats; the others do the same in other words."""
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,10 @@ def answers(folder: Path) -> ModuleType:
     return import_module("nexmark.answers")
 
 
-@pytest.mark.parametrize("file", JOBS)
+@pytest.mark.parametrize(
+    "file",
+    [each if each in SHORT else pytest.param(each, marks=pytest.mark.slow) for each in JOBS],
+)
 def test_a_query_writes_what_pandas_computes(
     file: str, env: TestEnv, folder: Path, answers: ModuleType
 ) -> None:
