@@ -13,6 +13,7 @@ import trustme
 from tests.support.servers.certificates import Secret
 from tests.support.servers.kafka_broker import KafkaBroker
 from tests.support.servers.object_stores import Gateway, ObjectStore
+from tests.support.servers.ports import free_port
 from tests.support.servers.postgresql import PostgreSQL
 from tests.support.servers.queue_servers import NatsServer, RedisServer
 from tests.support.servers.s3_server import S3Server
@@ -57,7 +58,7 @@ def older_objects_are_not_looked_at() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """A running server shared by all tests: use a tenancy of your own and do not stop it."""
-    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), port=free_port()) as server:
         yield server
 
 
@@ -82,7 +83,7 @@ def secure_zookeeper(
     password = folder / "password"
     password.write_text("not-to-be-seen\n")
     tls = Secret(folder / "tls", authority).settings()
-    with ZooKeeperServer(folder / "data", tls=tls) as server:
+    with ZooKeeperServer(folder / "data", tls=tls, port=free_port()) as server:
         yield ZooKeeperSettings(
             server.address, tls=tls, auth_user="onyx", auth_password_file=str(password)
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.jobs.chaos_files import ChaosFiles
 from tests.support.servers.cluster import Cluster
+from tests.support.servers.ports import free_port
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.replica.commands import GroupLeaveCluster, LeaveCluster
@@ -25,7 +26,7 @@ def test_an_outage_of_zookeeper_reallocates_nothing(
 ) -> None:
     files = ChaosFiles(tmp_path, files=4, records=10_000)
     with (
-        ZooKeeperServer(tmp_path / "zookeeper") as server,
+        ZooKeeperServer(tmp_path / "zookeeper", port=free_port()) as server,
         make_cluster(server.address, session_timeout_s=6.0) as cluster,
     ):
         workers = cluster.start_workers(3, peers=3)

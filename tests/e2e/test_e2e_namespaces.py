@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import urllib.request
 import uuid
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from tests.e2e.release import Release
 from tests.e2e.test_e2e_processes import job, operator, pool, rows, workers
 from tests.support.generated.chart import objects
 from tests.support.servers.cluster import Cluster
+from tests.support.servers.ports import free_port
 
 __all__ = ["workers"]
 ENDLESS = 10_000_000
@@ -79,12 +79,6 @@ def credentials(home: Kube, folder: Path) -> Path:
     return file
 
 
-def free_port() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return str(listener.getsockname()[1])
-
-
 def alive(port: str) -> bool:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
         return bool(answer.status == 200)
@@ -114,7 +108,7 @@ def test_a_namespace_is_deleted_under_the_operator(
     }[scope]
     grant(kube, values)
     team.kubectl("label", "namespace", team.namespace, f"{label}=on")
-    port = free_port()
+    port = str(free_port())
     variables |= {
         "KUBECONFIG": str(credentials(kube, tmp_path)),
         "ONYX_OPERATOR_SERVER_PORT": port,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import time
 import urllib.parse
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import yaml
+from tests.support.servers.ports import free_port
 from tests.support.servers.processes import stop
 
 T = TypeVar("T")
@@ -32,13 +32,6 @@ def program(name: str) -> str:
         "go install github.com/prometheus/prometheus/cmd/..."
     )
     return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class Prometheus:

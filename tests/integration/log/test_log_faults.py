@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.log.logs import Inbox, expire_session, pulse_gone, settings_for
 from tests.support.log.markers import marker
+from tests.support.servers.ports import free_port
 from tests.support.servers.proxy import ReplyLossProxy
 from tests.support.servers.tcp_proxy import TcpProxy
 
@@ -173,7 +174,7 @@ def test_an_incarnation_that_was_cut_off_past_its_session_writes_nothing_when_it
 
 
 def test_sessions_survive_a_killed_server_and_nothing_is_lost(tmp_path, stack):
-    server = stack.enter_context(ZooKeeperServer(tmp_path / "zk"))
+    server = stack.enter_context(ZooKeeperServer(tmp_path / "zk", port=free_port()))
     settings = settings_for(server.address)
     group, observer = open_group(stack, settings, "g1"), open_group(stack, settings, "g2")
     inbox, heard = follow(observer), Inbox()
@@ -193,7 +194,7 @@ def test_sessions_survive_a_killed_server_and_nothing_is_lost(tmp_path, stack):
 
 
 def test_a_log_that_was_made_anew_is_refused_by_all_who_knew_the_old_one(tmp_path, stack):
-    server = stack.enter_context(ZooKeeperServer(tmp_path / "zk"))
+    server = stack.enter_context(ZooKeeperServer(tmp_path / "zk", port=free_port()))
     settings = settings_for(server.address, log=LogSettings(poll_interval_s=0.2))
     group = open_group(stack, settings, "g1")
     follow(group)
@@ -212,7 +213,7 @@ def test_a_log_that_was_made_anew_is_refused_by_all_who_knew_the_old_one(tmp_pat
 
 def test_a_wiped_zookeeper_ends_the_sessions_of_those_who_know_more_than_it_does(tmp_path, stack):
     """It refuses them without a word, so they have to find out by themselves."""
-    server = stack.enter_context(ZooKeeperServer(tmp_path / "zk"))
+    server = stack.enter_context(ZooKeeperServer(tmp_path / "zk", port=free_port()))
     settings = settings_for(server.address, session_timeout_s=2.0)
     group = open_group(stack, settings, "g1")
     heard = Inbox()

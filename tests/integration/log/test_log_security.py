@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -18,6 +17,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from tests.support.log.logs import Inbox, settings_for
 from tests.support.log.markers import marker
 from tests.support.servers.certificates import EXPIRED, Secret
+from tests.support.servers.ports import free_ports
 from tests.support.servers.tcp_proxy import TcpProxy
 
 from onyx.errors import SettingsError, Unavailable, UserError
@@ -256,14 +256,6 @@ def wait_for_port(server: ZooKeeperServer) -> None:
         if server.port and server.serves():
             return
         pause.wait(0.1)
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as open_sockets:
-        probes = [open_sockets.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
 
 
 # The user

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import closing
@@ -13,10 +14,11 @@ import psutil
 import pytest
 from tests.support.log.logs import settings_for
 from tests.support.log.markers import marker
+from tests.support.servers.ports import free_port
 
 from onyx.errors import SettingsError, Unavailable
 from onyx.ids import NO_POSITION
-from onyx.log.server import java_command
+from onyx.log.server import java_command, process
 from onyx.log.server.config import Ensemble
 from onyx.log.server.java_command import find_jars
 from onyx.log.server.probe import is_serving
@@ -44,6 +46,21 @@ def test_a_server_started_again_in_its_folder_has_its_port_and_its_data(tmp_path
     assert not is_serving("127.0.0.1", server.port)
     with server, closing(ZooKeeperClientLog(settings)) as log:
         assert [entry.command.id for entry in log.read(NO_POSITION)] == ["a"]
+
+
+@pytest.mark.server
+def test_a_free_port_that_somebody_takes_meanwhile_is_left_to_him(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He does not listen, so that only the server itself finds out."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        ports = iter([taken.getsockname()[1], free_port()])
+        monkeypatch.setattr(process, "free_port", lambda host: next(ports))
+        with ZooKeeperServer(tmp_path) as server:
+            assert is_serving("127.0.0.1", server.port)
+        with pytest.raises(Unavailable, match="is the port taken"):
+            ZooKeeperServer(tmp_path, port=taken.getsockname()[1]).start()
 
 
 @pytest.mark.server

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.servers.ports import free_port
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.processes.child import PROGRAM
@@ -258,9 +258,7 @@ def test_a_run_refuses_names_that_do_not_exist_before_anything_starts(folder: Pa
 
 
 def test_an_unreachable_zookeeper_is_told_in_one_line(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     done = onyx(tmp_path, "jobs", "--zookeeper", address, ONYX_ZOOKEEPER_CONNECT_TIMEOUT_S="1")
     assert done.returncode == 1
     assert done.stderr.startswith(f"error: no ZooKeeper answered at {address} within 1 s")
@@ -329,7 +327,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), port=free_port()) as server:
         yield server
 
 

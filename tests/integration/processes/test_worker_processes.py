@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.servers.ensemble import free_ports
+from tests.support.servers.ports import free_port
 from tests.support.servers.tcp_proxy import TcpProxy
 
 from onyx import api
@@ -35,7 +35,7 @@ class Pod:
     """`onyx worker` with two processes of two peers each, configured by variables only."""
 
     def __init__(self, zookeeper: str, folder: Path, session_timeout_s: float) -> None:
-        self.port, *_ = free_ports(1)
+        self.port = free_port()
         self.settings = Settings(
             tenancy_id=uuid.uuid4().hex,
             zookeeper=ZooKeeperSettings(zookeeper, session_timeout_s),
@@ -123,7 +123,7 @@ def test_two_processes_are_one_pod(zookeeper: ZooKeeperServer, tmp_path: Path) -
 def test_a_wiped_zookeeper_ends_the_pod_with_a_code_of_its_own(tmp_path: Path) -> None:
     data = tmp_path / "zookeeper"
     with (
-        ZooKeeperServer(data) as server,
+        ZooKeeperServer(data, port=free_port()) as server,
         a_pod(server.address, tmp_path, session_timeout_s=2.0) as pod,
     ):
         pod.until(lambda: pod.page("/readyz")[0] == 200)
@@ -141,7 +141,7 @@ def test_a_wiped_zookeeper_ends_the_pod_with_a_code_of_its_own(tmp_path: Path) -
 def test_a_worker_whose_zookeeper_went_first_does_not_wait_for_it(tmp_path: Path) -> None:
     """The time that it has for leaving is longer than the test waits."""
     with (
-        ZooKeeperServer(tmp_path / "zookeeper") as server,
+        ZooKeeperServer(tmp_path / "zookeeper", port=free_port()) as server,
         a_pod(server.address, tmp_path, session_timeout_s=2.0) as pod,
     ):
         pod.until(lambda: pod.page("/readyz")[0] == 200)
@@ -152,7 +152,7 @@ def test_a_worker_whose_zookeeper_went_first_does_not_wait_for_it(tmp_path: Path
 
 
 def test_a_worker_waits_for_zookeeper_and_ends_when_told(tmp_path: Path) -> None:
-    (nowhere,) = free_ports(1)
+    nowhere = free_port()
     with a_pod(f"127.0.0.1:{nowhere}", tmp_path, session_timeout_s=2.0) as pod:
         pod.until(lambda: pod.page("/readyz") == (503, "process 0: connecting to ZooKeeper\n"))
         assert pod.page("/livez") == (200, "ok\n")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import psutil
 import pytest
 from tests.support.servers.cluster import Cluster, Worker
+from tests.support.servers.ports import free_port
 
 from onyx.log.server.process import ZooKeeperServer
 
@@ -117,12 +117,6 @@ def test_micro_batches_go_on_after_a_suspension_and_end_with_a_drain(
     cluster.await_completed(job, PATIENCE_S)
     wait_for(lambda: not runs_a_query(worker), "the query has ended")
     assert len(numbers(tmp_path)) > before
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 def spark_jobs(port: int, status: str) -> list[Any]:

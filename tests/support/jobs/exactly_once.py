@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.servers.cluster import Cluster, Worker
+from tests.support.servers.ports import free_port
 
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
@@ -272,7 +273,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (
-            ZooKeeperServer(folder / "zookeeper") as server,
+            ZooKeeperServer(folder / "zookeeper", port=free_port()) as server,
             Cluster(server.address, folder, MODULE, SESSION_TIMEOUT_S) as cluster,
         ):
             run(cluster, folder, given.segments, faults, given.columns)

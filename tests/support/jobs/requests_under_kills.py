@@ -29,6 +29,7 @@ from tests.support.jobs.exactly_once import (
     faulted,
 )
 from tests.support.servers.cluster import Cluster
+from tests.support.servers.ports import free_port
 
 from onyx.client.appender import Appender, NotYetTaken
 from onyx.client.workers import addresses_of
@@ -170,7 +171,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (
-            ZooKeeperServer(folder / "zookeeper") as server,
+            ZooKeeperServer(folder / "zookeeper", port=free_port()) as server,
             Cluster(server.address, folder, MODULE, SESSION_TIMEOUT_S) as cluster,
         ):
             clients = run(cluster, folder, given.requests, faults, given.clients)

@@ -3,7 +3,6 @@ in the folder of the first."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import socket
@@ -16,20 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.servers.ports import free_ports
 from tests.support.servers.processes import stop
 
 SERVERS = 3
 WAIT_S = 60.0
 _POLL_S = 0.05
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, all different."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 class Server:

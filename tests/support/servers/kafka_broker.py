@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.servers import kafka_jars
+from tests.support.servers.ports import free_ports
 
 from onyx.java import find_java
 from onyx.log.server.parent import end_with_parent
@@ -54,7 +55,7 @@ class KafkaBroker:
         if not kafka_jars.folder().exists():
             pytest.skip("Kafka has not been fetched: make kafka")
         self._folder = folder
-        self._ports = [_free_port() for _ in range(3)]
+        self._ports = free_ports(3)
         self.address = f"127.0.0.1:{self._ports[0]}"
         self.secure_address = f"127.0.0.1:{self._ports[1]}"
         self._properties = folder / "server.properties"
@@ -217,10 +218,3 @@ class KafkaBroker:
             **_ONE_NODE,
             **_FAST,
         }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -7,7 +7,6 @@ Amazon's store does, and builds in a minute or two. Rejected: MinIO, which takes
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 import uuid
@@ -17,6 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 from tests.cluster import binaries
+from tests.support.servers.ports import free_port
 from tests.support.servers.s3_server import S3Server
 
 from onyx.storage.objects.bucket import Bucket
@@ -34,9 +34,7 @@ class Gateway:
         program = binaries.program("versitygw")
         if not program.exists():
             pytest.skip("the object store has not been built: make objects")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            address = f"127.0.0.1:{probe.getsockname()[1]}"
+        address = f"127.0.0.1:{free_port()}"
         self.environment = {
             "AWS_ENDPOINT_URL": f"http://{address}",
             "AWS_ACCESS_KEY_ID": "access-key",

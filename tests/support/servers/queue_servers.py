@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.support.servers import queue_programs
+from tests.support.servers.ports import free_port
 
 from onyx.log.server.parent import end_with_parent
 
@@ -26,9 +27,7 @@ class Server:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self._name = name
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
         self.command: Sequence[Any] = ()

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyspark
+from tests.support.servers.ports import free_port
 from tests.support.servers.spark_archive import jvm_options
 
 from onyx.java import java_home_for_spark
@@ -89,7 +90,7 @@ def connect_server(folder: Path, runs_at: str = "local[1]", **variables: str) ->
         runs_at: its own master.
         variables: see `SparkServer`.
     """
-    port = _free_port()
+    port = free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": str(port),
@@ -117,15 +118,15 @@ def connect_server_with_executors(folder: Path, **variables: str) -> SparkServer
 
 
 def master(folder: Path) -> SparkServer:
-    port = _free_port()
-    arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(_free_port())]
+    port = free_port()
+    arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
     return SparkServer(_spark_class("master.Master", arguments), folder, port)
 
 
 def worker(folder: Path, of: SparkServer) -> SparkServer:
     """A worker of a master, with one core."""
-    port = _free_port()
-    arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(_free_port())]
+    port = free_port()
+    arguments = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", str(free_port())]
     arguments += ["--cores", "1", "--memory", "600m", "--work-dir", str(folder / "work")]
     command = _spark_class("worker.Worker", [*arguments, f"spark://127.0.0.1:{of.port}"])
     return SparkServer(command, folder, port)
@@ -152,12 +153,6 @@ def _environment(folder: Path) -> Mapping[str, str]:
         "SPARK_NO_DAEMONIZE": "1",
         "PYSPARK_PYTHON": sys.executable,
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        return int(server.getsockname()[1])
 
 
 def _is_open(port: int) -> bool:

@@ -30,6 +30,7 @@ from unittest.mock import patch
 import psutil
 from tests.chaos import spark_job
 from tests.support.servers.cluster import Cluster, Worker
+from tests.support.servers.ports import free_port
 from tests.support.servers.spark_servers import SparkServer, connect_server
 from tests.support.spark.fault_kinds import KINDS, check, manifest, prepared, sign
 
@@ -236,7 +237,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with (
-            ZooKeeperServer(folder / "zookeeper") as server,
+            ZooKeeperServer(folder / "zookeeper", port=free_port()) as server,
             Cluster(server.address, folder, prepared(folder), SESSION_TIMEOUT_S) as cluster,
         ):
             world = World(cluster, folder, faults)

@@ -33,12 +33,18 @@ PRIVATE_FOLDER, PRIVATE_UMASK = 0o700, 0o077
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 HEAP_MIB = 256
+PORTS_MAX = 3
+"""Free ports that are tried."""
 _POLL_S = 0.01
 _PROBE_MIN_S, _PROBE_MAX_S = 0.05, 1.0
 """A server that is still starting takes a question and never answers it, so early ones are given up
 soon. A busy machine gets longer: a quarter of what it has taken so far."""
 _HANDSHAKE_S = 1.0
 """The first handshake of a virtual machine that has just started takes a third of a second."""
+
+
+class _PortTaken(Unavailable):
+    """Somebody has the port, or may have it."""
 
 
 class ZooKeeperServer:
@@ -101,13 +107,22 @@ class ZooKeeperServer:
         return self._answers(1.0)
 
     def start(self) -> None:
-        """Start and wait until it serves.
+        """Start and wait until it serves. A port that was free may be somebody else's when the
+        server wants it: then another free one is taken.
 
         Raises:
             SettingsError, Unavailable: as `launch`; or the server did not come up.
         """
-        self.launch()
-        self._wait_until_ready()
+        chosen = not self.port
+        for left in reversed(range(PORTS_MAX if chosen else 1)):
+            try:
+                self.launch()
+                self._wait_until_ready()
+                return
+            except _PortTaken:
+                if not left:
+                    raise
+                self.port = 0
 
     @property
     def certificates(self) -> CertificateFiles | None:
@@ -142,7 +157,7 @@ class ZooKeeperServer:
         assert self._process is None, "already started"
         self.port = self.port or free_port(self._host)
         if is_listening(self._near_host, self.port):
-            raise Unavailable(
+            raise _PortTaken(
                 f"{self.address} is in use; another ZooKeeper may run already, "
                 "or choose another port"
             )
@@ -252,7 +267,7 @@ class ZooKeeperServer:
             if process.poll() is not None:
                 code = process.returncode
                 self.kill()
-                raise Unavailable(
+                raise _PortTaken(
                     f"ZooKeeper on {self.address} ended with code {code} while starting; is the "
                     f"port taken? Its output: {self._output_path}"
                 )
