@@ -25,7 +25,7 @@ import psutil
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, Options, parser, run
 
-from onyx.processes.child import PROGRAM
+from onyx.processes.child import NAME
 
 GOAL_MIB = 64.0
 INTERVAL_S = 0.1
@@ -51,7 +51,7 @@ class Watched:
 
 def _works(process: psutil.Process) -> bool:
     """Whether it is the worker of `onyx run`, and not its ZooKeeper."""
-    return PROGRAM in process.cmdline()
+    return process.name() == NAME
 
 
 def watched(
@@ -72,7 +72,9 @@ def watched(
     deadline_s = time.monotonic() + timeout_s
     while process.poll() is None and (now_s := time.monotonic()) < deadline_s:
         try:
-            worker = next(filter(_works, psutil.Process(process.pid).children()), None)
+            worker = next(
+                filter(_works, psutil.Process(process.pid).children(recursive=True)), None
+            )
             if worker is None:
                 process.wait(INTERVAL_S)
                 continue

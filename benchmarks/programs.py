@@ -175,6 +175,12 @@ PROGRAMS = {
         not_tiny={"*, 4 worker processes": "four more processes"},
         slow="several processes, each from its start to its end",
     ),
+    "worker_start": Program(
+        "worker_start", "workers executed and forked: CPU and memory",
+        figures=["1 worker: CPU *", "3 workers: CPU until *", "8 workers: CPU of *"],
+        not_tiny={"[38] workers: *": "more processes"},
+        slow=CLUSTER,
+    ),
     "operator_jobs": Program("operator_jobs", "1,000 OnyxJobs and one operator"),
     "kubernetes": Program(
         "kubernetes", "images, and pods on a real cluster", only_named=True,

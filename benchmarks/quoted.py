@@ -236,6 +236,16 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
         Quoted("the same with four worker processes",
                "`onyx run` of a trivial job, 4 worker processes", 4, "s"),
     ),
+    "worker_start": (
+        Quoted("CPU of a worker from its fork until it has joined, among three",
+               "3 workers: CPU of one more", 0.3, "s"),
+        Quoted("CPU of eight workers, forked to executed",
+               "8 workers: CPU until joined, to executed", 0.3),
+        *(
+            Quoted(f"memory of {of} with its zygote, to executed", f"{of}: PSS, to executed", most)
+            for of, most in (("1 worker", 1.3), ("3 workers", 0.7), ("8 workers", 0.5))
+        ),
+    ),
     "operator_jobs": (
         Quoted("1,000 OnyxJobs applied and reconciled", "* OnyxJobs applied *", 20, "s"),
         Quoted("memory of the operator then", "memory of the operator at most", 200, "MB"),

@@ -40,7 +40,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import shard_of
 from onyx.model.job import CatalogEntry, Job, Trigger, Window
-from onyx.processes.child import PROGRAM
+from onyx.processes.child import NAME
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.spool import Spool
 from onyx.spark.windows.window import SparkWindow
@@ -205,8 +205,7 @@ class Memory:
 
 def _rss_mib(process: psutil.Process) -> float:
     with contextlib.suppress(psutil.Error, IndexError):
-        line = process.cmdline()
-        is_worker = PROGRAM in line or "onyx.spark.child" in " ".join(line)
+        is_worker = process.name() == NAME or "onyx.spark.child" in " ".join(process.cmdline())
         return float(process.memory_info().rss / 2**20) if is_worker else 0.0
     return 0.0
 

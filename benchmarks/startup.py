@@ -21,7 +21,7 @@ from statistics import median
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, Options, Size, parser, run
 
-from onyx.processes.child import PROGRAM
+from onyx.processes.forking import WORKER
 
 GOAL_S = 4.0
 TIMEOUT_S = 60.0
@@ -74,7 +74,7 @@ def parts_s(folder: Path) -> dict[str, float]:
 
 def heaviest_imports() -> list[tuple[str, float]]:
     """Modules of a worker with the longest imports, all that they import included, in ms."""
-    command = [sys.executable, "-X", "importtime", "-c", f"import {PROGRAM}"]
+    command = [sys.executable, "-X", "importtime", "-c", f"import {WORKER}"]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     rows = [line.removeprefix("import time:").split("|") for line in text.splitlines()[1:]]
     found = [(name.strip(), int(whole) / 1000) for _, whole, name in rows]

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-
-from onyx.processes.child import PROGRAM
+from tests.support.servers.processes import is_worker, workers_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 PROCESSES = 4
@@ -29,19 +28,6 @@ def flights(tmp_path: Path) -> Path:
     shutil.copytree(EXAMPLE, folder, ignore=shutil.ignore_patterns("data", "out"))
     subprocess.run([sys.executable, "prepare.py"], cwd=folder, check=True, capture_output=True)
     return folder
-
-
-def workers(run: psutil.Process) -> list[psutil.Process]:
-    """Worker processes of a run, the oldest first."""
-    found = [each for each in run.children() if is_worker(each)]
-    return sorted(found, key=lambda each: each.create_time())
-
-
-def is_worker(process: psutil.Process) -> bool:
-    try:
-        return PROGRAM in process.cmdline()
-    except (psutil.NoSuchProcess, psutil.ZombieProcess):
-        return False
 
 
 def cpu_s(process: psutil.Process) -> float:
@@ -72,10 +58,10 @@ def test_the_counts_of_the_demo_are_right_whatever_workers_are_killed(
     try:
         killed = 0
         for _ in range(kills):
-            wait_for(lambda: run.poll() is not None or len(workers(run)) == PROCESSES)
+            wait_for(lambda: run.poll() is not None or len(workers_of(run)) == PROCESSES)
             if run.poll() is not None:
                 break
-            victim = workers(run)[0]
+            victim = workers_of(run)[0]
             enough_s = cpu_s(victim) + WORK_S
             wait_for(
                 lambda victim=victim, enough_s=enough_s: (

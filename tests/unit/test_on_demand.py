@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from onyx.on_demand import ModuleOnDemand, OnDemand
-from onyx.processes.child import PROGRAM
+from onyx.processes.forking import WORKER
 
 ENGINE = Path(__file__).parents[2] / "worker" / "onyx"
 PATH = re.compile(r'OnDemand\("(onyx\.[\w.]+:\w+)"\)')
@@ -28,7 +28,7 @@ def test_what_is_loaded_on_demand_is_there(path: str) -> None:
 
 
 def test_a_worker_process_has_nothing_on_demand_at_its_start() -> None:
-    code = f"import json, sys, {PROGRAM}; print(json.dumps(sorted(sys.modules)))"
+    code = f"import json, sys, {WORKER}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = json.loads(done.stdout)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 import urllib3
+from tests.support.servers.processes import workers_of
 
 from onyx import api
 from onyx.cli.local_cluster import local_cluster
-from onyx.processes.child import PROGRAM
 from onyx.settings import HttpSettings, Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server
@@ -22,10 +22,6 @@ pytestmark = pytest.mark.server
 TURNS_MAX = 600
 TURN_S = 0.1
 ORDERS = 40
-
-
-def worker_processes() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if PROGRAM in each.cmdline()]
 
 
 def taken(url: str, number: int) -> int:
@@ -91,10 +87,10 @@ def test_a_process_that_dies_costs_no_order_and_makes_none_twice(tmp_path: Path)
         for number, each in enumerate(sending):
             each.start()
             if number == ORDERS // 4:
-                worker_processes()[0].kill()
+                workers_of(psutil.Process())[0].kill()
         for each in sending:
             each.join()
-        assert len(worker_processes()) == 2
+        assert len(workers_of(psutil.Process())) == 2
         client.drain(submitted)
         client.wait(submitted, 60)
     rows = [

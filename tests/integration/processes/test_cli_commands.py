@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.support.servers.ports import free_port
+from tests.support.servers.processes import workers_of
 
 from onyx.log.server.process import ZooKeeperServer
-from onyx.processes.child import PROGRAM
 
 BAD = Path(__file__).parents[2] / "unit" / "model" / "bad"
 COMMANDS = (
@@ -200,8 +201,9 @@ def test_a_run_says_what_did_not_go_on_and_counts_right_after_a_kill(folder: Pat
     said = []
     for line in running.stderr:
         said.append(line)
-        if re.search(r"[1-9][\d,]* segments read", line) and len(workers_of(running.pid)) == 2:
-            os.kill(workers_of(running.pid)[0], signal.SIGKILL)
+        found = workers_of(psutil.Process(running.pid))
+        if re.search(r"[1-9][\d,]* segments read", line) and len(found) == 2:
+            found[0].kill()
             break
     out, err = running.communicate(timeout=TIMEOUT_S * 2)
     assert running.returncode == 1, err
@@ -235,14 +237,6 @@ def test_ctrl_c_ends_a_run_whose_function_hangs_and_says_what_it_waits_for(folde
     out, _ = running.communicate(timeout=TIMEOUT_S)
     assert running.returncode == 130
     assert "waiting for a worker process to leave: in apply-fn of task work of job" in out
-
-
-def workers_of(pid: int) -> list[int]:
-    """The worker processes of a command."""
-    listing = subprocess.run(
-        ["pgrep", "-P", str(pid), "-f", PROGRAM], capture_output=True, text=True, check=False
-    )
-    return [int(line) for line in listing.stdout.split()]
 
 
 def test_a_run_refuses_names_that_do_not_exist_before_anything_starts(folder: Path) -> None:

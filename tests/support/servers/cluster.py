@@ -3,18 +3,15 @@
 The test kills, stops and continues workers by pid and follows the log as any client does. Every
 worker carries a tag of its own, so its present incarnation is found in the replica. Whatever
 happens to the test, no process is left: workers are killed at the end of the block, and die with
-the thread that started them.
+the process of the tests. They are forks (`processes.launcher`), as are workers under a supervisor.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import os
 import signal
-import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -23,12 +20,14 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import psutil
+from tests.support.servers.processes import ONYX, launcher, workers_of
 
 import onyx
 from onyx import api
 from onyx.client.statuses import JobStatus
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import Origin
+from onyx.processes.programs import Program
 from onyx.replica.entry import Entry
 from onyx.replica.reconcile import is_ready
 from onyx.replica.state import Replica
@@ -48,25 +47,19 @@ WAIT_S = 45.0
 that time-out to pass has found a loss that was not replayed at once."""
 CLIENT_SESSION_S = 40.0
 _LOG_TAIL_CHARACTERS = 6_000
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
 
 
 class Worker:
     """One worker process."""
 
-    def __init__(self, tag: str, command: list[str], environment: Mapping[str, str], log: Path):
+    def __init__(self, tag: str, peers: int, environment: Mapping[str, str], log: Path):
         self.tag = tag
         self.log = log
-        with open(log, "ab") as output:
-            self._process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+        arguments = ["worker", "--peers", str(peers)]
+        with open(os.devnull, "rb") as nothing, open(log, "ab") as output:
+            streams = nothing.fileno(), output.fileno(), output.fileno()
+            self._process = launcher().launch(
+                Program(ONYX, arguments, environment, streams=streams), zygote=True
             )
 
     @property
@@ -76,7 +69,7 @@ class Worker:
     @property
     def working_pid(self) -> int:
         """Of the child that works; `pid` is its supervisor's."""
-        (child,) = psutil.Process(self.pid).children()
+        (child,) = workers_of(psutil.Process(self.pid))
         return child.pid
 
     @property
@@ -184,8 +177,7 @@ class Cluster:
             "PYTHONPATH": os.pathsep.join(map(str, self._path)),
             "PYTHONFAULTHANDLER": "1",
         }
-        command = [sys.executable, "-m", "onyx.cli", "worker", "--peers", str(peers)]
-        worker = Worker(tag, command, environment, self._folder / f"{tag}.log")
+        worker = Worker(tag, peers, environment, self._folder / f"{tag}.log")
         self.workers.append(worker)
         return worker
 

@@ -2,15 +2,36 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
+import threading
+from functools import cache
 from typing import Any
 
+import psutil
+
+from onyx.processes.child import NAME, worker_environment
+from onyx.processes.forking import WORKER, Launcher
 from onyx.settings import Settings, to_environment
 
+ONYX = "onyx.cli"
+"""The command."""
+PRELOADED = ("onyx.cli.command_table", "onyx.cli.commands.worker", WORKER)
 STOP_S = 60.0
 COMMAND_S = 90.0
+
+
+@cache
+def launcher() -> Launcher:
+    """What starts commands and workers of tests: one zygote for all tests of this process. What it
+    starts dies with the main thread. A test of how a command itself starts executes it."""
+    assert threading.current_thread() is threading.main_thread()
+    environment = {**worker_environment(Settings()), "PYTHONFAULTHANDLER": "1"}
+    made = Launcher(environment, PRELOADED)
+    atexit.register(made.close)
+    return made
 
 
 def onyx(settings: Settings, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -23,6 +44,20 @@ def onyx(settings: Settings, *arguments: object) -> subprocess.CompletedProcess[
         timeout=COMMAND_S,
         check=False,
     )
+
+
+def workers_of(process: psutil.Process) -> list[psutil.Process]:
+    """The worker processes that it has started, the oldest first."""
+    found = [each for each in process.children(recursive=True) if is_worker(each)]
+    return sorted(found, key=lambda each: each.create_time())
+
+
+def is_worker(process: psutil.Process) -> bool:
+    """Whether it is one, and runs."""
+    try:
+        return process.name() == NAME and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def stop(process: subprocess.Popen[Any]) -> int:

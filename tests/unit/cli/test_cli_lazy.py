@@ -13,7 +13,7 @@ import pytest
 
 from onyx.cli import commands
 from onyx.cli.command_table import COMMANDS
-from onyx.processes.child import PROGRAM
+from onyx.processes.forking import WORKER
 
 HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "rich", "pydantic", "pyspark", "onyx.peer")
 OF_A_CLIENT = {"kazoo", "rich"}
@@ -64,7 +64,7 @@ def test_a_command_that_asks_or_changes_something_imports_no_part_of_a_peer(name
 
 
 def test_a_worker_process_imports_nothing_that_reads_or_draws_for_people() -> None:
-    code = f"import json, sys, {PROGRAM}; print(json.dumps(sorted(sys.modules)))"
+    code = f"import json, sys, {WORKER}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = json.loads(done.stdout)
 

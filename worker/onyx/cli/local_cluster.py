@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,6 +15,8 @@ from onyx.client.connection import connect
 from onyx.log.server.environment import start_env
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import takes_requests
+from onyx.processes.child import worker_environment
+from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import Supervisor
 from onyx.settings import Settings
 
@@ -29,22 +31,26 @@ def local_cluster(
     found: Settings, peers: list[int]
 ) -> Iterator[tuple[Client, Supervisor, Settings]]:
     """ZooKeeper and workers, and what leads to them; all gone at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
-    env = start_env(found, folder)
-    workers = Supervisor(env.settings, peers)
-    patience_s = None
-    try:
-        workers.start()
-        with connect(env.settings) as client:
-            yield client, workers, env.settings
-    except BaseException:
-        patience_s = INTERRUPTED_PATIENCE_S
-        raise
-    finally:
-        workers.stop(patience_s, lambda what: print(what, file=sys.stderr, flush=True))
+    with ExitStack() as stack:
+        # Beside the start of ZooKeeper it imports what workers need.
+        launcher = Launcher(worker_environment(found))
+        stack.callback(launcher.close)
+        folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        env = start_env(found, folder)
         # Nothing of this cluster is read again: an orderly end of ZooKeeper would only take time.
-        env.server.kill()
-        shutil.rmtree(folder, ignore_errors=True)
+        stack.callback(env.server.kill)
+        workers = Supervisor(env.settings, peers, launcher)
+        patience_s = None
+        try:
+            workers.start()
+            with connect(env.settings) as client:
+                yield client, workers, env.settings
+        except BaseException:
+            patience_s = INTERRUPTED_PATIENCE_S
+            raise
+        finally:
+            workers.stop(patience_s, lambda what: print(what, file=sys.stderr, flush=True))
 
 
 def ways_in(job: Job, settings: Settings, http_port: int | None) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -13,21 +12,25 @@ from typing import NamedTuple
 import msgspec
 
 from onyx import recorder
-from onyx.log.server.parent import end_with_parent
+from onyx.processes.forking import WORKER, Launcher
+from onyx.processes.programs import Process, Program
 from onyx.recorder import Recorder
 from onyx.seams import SystemClock
 from onyx.settings import Settings, to_environment
 from onyx.structs import prepared
 
-PROGRAM = "onyx.processes.worker_process"
+NAME = "onyx-worker"
+"""What the system calls a worker process; its command line may be that of its zygote."""
 RESTART_BACK_OFF_S = 0.5
-_RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
 
 
 def worker_environment(settings: Settings) -> Mapping[str, str]:
     """The environment of a worker with these settings."""
     environment = {**os.environ, **to_environment(settings)}
+    # Nobody uses the threads that these two start when they are imported, and there is no fork of a
+    # process that has some. (Arrow has this allocator, but takes another if nobody says different.)
     environment.setdefault("OPENBLAS_NUM_THREADS", "1")
+    environment.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     return environment
 
@@ -46,6 +49,8 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a process is given on its command line; sockets and recorder by their descriptors."""
 
     peers: int
+    supervisor: int
+    """The process that stands for this one: who freezes it means both."""
     recorder: int
     telemetry_socket: int | None = None
     http_socket: int | None = None
@@ -58,7 +63,15 @@ class Given(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Child:
-    """One worker process after another in the same place, with the same recorder."""
+    """One worker process after another in the same place, with the same recorder.
+
+    Args:
+        number: its place among others.
+        peers: virtual peers of the process.
+        listeners: sockets that it is given.
+        environment: of the process.
+        launcher: what starts it.
+    """
 
     def __init__(
         self,
@@ -66,58 +79,39 @@ class Child:
         peers: int,
         listeners: Listeners,
         environment: Mapping[str, str],
+        launcher: Launcher,
     ) -> None:
-        """Start the first one, on a thread that lives as long as it is needed.
-
-        Args:
-            number: its place among others.
-            peers: virtual peers of the process.
-            listeners: sockets that it is given.
-            environment: of the process.
-        """
         self.number = number
-        self._peers = peers
-        self._listeners = listeners
         self._environment = environment
-        self._recorder_fd = recorder.create()
-        self.process = self._spawn()
-        self.recorder = Recorder(self._recorder_fd, SystemClock())
-        self.started_s = time.monotonic()
+        self._launcher = launcher
+        descriptor = recorder.create()
+        self.recorder = Recorder(descriptor, SystemClock())
+        self._given = Given(
+            peers,
+            os.getpid(),
+            descriptor,
+            _descriptor(listeners.telemetry),
+            _descriptor(listeners.http),
+        )
+        self.process: Process | None = None
+        """The one that runs, or ran last; None before the first."""
+        self.started_s = 0.0
         self.back_off_s = RESTART_BACK_OFF_S
-        self.restart_s: float | None = None
-        """When it is started again; None while it runs."""
+        self.restart_s: float | None = 0.0
+        """When it is started; None while it runs."""
 
-    def start_again(self) -> None:
-        """Start the next process."""
-        self.process = self._spawn()
+    def start(self) -> None:
+        """Start the next process, on a thread that lives as long as it is needed."""
+        arguments = [msgspec.json.encode(self._given).decode()]
+        self.process = self._launcher.launch(
+            Program(WORKER, arguments, self._environment, self._given.descriptors)
+        )
         self.started_s, self.restart_s = time.monotonic(), None
 
-    def ended(self) -> tuple[int, int] | None:
-        """Exit code, and most memory that it held in bytes; None while it runs."""
-        process = self.process
-        if process.returncode is None:
-            # Not `poll`: only `wait4` says how much memory a process held, and only once.
-            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
-            if pid == 0:
-                return None
-            process.returncode = os.waitstatus_to_exitcode(status)
-            return process.returncode, usage.ru_maxrss * _RSS_UNIT_BYTES
-        return process.returncode, 0
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        given = Given(
-            self._peers,
-            self._recorder_fd,
-            _descriptor(self._listeners.telemetry),
-            _descriptor(self._listeners.http),
-        )
-        return subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, msgspec.json.encode(given).decode()],
-            env=self._environment,
-            start_new_session=True,
-            pass_fds=given.descriptors,
-            preexec_fn=end_with_parent(),
-        )
+    @property
+    def is_running(self) -> bool:
+        """Whether a process runs, as far as was looked."""
+        return self.process is not None and self.process.returncode is None
 
 
 def _descriptor(listener: socket.socket | None) -> int | None:

@@ -2,7 +2,7 @@
 
 SIGSTOP to a worker, by the process id that its user knows, goes to the supervisor and cannot be
 passed on. It has to mean the worker nevertheless: its session expires, and others take over. So the
-worker looks at the state of its parent, and the supervisor wakes it after SIGCONT.
+worker looks at the state of its supervisor, which wakes it after SIGCONT.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import time
 LOOK_INTERVAL_S = 0.1
 
 
-def freeze_with_parent() -> None:
+def freeze_with(supervisor: int) -> None:
     """Look from now on, on a thread of its own; nothing where there is no /proc."""
-    parent = os.getppid()
-    if _state(parent):
-        threading.Thread(target=_watch, args=(parent,), name="onyx-freezing", daemon=True).start()
+    if _state(supervisor):
+        threading.Thread(
+            target=_watch, args=(supervisor,), name="onyx-freezing", daemon=True
+        ).start()
 
 
-def _watch(parent: int) -> None:
+def _watch(supervisor: int) -> None:
     while True:
         time.sleep(LOOK_INTERVAL_S)
-        if _state(parent) == "T":
+        if _state(supervisor) == "T":
             os.kill(os.getpid(), signal.SIGSTOP)
 
 

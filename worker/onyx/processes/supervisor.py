@@ -32,8 +32,10 @@ from onyx.outcomes import TaskTotals
 from onyx.processes import losses
 from onyx.processes.child import RESTART_BACK_OFF_S, Child, Listeners, worker_environment
 from onyx.processes.exit_codes import FINAL, ExitCode
+from onyx.processes.forking import Launcher
 from onyx.processes.inquest import Inquest
 from onyx.processes.pages import Pages
+from onyx.processes.programs import Process
 from onyx.processes.running import STOP_MARGIN_S
 from onyx.settings import Settings
 from onyx.telemetry.kept_counts import summed
@@ -49,9 +51,18 @@ SAID_AFTER_S = 1.0
 class Supervisor:
     """One child a number of peers in `peers`."""
 
-    def __init__(self, settings: Settings, peers: Sequence[int]) -> None:
+    def __init__(
+        self, settings: Settings, peers: Sequence[int], launcher: Launcher | None = None
+    ) -> None:
+        """
+        Args:
+            settings: of the processes.
+            peers: of each.
+            launcher: what starts them, and ends with them; None: one of its own.
+        """
         self._settings = settings
         self._peers = peers
+        self._launcher = launcher
         self._children: list[Child] = []
         self._inquest = Inquest(settings)
         self._pages = Pages(settings.telemetry, len(peers), self._is_running)
@@ -133,11 +144,11 @@ class Supervisor:
 
     def _is_running(self, number: int) -> bool:
         # Whether it has ended is asked by one thread, which learns how much memory it held.
-        return number < len(self._children) and self._children[number].process.returncode is None
+        return number < len(self._children) and self._children[number].is_running
 
     def _end(self) -> None:
-        for child in self._children:
-            child.process.terminate()
+        for process in self._processes:
+            process.terminate()
         now_s = time.monotonic()
         says_s, ends_s = now_s + SAID_AFTER_S, now_s + self._patience_s
         while (left := self._running()) and time.monotonic() < ends_s:
@@ -145,13 +156,18 @@ class Supervisor:
                 says_s = ends_s
                 self._say(_waits_for(left, ends_s - time.monotonic()))
             time.sleep(0.02)
-        for child in self._children:
-            if child.process.poll() is None:
-                child.process.kill()
-            self._left &= child.process.wait() == ExitCode.SUCCESS
+        for process in self._processes:
+            process.kill()
+            self._left &= process.wait() == ExitCode.SUCCESS
+        if self._launcher is not None:
+            self._launcher.close()
 
     def _running(self) -> list[Child]:
-        return [child for child in self._children if child.process.poll() is None]
+        return [each for each in self._children if each.process and each.process.poll() is None]
+
+    @property
+    def _processes(self) -> list[Process]:
+        return [each.process for each in self._children if each.process is not None]
 
     def _watch(self) -> None:
         try:
@@ -164,15 +180,18 @@ class Supervisor:
 
     def _look_after_all(self) -> None:
         environment = worker_environment(self._settings)
+        self._launcher = self._launcher or Launcher(environment)
         for number, peers in enumerate(self._peers):
             listener = self._pages.listeners[number]
             self._children.append(
-                Child(number, peers, Listeners(listener, self._http), environment)
+                Child(number, peers, Listeners(listener, self._http), environment, self._launcher)
             )
         self._started.set()
+        for child in self._children:
+            child.start()
         while self.failure is None and not self._stopping.wait(0.1):
             for child in self._children:
-                if time.monotonic() < self._thawing_until_s:
+                if child.process and time.monotonic() < self._thawing_until_s:
                     child.process.send_signal(signal.SIGCONT)
                 self._look_after(child)
             self._look_after_memory()
@@ -186,12 +205,12 @@ class Supervisor:
     def _look_after(self, child: Child) -> None:
         if child.restart_s is not None:
             if time.monotonic() >= child.restart_s:
-                child.start_again()
+                child.start()
             return
-        ended = child.ended()
-        if ended is None:
+        if child.process is None or child.process.poll() is None:
             return
-        code, memory_bytes = ended
+        assert child.process.ended is not None
+        code, memory_bytes = child.process.ended
         if code in FINAL and child.recorder.orderly() == code:
             self._final = code
             return

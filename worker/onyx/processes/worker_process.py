@@ -1,4 +1,5 @@
-"""A worker process, as its supervisor starts it: `python -m onyx.processes.worker_process`.
+"""A worker process, as its supervisor starts it: `python -m onyx.processes.worker_process GIVEN`,
+or a fork of what has imported this.
 
 Its settings come by variables and the rest as one `Given`. So nothing is imported that reads a
 command line for people: that took a tenth of the time that it takes to start.
@@ -13,9 +14,10 @@ import sys
 import msgspec
 
 from onyx.errors import OnyxError
-from onyx.processes.child import Given, Listeners
+from onyx.processes.child import NAME, Given, Listeners
 from onyx.processes.exit_codes import ExitCode, exit_code_of, exits_with_code
-from onyx.processes.freezing import freeze_with_parent
+from onyx.processes.freezing import freeze_with
+from onyx.processes.programs import name_process
 from onyx.processes.running import run_until
 from onyx.processes.surroundings import configure_logs, stop_signal
 from onyx.processes.worker import Worker
@@ -24,8 +26,15 @@ from onyx.seams import SystemClock
 from onyx.settings import from_environment
 
 
-def main(given: Given) -> None:
-    """Run the worker until SIGTERM.
+def main() -> None:
+    """Run what the command line says until SIGTERM, and end with a code that says why."""
+    name_process(NAME)
+    with exits_with_code():
+        _run(msgspec.json.decode(sys.argv[1], type=Given))
+
+
+def _run(given: Given) -> None:
+    """Run the worker.
 
     Raises:
         OnyxError: why it has given up.
@@ -36,7 +45,7 @@ def main(given: Given) -> None:
     try:
         found = from_environment(os.environ)
         configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
-        freeze_with_parent()
+        freeze_with(given.supervisor)
         listeners = Listeners(_socket(given.telemetry_socket), _socket(given.http_socket))
         run_until(stop, Worker(found, given.peers, listeners, recorder), found)
         code = ExitCode.SUCCESS
@@ -52,5 +61,4 @@ def _socket(descriptor: int | None) -> socket.socket | None:
 
 
 if __name__ == "__main__":
-    with exits_with_code():
-        main(msgspec.json.decode(sys.argv[1], type=Given))
+    main()

@@ -1,0 +1,189 @@
+"""A zygote: a process that has imported what others need, and forks them (`forking`).
+
+    python -m onyx.processes.zygote DESCRIPTOR MODULE...
+
+It imports the modules, and then does what it is asked for at the socket. It opens nothing: what
+was open would be open in each fork. It has one thread: a fork has no other, so locks that others
+hold would stay locked there for ever, and that is what libraries such as gRPC do not survive once
+they are in use. Before each fork it looks whether that still holds, and refuses else. Modules of
+users are imported by the forks, and may do as they like.
+
+A fork is to differ from an executed process in nothing that anybody relies on: it has its own
+session, variables, path of modules, signals, random numbers and descriptors, and the rest is
+closed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import gc
+import importlib
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from onyx.log.server.parent import end_with_parent
+from onyx.processes.forking import Ended, Refused, Spawn, Spawned, Wait, Zygote, hold, request, send
+from onyx.processes.programs import DirectChild, name_process
+
+NAME = "onyx-zygote"
+NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Whoever asks a whole container to end means workers, which leave in an orderly way as long as
+their zygote is there. It ends with who has started it."""
+_THREADS = Path("/proc/self/task")
+
+
+def main() -> None:
+    """Import, and serve; in a fork: run its program."""
+    _ignore_signals()
+    name_process(NAME)
+    # Garbage of imports would leave holes on pages that are shared, to be written to by forks.
+    gc.disable()
+    channel, *modules = sys.argv[1:]
+    for module in modules:
+        importlib.import_module(module)
+    gc.freeze()
+    _run(serve(socket.socket(fileno=int(channel))))
+
+
+def _run(module: str) -> NoReturn:
+    """Run a program, and end with its code as Python would, except that nothing is torn down: to
+    free each object would copy all memory that is shared."""
+    code = 0
+    try:
+        importlib.import_module(module).main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+    except BaseException:
+        code = 1
+        sys.excepthook(*sys.exc_info())
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(code & 0xFF)
+
+
+def serve(channel: socket.socket) -> str:
+    """Do what is asked for until nobody is there to ask. Returns in forks alone: the module that
+    one is to run."""
+    tie = _tie()
+    while True:
+        try:
+            asked, received = request(channel)
+        except (EOFError, OSError):
+            os._exit(0)
+        if isinstance(asked, Wait):
+            _, status, usage = os.wait4(asked.pid, 0)
+            send(channel, Ended(status, usage.ru_maxrss))
+            continue
+        why = open_here()
+        if why:
+            send(channel, Refused(why))
+        else:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                send(channel, Refused(f"the system does not let it fork: {error.strerror}"))
+            else:
+                if pid == 0:
+                    tie()
+                    return _become(asked, channel, received)
+                send(channel, Spawned(pid))
+        for each in received:
+            os.close(each)
+
+
+def open_here() -> str:
+    """What this process has that a fork of it would not survive; empty if nothing."""
+    threads = [each / "comm" for each in _THREADS.iterdir()]
+    if len(threads) == 1:
+        return ""
+    names = ", ".join(sorted(each.read_text().strip() for each in threads))
+    return (
+        f"what the zygote has imported has started threads ({names}), which a fork does not have. "
+        "Does a module that Python loads at its start (sitecustomize, a .pth file) start them, or "
+        "a variable such as OPENBLAS_NUM_THREADS?"
+    )
+
+
+def _become(asked: Spawn, channel: socket.socket, received: Sequence[int]) -> str:
+    """Make this fork what was asked for; the module that it is to run."""
+    os.setsid()
+    channel.close()
+    _place(received, asked.descriptors)
+    for each in NOT_FOR_US:
+        signal.signal(each, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.environ.clear()
+    for variable in asked.environment:
+        name, _, value = variable.partition(b"=")
+        os.environb[name] = value
+    if os.environ.get("PYTHONPATH"):
+        _look_for_modules(os.environ["PYTHONPATH"])
+    sys.argv = [asked.module, *map(os.fsdecode, asked.arguments)]
+    # `random` seeds itself in a fork, NumPy does not.
+    drawing: Any = sys.modules.get("numpy.random")
+    if drawing is not None:
+        drawing.seed()
+    if asked.zygote:
+        ours, theirs = socket.socketpair()
+        tie = _tie()
+        pid = os.fork()
+        if pid == 0:
+            tie()
+            os.setsid()
+            ours.close()
+            for number in asked.descriptors:
+                if number > 2:
+                    os.close(number)
+            _ignore_signals()
+            return serve(theirs)
+        theirs.close()
+        hold(Zygote(DirectChild(pid), ours))
+    gc.enable()
+    return asked.module
+
+
+def _tie() -> Callable[[], None]:
+    """What a fork does first, to die with this process."""
+    tie = end_with_parent()
+    assert tie is not None, "there are zygotes on Linux only"
+    return tie
+
+
+def _ignore_signals() -> None:
+    for each in NOT_FOR_US:
+        signal.signal(each, signal.SIG_IGN)
+
+
+def _place(received: Sequence[int], numbers: Sequence[int]) -> None:
+    """Give descriptors the numbers that they are to have."""
+    # First above all of these: one may have the number of another.
+    above = max(numbers, default=2) + 1
+    moved = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, above) for each in received]
+    for each in received:
+        os.close(each)
+    for each, number in zip(moved, numbers, strict=True):
+        os.dup2(each, number, inheritable=number <= 2)
+        os.close(each)
+
+
+def _look_for_modules(folders: str) -> None:
+    """Look in these first, after the current one; they are often those of the zygote."""
+    first = sys.path[: not sys.flags.safe_path]  # the current folder
+    sys.path[:] = dict.fromkeys([*first, *folders.split(os.pathsep), *sys.path])
+    importlib.invalidate_caches()
+
+
+if __name__ == "__main__":
+    main()
