@@ -19,6 +19,7 @@ from tests.support.servers.queue_servers import NatsServer, RedisServer
 from tests.support.servers.s3_server import S3Server
 from tests.support.servers.spark_archive import QUICK, jvm_options
 from tests.support.servers.sql_databases import Database
+from tests.support.spark.lent_jvms import lending
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import ZooKeeperSettings
@@ -28,8 +29,10 @@ pytest_plugins = [
     *(f"tests.support.suite.{name}" for name in ("tiers", "costs", "skips")),
 ]
 
+# A query of Spark runs once here, over few rows: to compile it takes longer than to interpret it.
+INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
 # Each JVM of Spark lives for seconds here. Processes that tests start inherit this.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", jvm_options())
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{jvm_options()} {INTERPRETED}")
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
 # Containers often forbid Python to keep what it has compiled. Then each process that is started
 # compiles all of Onyx anew, and each of pytest's workers all tests: 6 s of CPU.
@@ -53,6 +56,29 @@ def older_objects_are_not_looked_at() -> Iterator[None]:
     gc.freeze()
     yield
     gc.collect()
+
+
+@pytest.fixture(scope="session")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this run share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jvms_are_lent(run_folder: Path) -> Iterator[None]:
+    """Processes that tests start inherit where: see `lent_jvms`."""
+    with lending(run_folder / "jvms") as home, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", str(home))
+        yield
+
+
+@pytest.fixture(scope="module")
+def own_jvms() -> Iterator[None]:
+    """Each session of Spark has a JVM of its own, which is a child of the process that asked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("SPARK_HOME")
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from tests.support.spark.faults import SESSION_TIMEOUT_S, Faults, World
 
 from onyx.log.server.process import ZooKeeperServer
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.usefixtures("own_jvms")]
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.support.jobs.plugin_context import plugin_context
+from tests.support.servers.spark_archive import jvm_options
 from tests.support.servers.spark_servers import SparkServer, connect_server, master, worker
 from tests.support.spark.outputs import output
 from tests.support.spark.query import publish_all, request_of
@@ -40,6 +41,7 @@ TIMEOUT_S = 500.0
 STANDALONE = {
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "500m", "spark.cores.max": "2",
+    "spark.executor.extraJavaOptions": jvm_options(),
 }  # fmt: skip
 FEW_PLACES = {"spark.sql.shuffle.partitions": "2"}
 STAGES = """

@@ -2,11 +2,13 @@
 
 PySpark keeps the JVM that it starts first for as long as the process lives. Spark's Python workers
 import from where that JVM was started, so the next module of tests would not find its own code
-there. A session therefore ends its JVM too.
+there. A session therefore gives up its JVM too, which ends unless it is lent (`lent_jvms`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +52,11 @@ def _end_jvm() -> None:
     if gateway is None:
         return
     SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
+    # A JVM that is lent goes on, and threads that wait for its calls would not end with it.
+    server = gateway._callback_server
+    for each in [*gateway._gateway_client.deque, *(server.connections if server else ())]:
+        with contextlib.suppress(AttributeError, OSError):  # it is closed just now
+            each.socket.shutdown(socket.SHUT_RDWR)
+    gateway.close()
     gateway.proc.stdin.close()  # for which the JVM waits
     gateway.proc.wait(JVM_ENDS_S)

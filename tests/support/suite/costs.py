@@ -24,6 +24,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.support.spark import lent_jvms
 from tests.support.suite.tiers import tier_of
 
 BUDGET = Path(__file__).parents[2] / "budget.toml"
@@ -56,6 +57,7 @@ class Meter:
         """
         if looks_at_running:
             self._running_s = sum(map(_used_s, self._process.children(recursive=True)))
+            self._running_s += lent_jvms.used_s()
         used_s = time.process_time() + sum(os.times()[2:4]) + self._running_s
         since_s, self._counted_s = used_s - self._counted_s, used_s
         return since_s

@@ -282,7 +282,7 @@ def slow(frame):
 
 
 @pytest.fixture
-def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
+def real(own_jvms: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
     """Of children that run Spark."""
     (tmp_path / "warm_stages.py").write_text(STAGES)
     monkeypatch.syspath_prepend(str(tmp_path))
