@@ -32,6 +32,8 @@ from onyx.spark_query.run import answer
 from onyx.spark_query.session import opened
 
 SCHEMA = "key STRING, ts LONG, v LONG"
+ROW = ("key as group", "unix_millis(minute.start) as lower", "state")
+"""As `emit: rows` writes it."""
 MASTER = "local[1]"
 Values = Counter[tuple[str, int]]
 """What was written, by key and start of the window."""
@@ -63,9 +65,7 @@ def native(session: Any, job: str, folder: str, scratch: Path, name: str) -> Val
     minutes = rows.withColumn("at", F.timestamp_millis("ts")).groupBy(
         F.window("at", "1 minute").alias("minute"), "key"
     )
-    sums = minutes.agg(F.sum("v").alias("value")).select(
-        "key", F.unix_millis("minute.start").alias("lower"), "value"
-    )
+    sums = minutes.agg(F.sum("v").alias("state")).selectExpr(*ROW)
     target = scratch / name
     sums.write.json(str(target))
     return read_back(target, "part-*.json")
@@ -77,9 +77,9 @@ def native_stream(session: Any, job: str, folder: str, scratch: Path, name: str)
     rows = read.parquet(folder) if columns else read.json(folder, pathGlobFilter="*.jsonl")
     minutes = rows.withColumn("at", F.timestamp_millis("ts")).withWatermark("at", "1 second")
     sums = minutes.groupBy(F.window("at", "1 minute").alias("minute"), "key").agg(
-        F.sum("v").alias("value")
+        F.sum("v").alias("state")
     )
-    found = sums.select("key", F.unix_millis("minute.start").alias("lower"), "value")
+    found = sums.selectExpr(*ROW)
     target = scratch / name
     writer = found.writeStream.outputMode("update").trigger(availableNow=True)
     writer = writer.foreachBatch(lambda frame, n: frame.write.json(f"{target}/{n:03d}"))
@@ -172,8 +172,8 @@ def read_back(folder: Path, pattern: str, newest: bool = False) -> Values:
     for path in sorted(folder.glob(pattern)):
         for line in path.read_text().splitlines():
             segment = json.loads(line)
-            place = segment["key"], segment["lower"]
-            values[place] = segment["value"] + (0 if newest else values[place])
+            place = segment["group"], segment["lower"]
+            values[place] = segment["state"] + (0 if newest else values[place])
     return values
 
 
