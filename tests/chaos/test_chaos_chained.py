@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.jobs.chaos_files import wait_until
 from tests.support.jobs.yaml_jobs import manifest
-from tests.support.servers.cluster import WAIT_S, Cluster
+from tests.support.patience import WAIT_S
+from tests.support.servers.cluster import Cluster
 
 from onyx.errors import UserError
 from onyx.ids import JobId, TaskName

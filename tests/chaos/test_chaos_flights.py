@@ -12,13 +12,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.patience import WAIT_S
 from tests.support.servers.processes import is_worker, workers_of
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "flights"
 PROCESSES = 4
 WORK_S = 0.5
 """CPU time that a worker is let do before it is killed."""
-WAIT_S = 240.0
 
 
 @pytest.fixture

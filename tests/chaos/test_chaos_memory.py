@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.jobs.yaml_jobs import manifest
+from tests.support.patience import WAIT_S
 from tests.support.servers.memory_cgroup import memory_cgroup
 
 from onyx import api
@@ -23,7 +24,6 @@ from onyx.settings import Settings, SupervisorSettings, ZooKeeperSettings, to_en
 pytestmark = pytest.mark.server
 
 LIMIT_BYTES = 400 << 20
-WAIT_S = 120.0
 KILLS = 2
 JOB = """
 workflow: [[read, eat], [eat, write]]

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.servers.cluster import WAIT_S, Cluster, Worker
+from tests.support.patience import WAIT_S
+from tests.support.servers.cluster import Cluster, Worker
 from tests.support.servers.object_stores import ObjectStore
 
 from onyx.ids import GroupId, JobId, TaskName

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.chaos.poison_job import POISON, POISON_TOO
+from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster, Worker
 
 from onyx.log.server.process import ZooKeeperServer
@@ -20,7 +21,6 @@ from onyx.log.server.process import ZooKeeperServer
 pytestmark = pytest.mark.server
 
 RECORDS = 5_000
-WAIT_S = 180.0
 MODULE = Path(__file__).with_name("poison_job.py")
 
 

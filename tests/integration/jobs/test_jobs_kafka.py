@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, until
+from tests.support.patience import WAIT_S
 from tests.support.servers.kafka_broker import KafkaBroker
 
 from onyx.plugins.channel_queue import Channel
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
-WAIT_S = 30.0
 
 
 @pytest.fixture(scope="module")

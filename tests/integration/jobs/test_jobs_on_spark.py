@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from tests.support.jobs.yaml_jobs import until
+from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster
 from tests.support.spark import fake_query, frames_query
 
@@ -25,7 +26,6 @@ from onyx.spark.driver import process
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
-PATIENCE_S = 90.0
 MODULE = "people_on_spark"
 USER_CODE = """
 import os, pathlib, time
@@ -126,7 +126,7 @@ def open_gate(folder: Path) -> None:
 
 
 def wait_for(found: Callable[[], Any], what: str) -> Any:
-    for _ in range(int(PATIENCE_S * 50)):
+    for _ in range(int(WAIT_S * 50)):
         if value := found():
             return value
         Event().wait(0.02)
@@ -153,7 +153,7 @@ def test_a_job_on_spark_completes_with_one_peer(env: TestEnv, folder: Path) -> N
     assert (status.state, status.peers) == ("running", 1)
     assert rows(folder) == []
     open_gate(folder)
-    assert env.client.wait(job, PATIENCE_S)
+    assert env.client.wait(job, WAIT_S)
     assert rows(folder) == ROWS
     assert staged(folder) == []
 
@@ -161,27 +161,27 @@ def test_a_job_on_spark_completes_with_one_peer(env: TestEnv, folder: Path) -> N
 def test_a_suspended_job_begins_anew_when_it_is_resumed(env: TestEnv, folder: Path) -> None:
     job, first = started(env, folder)
     env.client.suspend(job)
-    first.wait(PATIENCE_S)
+    first.wait(WAIT_S)
     open_gate(folder)
     until(env, lambda replica: not replica.run(job).allocation)
     env.client.resume(job)
-    assert env.client.wait(job, PATIENCE_S)
+    assert env.client.wait(job, WAIT_S)
     assert rows(folder) == ROWS
 
 
 def test_nothing_is_left_of_a_job_that_is_killed(env: TestEnv, folder: Path) -> None:
     job, running = started(env, folder)
     env.client.kill(job)
-    running.wait(PATIENCE_S)
-    assert not env.client.wait(job, PATIENCE_S)
+    running.wait(WAIT_S)
+    assert not env.client.wait(job, WAIT_S)
     assert rows(folder) == []
 
 
 def test_a_job_that_is_drained_completes_without_a_result(env: TestEnv, folder: Path) -> None:
     job, running = started(env, folder)
     env.client.drain(job)
-    assert env.client.wait(job, PATIENCE_S)
-    running.wait(PATIENCE_S)
+    assert env.client.wait(job, WAIT_S)
+    running.wait(WAIT_S)
     assert rows(folder) == []
 
 
@@ -190,7 +190,7 @@ def test_a_query_whose_process_is_killed_is_run_again(env: TestEnv, folder: Path
     first.kill()
     query(folder, but=(first.pid,))
     open_gate(folder)
-    assert env.client.wait(job, PATIENCE_S)
+    assert env.client.wait(job, WAIT_S)
     assert rows(folder) == ROWS
 
 
@@ -214,7 +214,7 @@ def test_when_its_worker_dies_another_one_runs_the_query_and_the_result_appears_
     stopped = psutil.Process(worker.pid).children(recursive=True)
     if end == "killed":
         worker.kill()
-        first.wait(PATIENCE_S)
+        first.wait(WAIT_S)
     else:  # all of it but the query, which goes on and stages its result
         for each in [psutil.Process(worker.pid), *stopped]:
             if each.pid != first.pid:
@@ -222,7 +222,7 @@ def test_when_its_worker_dies_another_one_runs_the_query_and_the_result_appears_
     cluster.await_gone([group])
     query(folder, but=(first.pid,))
     open_gate(folder)
-    cluster.await_completed(job, PATIENCE_S)
+    cluster.await_completed(job, WAIT_S)
     assert rows(folder) == ROWS
     if end == "frozen":
         for each in [psutil.Process(worker.pid), *stopped]:
@@ -244,7 +244,7 @@ def test_files_of_a_stage_in_the_middle_go_with_its_query(
         env.client.kill(job)
     else:
         open_gate(folder)
-    assert env.client.wait(job, PATIENCE_S) is (end == "completed")
+    assert env.client.wait(job, WAIT_S) is (end == "completed")
     assert rows(folder) == (ROWS if end == "completed" else [])
     wait_for(lambda: not any((folder / "bundles").iterdir()), "the files are removed")
 
@@ -261,10 +261,10 @@ def test_when_its_worker_dies_in_a_stage_another_one_begins_anew(
         worker = cluster.worker_of(peer)
         group = cluster.group_of(worker)
         worker.kill()
-        first.wait(PATIENCE_S)
+        first.wait(WAIT_S)
         cluster.await_gone([group])
         query(folder, but=(first.pid,))
         open_gate(folder)
-        cluster.await_completed(job, PATIENCE_S)
+        cluster.await_completed(job, WAIT_S)
         assert rows(folder) == ROWS
         wait_for(lambda: not any((folder / "bundles").iterdir()), "files of both are removed")

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
+from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.client.appender import Appender, NotTaken, NotYetTaken
@@ -183,7 +184,7 @@ def test_a_suspended_job_says_so_and_takes_the_request_when_it_goes_on(env: Test
 def test_what_is_in_the_journal_is_processed_although_the_job_drains(env: TestEnv) -> None:
     running = start(env)
     futures = [running.appenders[n % 3].send({"n": n}, ack="journal") for n in range(200)]
-    assert {each.result(30.0).status for each in futures} == {Status.JOURNALLED}
+    assert {each.result(WAIT_S).status for each in futures} == {Status.JOURNALLED}
     assert len(running.end()) == 200
 
 

@@ -10,6 +10,7 @@ import pytest
 from tests.support.jobs import live_sources
 from tests.support.jobs.live_sources import MemoryQueue
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
+from tests.support.patience import WAIT_S
 
 from onyx.plugins.channel_queue import Channel
 from onyx.settings import Settings, TelemetrySettings
@@ -17,7 +18,6 @@ from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
 SOURCES = "tests.support.jobs.live_sources"
-WAIT_S = 30.0
 
 
 @pytest.fixture(scope="module")

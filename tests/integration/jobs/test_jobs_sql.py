@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.support.jobs.yaml_jobs import manifest
+from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster
 
 from onyx.errors import OnyxError
@@ -16,7 +17,6 @@ from onyx.log.server.process import ZooKeeperServer
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
-WAIT_S = 60.0
 COUNT = 20_000
 ROUTED = """
     guarantee: GUARANTEE

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.support.patience import WAIT_S
 
 pytestmark = pytest.mark.server
 
-WAIT_S = 90.0
 STALLED_AFTER_S = 2.0
 COUNT = 6_000
 FUNCTIONS = """

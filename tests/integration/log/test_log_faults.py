@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.support.log.logs import Inbox, expire_session, pulse_gone, settings_for
 from tests.support.log.markers import marker
+from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_port
 from tests.support.servers.proxy import ReplyLossProxy
 from tests.support.servers.tcp_proxy import TcpProxy
@@ -26,7 +27,6 @@ from onyx.replica.entry import Entry
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server
-WAIT_S = 20.0
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from tests.support.log.logs import settings_for
 from tests.support.log.markers import marker
+from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_port
 
 from onyx.errors import SettingsError, Unavailable
@@ -80,7 +81,7 @@ def test_a_server_dies_with_a_process_that_is_killed(tmp_path: Path):
         child = psutil.Process(int(owner.stdout.readline()))
         assert child.is_running()
         os.kill(owner.pid, signal.SIGKILL)
-    psutil.wait_procs([child], timeout=20)
+    psutil.wait_procs([child], timeout=WAIT_S)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 

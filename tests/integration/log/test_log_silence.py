@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
 import pytest
-from tests.support.log.logs import WAIT_S, Inbox, expire_session, pulse_gone, settings_for
+from tests.support.log.logs import Inbox, expire_session, pulse_gone, settings_for
 from tests.support.log.markers import marker
+from tests.support.patience import WAIT_S
 from tests.support.servers.tcp_proxy import TcpProxy
 
 from onyx.ids import NO_POSITION, GroupId

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
+from tests.support.patience import WAIT_S
 from tests.support.servers.object_stores import ObjectStore
 
 from onyx.errors import Unavailable, UserError
@@ -31,7 +32,6 @@ from onyx.spark.objects.upload import Upload, uploaded
 from onyx.storage.objects.urls import parse_url
 from onyx.testing import check_input
 
-PATIENCE_S = 30.0
 NUMBERS = pa.schema([("n", pa.int64())])
 PLACE = "bundles/job-1.work"
 
@@ -75,7 +75,7 @@ class Task:
 
     def until(self, reached: Callable[[], Any]) -> None:
         pause = threading.Event()
-        for _ in range(int(PATIENCE_S / 0.01)):
+        for _ in range(int(WAIT_S / 0.01)):
             self.clock.advance(10.0)
             self.spool.tick()
             if reached():

@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_port
 from tests.support.servers.processes import workers_of
 
@@ -33,7 +34,6 @@ COMMANDS = (
     "log",
 )
 COMMANDS += ("state", "replica", "gc", "worker", "zookeeper")
-TIMEOUT_S = 60.0
 pytestmark = pytest.mark.server
 
 TASKS = """\
@@ -87,7 +87,7 @@ def onyx(folder: Path, *arguments: object, **environment: str) -> subprocess.Com
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=WAIT_S,
         check=False,
     )
 
@@ -205,7 +205,7 @@ def test_a_run_says_what_did_not_go_on_and_counts_right_after_a_kill(folder: Pat
         if re.search(r"[1-9][\d,]* segments read", line) and len(found) == 2:
             found[0].kill()
             break
-    out, err = running.communicate(timeout=TIMEOUT_S * 2)
+    out, err = running.communicate(timeout=WAIT_S * 2)
     assert running.returncode == 1, err
     answer = json.loads(out)
     rows = {row["task"]: row for row in answer["tasks"]}
@@ -234,7 +234,7 @@ def test_ctrl_c_ends_a_run_whose_function_hangs_and_says_what_it_waits_for(folde
         if "2 segments read" in line:
             break
     running.send_signal(signal.SIGINT)
-    out, _ = running.communicate(timeout=TIMEOUT_S)
+    out, _ = running.communicate(timeout=WAIT_S)
     assert running.returncode == 130
     assert "waiting for a worker process to leave: in apply-fn of task work of job" in out
 
@@ -314,7 +314,7 @@ def test_an_interrupted_run_leaves_nothing_behind(
         line = next(line for line in process.stdout if "running" in line)
         assert "segments read, " in line, "progress for a log"
         process.send_signal(number)
-        rest = process.communicate(timeout=TIMEOUT_S)[0]
+        rest = process.communicate(timeout=WAIT_S)[0]
     assert process.returncode == 130, rest
     assert list(scratch.iterdir()) == []
 
@@ -354,7 +354,7 @@ def test_a_cluster_is_used_from_the_command_line(folder: Path, server: ZooKeeper
         assert "no jobs yet" in onyx(folder, "jobs", **there).stdout
     finally:
         worker.send_signal(signal.SIGTERM)
-        output = worker.communicate(timeout=TIMEOUT_S)[0]
+        output = worker.communicate(timeout=WAIT_S)[0]
     assert worker.returncode == 0, output
     joined = (
         f"joined tenancy cli at ZooKeeper {server.address} with 3 peers; modules: my_tasks; code: "
@@ -389,7 +389,7 @@ def _check_code(folder: Path, there: dict[str, str], job: str) -> None:
         shown = " ".join(onyx(folder, "jobs", job, **there).stdout.split())
     finally:
         edited.send_signal(signal.SIGTERM)
-        edited.communicate(timeout=TIMEOUT_S)
+        edited.communicate(timeout=WAIT_S)
     (after,) = found - {before}
     assert "peers mixed trivial its peers run different code: " in shown
     assert f", with {before} it began; restart the workers with the wrong one" in shown

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_port
 from tests.support.servers.tcp_proxy import TcpProxy
 
@@ -27,7 +28,6 @@ from onyx.settings import Settings, TelemetrySettings, ZooKeeperSettings, to_env
 
 pytestmark = pytest.mark.server
 
-WAIT_S = 60.0
 POLL_S = 0.05
 
 

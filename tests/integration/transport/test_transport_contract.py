@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from msgspec import structs
+from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import Secret
 from tests.support.servers.tcp_proxy import TcpProxy
 
@@ -38,14 +39,13 @@ A, B = GroupId("group-a"), GroupId("group-b")
 SETTINGS = TransportSettings(
     heartbeat_interval_s=0.1, heartbeat_timeout_s=10.0, reconnect_back_off_s=0.01
 )
-PATIENCE_S = 30.0
 
 
 def eventually(condition, what="it") -> None:
     """Wait until a condition holds; the wait is long so that a busy machine fails no test."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + WAIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen in {PATIENCE_S} s"
+        assert time.monotonic() < deadline, f"{what} did not happen in {WAIT_S} s"
         time.sleep(0.002)
 
 
@@ -165,7 +165,7 @@ def stop(*transports) -> None:
     """Stop, and fail if that hangs."""
     thread = threading.Thread(target=lambda: [each.stop() for each in transports], daemon=True)
     thread.start()
-    thread.join(PATIENCE_S)
+    thread.join(WAIT_S)
     assert not thread.is_alive(), "stop hangs"
 
 
@@ -255,7 +255,7 @@ def test_channels_into_one_inbox_each_keep_their_order(world):
 
     eventually(take)
     for thread in threads:
-        thread.join(PATIENCE_S)
+        thread.join(WAIT_S)
     assert found == {source: list(range(100)) for source in sources}
 
 
@@ -275,7 +275,7 @@ def test_a_consumer_that_does_not_take_stops_its_senders_and_bounds_what_waits(w
 
     world.near.room.clear()
     assert collect(inbox, sent) == list(range(sent))
-    assert world.near.room.wait(PATIENCE_S), "the sender is woken when there is room"
+    assert world.near.room.wait(WAIT_S), "the sender is woken when there is room"
     world.send(range(sent, sent + 10))
     assert collect(inbox, 10) == list(range(sent, sent + 10))
 
@@ -435,7 +435,7 @@ def pump(world, inbox, count: int, disturb) -> list:
     thread = threading.Thread(target=produce)
     thread.start()
     found = collect(inbox, count)
-    thread.join(PATIENCE_S)
+    thread.join(WAIT_S)
     assert not failures
     return found
 
@@ -607,10 +607,10 @@ def refusal(world, *first: bytes) -> str:
 
     def requests():
         yield from first
-        done.wait(PATIENCE_S)
+        done.wait(WAIT_S)
 
     with grpc.insecure_channel(world.far.transport.address) as channel:
-        call = channel.stream_stream(METHOD)(requests(), timeout=PATIENCE_S)
+        call = channel.stream_stream(METHOD)(requests(), timeout=WAIT_S)
         try:
             for _ in call:
                 pass

@@ -14,6 +14,7 @@ import grpc
 import pytest
 import trustme
 from tests.integration.transport.test_transport_contract import SETTINGS, A, Side, eventually, stop
+from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.tcp_proxy import TcpProxy
 
@@ -28,7 +29,6 @@ from onyx.transport.state_queries import ANSWER_BYTES_MAX, StateAnswer, StateQue
 
 pytestmark = pytest.mark.server
 QUERY = StateQuery("tenancy", A, PeerId("p"), JobId("j"), AllocationVersion(7), "w", b"k", 100)
-PATIENCE_S = 30.0
 
 Answering = Callable[[StateQuery], Future[StateAnswer]]
 
@@ -68,7 +68,7 @@ def put(
     address: str,
     query: StateQuery = QUERY,
     files: CertificateFiles | None = None,
-    timeout_s: float = PATIENCE_S,
+    timeout_s: float = WAIT_S,
 ) -> StateAnswer:
     return ask(address, query, SETTINGS, files, timeout_s)
 
@@ -137,9 +137,9 @@ def test_a_worker_that_ends_waits_for_no_answer() -> None:
     with futures.ThreadPoolExecutor(1) as pool:
         with group(answer) as address:
             waiting = pool.submit(put, address)
-            assert asked.wait(PATIENCE_S)
+            assert asked.wait(WAIT_S)
         with pytest.raises(Unavailable):
-            waiting.result(PATIENCE_S)
+            waiting.result(WAIT_S)
     eventually(future.cancelled, "the question's end")
 
 
@@ -154,11 +154,11 @@ def test_only_so_many_questions_are_let_in_and_streams_keep_their_threads() -> N
     pool = futures.ThreadPoolExecutor(QUERIES_MAX)
     with group(answer) as address, pool:
         first = [pool.submit(put, address) for _ in range(QUERIES_MAX)]
-        assert all(waiting.acquire(timeout=PATIENCE_S) for _ in first)
+        assert all(waiting.acquire(timeout=WAIT_S) for _ in first)
         with pytest.raises(Unavailable, match="16 questions are being answered"):
             put(address)
         future.set_result(StateAnswer(b"x", False))
-        assert {each.result(PATIENCE_S).data for each in first} == {b"x"}
+        assert {each.result(WAIT_S).data for each in first} == {b"x"}
         assert put(address).data == b"x"
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from kubernetes.client import ApiClient, Configuration
+from tests.support.patience import WAIT_S
 
 MERGE = "application/merge-patch+json"
 JSON = "application/json-patch+json"
@@ -21,7 +22,6 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 WIDGETS = "apis/contract.onyx.dev/v1"
-WAIT_S = 30.0
 POLL_S = 0.1
 
 

@@ -36,11 +36,10 @@ from tests.operator.fake_api.kinds import Kind
 from tests.operator.fake_api.patches import merge_patch
 from tests.operator.fake_api.registry import Registry, Write
 from tests.operator.fake_api.store import Object, Store
+from tests.support.patience import WAIT_S
 
 CRDS = sorted((Path(__file__).parents[3] / "crds").glob("*.yaml"))
 """Our own kinds."""
-WAIT_S = 60.0
-"""Longest wait for what must come true; a test fails after it."""
 CLOSING_S = 0.05
 """Time for the event loop to see that connections are closed."""
 _HAND = Write(manager="test")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.support.servers.cluster import WAIT_S
+from tests.support.patience import WAIT_S
 
 from onyx.ids import GroupId
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.jobs.plugin_context import plugin_context
+from tests.support.patience import WAIT_S
 
 from onyx.errors import Unavailable
 from onyx.flow.batch import as_dicts
@@ -17,8 +18,6 @@ from onyx.plugins.protocol import Cursor
 from onyx.plugins.registry import build_input
 from onyx.seams import SystemClock
 from onyx.storage.memory import MemoryBlobStore
-
-WAIT_S = 20.0
 
 
 class Owner:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
+from tests.support.patience import WAIT_S
 
 from onyx.plugins.channel import open_channel
 from onyx.plugins.channel_queue import Channel
@@ -15,7 +16,6 @@ from onyx.replica.state import Replica
 from onyx.testing import TestEnv
 
 FUNCTIONS = "tests.support.jobs.job_functions"
-WAIT_S = 30.0
 _numbers = itertools.count()
 
 

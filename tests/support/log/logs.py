@@ -8,14 +8,12 @@ import uuid
 from typing import Any
 
 from kazoo.client import KazooClient
+from tests.support.patience import WAIT_S
 
 from onyx.ids import GroupId
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
 from onyx.log.zookeeper.tls_handler import TlsHandler
 from onyx.settings import LogSettings, Settings, ZooKeeperSettings
-
-WAIT_S = 20.0
-"""Longest wait for something that must happen; a test fails after it."""
 
 
 class Inbox:

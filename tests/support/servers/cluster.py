@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import psutil
+from tests.support.patience import WAIT_S
 from tests.support.servers.processes import ONYX, launcher, workers_of
 
 import onyx
@@ -42,9 +43,8 @@ from onyx.settings import (
 
 T = TypeVar("T")
 
-WAIT_S = 45.0
-"""Longest wait for a condition. Below the default `pendingTimeout` of a minute: a test that needs
-that time-out to pass has found a loss that was not replayed at once."""
+PENDING_TIMEOUT_MS = 3_600_000
+"""The `pendingTimeout` of inputs that say none: a loss that is not replayed at once hangs, too."""
 CLIENT_SESSION_S = 40.0
 _LOG_TAIL_CHARACTERS = 6_000
 
@@ -212,7 +212,7 @@ class Cluster:
     # --- the log -------------------------------------------------------------------------------
 
     def submit(self, manifest: Mapping[str, Any]) -> JobId:
-        return api.submit_job(self.settings, manifest).job
+        return api.submit_job(self.settings, _without_late_replays(manifest)).job
 
     def until(self, condition: Callable[[Replica], T], what: str, wait_s: float = WAIT_S) -> T:
         """Wait until something holds of the replica (`what`, for the failure); its value."""
@@ -276,6 +276,17 @@ class Cluster:
         for worker in self.workers:
             text = worker.log.read_text(errors="replace")[-_LOG_TAIL_CHARACTERS:]
             print(f"--- {worker.tag} ({worker.state}):\n{text}")
+
+
+def _without_late_replays(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = manifest["spec"]
+    if spec.get("guarantee") == "at-most-once" or spec.get("engine") == "spark":
+        return manifest  # which replay nothing
+    catalog = [
+        {"pendingTimeout": PENDING_TIMEOUT_MS, **entry} if entry["type"] == "input" else entry
+        for entry in spec["catalog"]
+    ]
+    return {**manifest, "spec": {**spec, "catalog": catalog}}
 
 
 def _is_ready(replica: Replica, job: JobId) -> bool:

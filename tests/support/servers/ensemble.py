@@ -15,11 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_ports
 from tests.support.servers.processes import stop
 
 SERVERS = 3
-WAIT_S = 60.0
 _POLL_S = 0.05
 
 

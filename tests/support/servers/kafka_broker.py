@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.patience import WAIT_S
 from tests.support.servers import kafka_jars
 from tests.support.servers.ports import free_ports
 
@@ -21,7 +22,6 @@ from onyx.java import find_java
 from onyx.log.server.parent import end_with_parent
 
 JAVA_MIN = 17
-START_TIMEOUT_S = 60.0
 REQUEST_TIMEOUT_S = 20.0
 MESSAGE_BYTES_MAX = 1_048_576
 USER, PASSWORD = "onyx", "not-to-be-seen"
@@ -83,7 +83,7 @@ class KafkaBroker:
                 stderr=log,
                 preexec_fn=end_with_parent(),
             )
-        ends_s = time.monotonic() + START_TIMEOUT_S
+        ends_s = time.monotonic() + WAIT_S
         while not self._serves():
             if time.monotonic() > ends_s or self._process.poll() is not None:
                 self.kill()
@@ -184,7 +184,7 @@ class KafkaBroker:
         with self.transaction("warm-up") as producer:
             producer.produce(topic, b"")
         consumer = Consumer({"bootstrap.servers": self.address, "group.id": "warm-up"})
-        ends_s = time.monotonic() + START_TIMEOUT_S
+        ends_s = time.monotonic() + WAIT_S
         while True:
             try:
                 consumer.committed([TopicPartition(topic, 0)], timeout=REQUEST_TIMEOUT_S)

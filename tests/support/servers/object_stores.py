@@ -16,13 +16,13 @@ from urllib.request import urlopen
 
 import pytest
 from tests.cluster import binaries
+from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_port
 from tests.support.servers.s3_server import S3Server
 
 from onyx.storage.objects.bucket import Bucket
 from onyx.storage.objects.connection import connect
 
-START_TIMEOUT_S = 60.0
 _HEALTH = "/health"
 
 
@@ -57,7 +57,7 @@ class Gateway:
         self._process.wait()
 
     def _await_start(self, url: str) -> None:
-        ends_s = time.monotonic() + START_TIMEOUT_S
+        ends_s = time.monotonic() + WAIT_S
         while True:
             try:
                 with urlopen(url, timeout=1):

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.patience import WAIT_S
 from tests.support.servers import queue_programs
 from tests.support.servers.ports import free_port
 
 from onyx.log.server.parent import end_with_parent
 
-START_TIMEOUT_S = 30.0
 PASSWORD = "not-to-be-seen"
 
 
@@ -46,7 +46,7 @@ class Server:
                 stderr=log,
                 preexec_fn=end_with_parent(),
             )
-        ends_s = time.monotonic() + START_TIMEOUT_S
+        ends_s = time.monotonic() + WAIT_S
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from tests.support.log.memory_log import MemoryLog
+from tests.support.patience import WAIT_S
 
 from onyx.errors import UserError
 from onyx.ids import NO_POSITION, GroupId
@@ -22,8 +23,6 @@ from onyx.resolve import Resolver
 from onyx.seams import SystemClock
 from onyx.settings import LogSettings, Settings
 from onyx.transport.local import LocalTransport
-
-PATIENCE_S = 30.0
 
 
 class FastClock(SystemClock):
@@ -60,7 +59,7 @@ class Process:
     def until(self, reached: Callable[[Replica], bool]) -> Replica:
         """Read the log until the replica is as wanted."""
         while not reached(self._replica):
-            item = self._items.get(timeout=PATIENCE_S)
+            item = self._items.get(timeout=WAIT_S)
             assert isinstance(item, Entry)
             self._replica = machine.apply(self._replica, item)
         return self._replica
@@ -107,7 +106,7 @@ def test_the_next_incarnation_asks_for_the_log_that_the_last_one_knew(process: P
     process.until(lambda replica: replica.peers == (first,))
     process.wiped = True
     process.lose_session()
-    assert process.group.wait(PATIENCE_S)
+    assert process.group.wait(WAIT_S)
     assert process.known[0] is None
     assert process.known[1] is not None
     assert isinstance(process.group.failure, UserError)
@@ -116,7 +115,7 @@ def test_the_next_incarnation_asks_for_the_log_that_the_last_one_knew(process: P
 def test_what_keeps_the_group_from_taking_part_is_told_as_it_changes(process: Process) -> None:
     def becomes(wanted: str) -> None:
         pause = threading.Event()
-        for _ in range(int(PATIENCE_S / 0.001)):
+        for _ in range(int(WAIT_S / 0.001)):
             found = process.group.obstacle()
             if found == wanted or (wanted and found.startswith(wanted)):
                 return

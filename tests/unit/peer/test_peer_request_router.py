@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 from tests.support.clocks import ManualClock
+from tests.support.patience import WAIT_S
 
 from onyx.front.app import Target
 from onyx.front.loop import Loop
@@ -122,13 +123,13 @@ def world() -> Iterator[World]:
 def test_a_request_is_answered_by_its_mailbox(world: World) -> None:
     future = world.waiting()
     world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, segments=1))
-    assert future.result(10).status is Status.PROCESSED
+    assert future.result(WAIT_S).status is Status.PROCESSED
 
 
 def test_a_request_whose_time_is_over_is_answered_and_costs_no_more(world: World) -> None:
     future = world.waiting()
     world.clock.advance(APPEND.timeout_s + 1)
-    answer = future.result(10)
+    answer = future.result(WAIT_S)
     assert (answer.status, answer.reason) == (Status.TIMED_OUT, "no answer within 30 s")
     until(lambda: world.mailbox.offered[0].cancelled())
 
@@ -138,7 +139,7 @@ def test_a_request_whose_partition_moves_goes_to_its_new_owner(world: World) -> 
     world.mailbox.offered[0].set_result(Answer(Status.UNAVAILABLE, "moves"))
     until(lambda: len(world.mailbox.offered) == 2)
     world.mailbox.offered[1].set_result(Answer(Status.JOURNALLED, segments=1))
-    assert future.result(10).status is Status.JOURNALLED
+    assert future.result(WAIT_S).status is Status.JOURNALLED
     assert world.mailbox.ids[0] == world.mailbox.ids[1] != ""
 
 
@@ -146,7 +147,7 @@ def test_values_are_put_together_before_a_request_is_answered(world: World) -> N
     future = world.waiting()
     parts = {"total": Part("sum", 3, 8), "best": Part("shop:none", 1, 8)}
     world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, segments=1, parts=parts))
-    answer = future.result(10)
+    answer = future.result(WAIT_S)
     assert answer.values == {"total": 3}
     assert "shop:none is asked for" in answer.errors["best"]
 
@@ -155,7 +156,7 @@ def test_at_the_end_whoever_waits_is_answered_and_nobody_else_is_taken(world: Wo
     futures = [world.waiting() for _ in range(3)]
     world.router.stop()
     for future in (*futures, world.router.append(APPEND)):
-        answer = future.result(10)
+        answer = future.result(WAIT_S)
         assert (answer.status, answer.reason) == (
             Status.UNAVAILABLE,
             "this worker leaves the cluster",
@@ -193,7 +194,7 @@ def test_the_front_learns_the_options_of_an_input(world: World) -> None:
 
 def test_a_loop_that_is_closed_takes_nothing(world: World) -> None:
     world.reception.loop.close()
-    assert world.router.append(APPEND).result(10).status is Status.UNAVAILABLE
+    assert world.router.append(APPEND).result(WAIT_S).status is Status.UNAVAILABLE
     closed = Loop()
     closed.close()
     assert closed.running() is None

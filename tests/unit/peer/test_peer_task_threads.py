@@ -6,11 +6,10 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from tests.support.patience import WAIT_S
 
 from onyx.peer.work.task_threads import TaskThreads
 from onyx.task.table import Progress
-
-PATIENCE_S = 30.0
 
 
 class Tasklet:
@@ -41,21 +40,21 @@ def threads(
 
 
 def test_tasklets_that_may_end_have_ended_when_it_stops() -> None:
-    running = threads(PATIENCE_S)
+    running = threads(WAIT_S)
     shared, alone = Tasklet(), Tasklet()
     running.run_shared(shared, shared.done, 0)
     running.run_alone("task", alone, alone.done)
-    assert shared.seen.wait(PATIENCE_S)
+    assert shared.seen.wait(WAIT_S)
     shared.ordered = alone.ordered = True
     running.stop()
     assert (shared.ended_on, alone.ended_on) == ("onyx-tasks-g", "onyx-task")
 
 
 def test_a_tasklet_that_moves_between_threads_is_waited_for() -> None:
-    running = threads(PATIENCE_S)
+    running = threads(WAIT_S)
     tasklet = Tasklet()
     running.run_alone("task", tasklet, lambda: running.run_shared(tasklet, tasklet.done, 0))
-    assert tasklet.seen.wait(PATIENCE_S)
+    assert tasklet.seen.wait(WAIT_S)
     tasklet.ordered = True
     running.stop()
     assert tasklet.ended_on == "onyx-tasks-g"
@@ -64,9 +63,9 @@ def test_a_tasklet_that_moves_between_threads_is_waited_for() -> None:
 def test_one_that_hangs_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
     running = threads(timeout_s=0.01)
     release = threading.Event()
-    hanging = Tasklet(lambda: Progress.DONE if release.wait(PATIENCE_S) else Progress.WAITING)
+    hanging = Tasklet(lambda: Progress.DONE if release.wait(WAIT_S) else Progress.WAITING)
     running.run_alone("hanging", hanging, hanging.done)
-    assert hanging.seen.wait(PATIENCE_S)
+    assert hanging.seen.wait(WAIT_S)
     hanging.ordered = True
     running.drain()
     running.stop()
@@ -83,7 +82,7 @@ def test_a_thread_that_ends_says_so_and_nobody_is_waited_for(
         raise error
 
     crashes: list[BaseException] = []
-    running = threads(PATIENCE_S * 100, crashes.append)
+    running = threads(WAIT_S * 100, crashes.append)
     tasklet = Tasklet(ends)
     tasklet.ordered = True
     if alone:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.patience import WAIT_S
 
 PREPARED = """
 import ctypes, os, signal, subprocess, sys, time
@@ -27,11 +28,10 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
 print("ready", flush=True)
 signal.pause()
 """
-TIMEOUT_S = 60.0
 
 
 def test_orphans_are_buried_and_the_exit_code_is_that_of_the_work() -> None:
-    done = subprocess.run([sys.executable, "-c", PREPARED + ORPHAN], timeout=TIMEOUT_S)
+    done = subprocess.run([sys.executable, "-c", PREPARED + ORPHAN], timeout=WAIT_S)
 
     assert done.returncode == 7
 
@@ -51,10 +51,10 @@ def test_signals_are_passed_on(work: str, sent: signal.Signals, code: int) -> No
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(sent)
-        assert process.wait(TIMEOUT_S) == code
+        assert process.wait(WAIT_S) == code
 
 
 def test_any_other_process_does_its_work_itself() -> None:
     code = "import os; from onyx.processes.init import divide; p = os.getpid(); divide(); assert p == os.getpid()"  # noqa: E501
 
-    assert subprocess.run([sys.executable, "-c", code], timeout=TIMEOUT_S).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=WAIT_S).returncode == 0

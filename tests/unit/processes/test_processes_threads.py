@@ -8,10 +8,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from tests.support.patience import WAIT_S
 
 from onyx.processes.threads import ThreadWatch
-
-PATIENCE_S = 30.0
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ def run(name: str, error: type[BaseException]) -> None:
 
     thread = threading.Thread(target=ends, name=name)
     thread.start()
-    thread.join(PATIENCE_S)
+    thread.join(WAIT_S)
 
 
 @pytest.mark.parametrize("error", [ValueError, SystemExit, KeyboardInterrupt])
@@ -56,5 +55,5 @@ def test_a_process_ends_in_time_though_a_thread_of_a_pool_hangs() -> None:
         "ThreadPoolExecutor(1).submit(threading.Event().wait)\n"
         "end_within(0.05)\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code], timeout=PATIENCE_S, check=False)
+    ended = subprocess.run([sys.executable, "-c", code], timeout=WAIT_S, check=False)
     assert ended.returncode == 1

@@ -19,6 +19,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.support.patience import WAIT_S
 
 from onyx.errors import Blocked, Fenced, Unavailable, UserFunctionError
 from onyx.plugins.protocol import SealProgress
@@ -89,7 +90,7 @@ def pid_of_next(keeper: Keeper, request: StageRequest = REQUEST) -> int:
 
 def assert_ended(pid: int) -> None:
     try:
-        psutil.Process(pid).wait(timeout=20)
+        psutil.Process(pid).wait(timeout=WAIT_S)
     except psutil.NoSuchProcess:
         return
 

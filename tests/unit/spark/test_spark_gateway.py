@@ -13,11 +13,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tests.support.patience import WAIT_S
 
 from onyx.errors import FailsAgain, OnyxError, Unavailable, UserFunctionError
 from onyx.spark.session.gateway import Jvm, begin, launch, not_started
 
-PATIENCE_S = 60.0
 MUTE = """#!/bin/sh
 echo $$ > {note}.new
 mv {note}.new {note}
@@ -53,7 +53,7 @@ def test_a_jvm_that_starts_ends_with_a_worker_whose_scratch_folder_another_one_r
     child = subprocess.Popen(
         [sys.executable, "-c", OPENS, str(scratch)], env={**os.environ, "SPARK_HOME": str(home)}
     )
-    for _ in range(int(PATIENCE_S * 100)):
+    for _ in range(int(WAIT_S * 100)):
         if note.exists():
             break
         threading.Event().wait(0.01)
@@ -63,7 +63,7 @@ def test_a_jvm_that_starts_ends_with_a_worker_whose_scratch_folder_another_one_r
     child.wait()
     shutil.rmtree(scratch)
     try:
-        jvm.wait(PATIENCE_S)
+        jvm.wait(WAIT_S)
     finally:
         if jvm.is_running():
             jvm.kill()

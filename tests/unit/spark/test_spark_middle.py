@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
+from tests.support.patience import WAIT_S
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.plugins.options import check_options
@@ -26,8 +27,6 @@ from onyx.spark.middle.results import StageResults, first_needed
 from onyx.spark.middle.spool import StageSpool
 from onyx.storage.opening import location_of
 from onyx.testing import check_input
-
-PATIENCE_S = 30.0
 
 
 class FakeSpark:
@@ -89,7 +88,7 @@ class Task:
     def until(self, reached: Callable[[], Any]) -> None:
         """Tick until runs on the other thread have come so far."""
         pause = threading.Event()
-        for _ in range(int(PATIENCE_S / 0.01)):
+        for _ in range(int(WAIT_S / 0.01)):
             self.tick()
             if reached():
                 return
@@ -271,13 +270,13 @@ def test_what_a_worker_makes_after_another_one_is_dropped(tmp_path: Path) -> Non
     def during(run: int) -> None:
         if run == 1:
             waits.set()
-            assert goes_on.wait(PATIENCE_S)
+            assert goes_on.wait(WAIT_S)
 
     frozen = Task(tmp_path, FakeSpark(during))
     frozen.write(1, 2)
     frozen.spool.seal()
     frozen.tick()
-    assert waits.wait(PATIENCE_S)
+    assert waits.wait(WAIT_S)
     other = Task(tmp_path, FakeSpark(), incarnation="two")
     other.until(lambda: other.folder.result(1))
     before = other.folder.result(1)
@@ -293,7 +292,7 @@ def test_a_run_ends_when_its_task_does_and_leaves_no_result(tmp_path: Path) -> N
 
     def during(run: int) -> None:
         begun.set()
-        assert goes_on.wait(PATIENCE_S)
+        assert goes_on.wait(WAIT_S)
 
     class Watched(FakeSpark):
         def __call__(self, request: StageRequest, timeout_s: float, watch: Watch) -> None:
@@ -306,11 +305,11 @@ def test_a_run_ends_when_its_task_does_and_leaves_no_result(tmp_path: Path) -> N
     task.write(1)
     task.spool.seal()
     task.tick()
-    assert begun.wait(PATIENCE_S)
+    assert begun.wait(WAIT_S)
     assert task.spool.doing == "Spark stage over bundle 1, attempt 1, is running"
     task.spool.close()
     goes_on.set()
-    assert ended.wait(PATIENCE_S)
+    assert ended.wait(WAIT_S)
     assert task.folder.result(1) is None
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from typing import Any, NamedTuple
 
+from tests.support.patience import WAIT_S
+
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.session.progress import reported
-
-WAIT_S = 60.0
 
 
 class Stage(NamedTuple):

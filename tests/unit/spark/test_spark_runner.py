@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import AnalysisException
+from tests.support.patience import WAIT_S
 from tests.support.spark.children import warm_children
 
 from onyx.errors import Fenced, Unavailable, UserFunctionError
@@ -307,7 +308,9 @@ def test_a_stage_dies_with_its_worker(hanging: Path, modules: Path) -> None:
         "run_in_child(request, 60.0, Watch(die))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(modules)}
-    worker = subprocess.run([sys.executable, "-c", code], env=environment, timeout=60, check=False)
+    worker = subprocess.run(
+        [sys.executable, "-c", code], env=environment, timeout=WAIT_S, check=False
+    )
     assert worker.returncode == -signal.SIGKILL
     assert_ended(hanging)
 
@@ -315,6 +318,6 @@ def test_a_stage_dies_with_its_worker(hanging: Path, modules: Path) -> None:
 def assert_ended(folder: Path) -> None:
     pid = int((folder / "pid").read_text())
     try:
-        psutil.Process(pid).wait(timeout=10)
+        psutil.Process(pid).wait(timeout=WAIT_S)
     except psutil.NoSuchProcess:
         return

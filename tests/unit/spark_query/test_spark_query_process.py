@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+from tests.support.patience import WAIT_S
 from tests.support.spark import fake_query
 
 from onyx.errors import Blocked, Unavailable
@@ -27,7 +28,6 @@ from onyx.spark.driver.spools import read_spool
 from onyx.spark.session.scratch import spark_scratch
 from onyx.state.local.scratch import temporary_folder
 
-PATIENCE_S = 60.0
 USER_CODE = """
 import os, pathlib, signal, time
 
@@ -112,7 +112,7 @@ class Started:
 
     def until(self, holds: Callable[[], object]) -> None:
         while not holds():
-            assert self.woken.acquire(timeout=PATIENCE_S), "nothing happened"
+            assert self.woken.acquire(timeout=WAIT_S), "nothing happened"
 
     def reply(self) -> QueryReply:
         self.until(lambda: self.query.reply() is not None)
@@ -179,7 +179,7 @@ def test_a_process_that_dies_is_reported_with_its_last_words(folder: Path, start
 def noted(folder: Path) -> psutil.Process:
     """The process that hangs in a function of the user's, once it does."""
     note = folder / "pid"
-    for _ in range(int(PATIENCE_S * 100)):
+    for _ in range(int(WAIT_S * 100)):
         if note.exists():
             return psutil.Process(int(note.read_text()))
         threading.Event().wait(0.01)
@@ -195,8 +195,8 @@ def test_a_query_that_is_ended_is_gone_and_its_scratch_with_it(
     child = noted(folder)
     assert len(scratches()) == 1
     running.query.end()
-    child.wait(PATIENCE_S)
-    for _ in range(int(PATIENCE_S * 100)):
+    child.wait(WAIT_S)
+    for _ in range(int(WAIT_S * 100)):
         if not scratches():
             return
         threading.Event().wait(0.01)
@@ -237,7 +237,7 @@ def test_a_killed_worker_takes_its_query_along(folder: Path) -> None:
     child = noted(folder)
     os.kill(worker.pid, signal.SIGKILL)
     worker.wait()
-    child.wait(PATIENCE_S)
+    child.wait(WAIT_S)
     (left,) = scratches()
     with spark_scratch() as next_one:
         assert scratches() == [next_one]

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.support.jobs.plugin_context import plugin_context
+from tests.support.patience import WAIT_S
 
 from onyx.errors import OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.flow.batch import as_dicts
@@ -16,7 +17,6 @@ from onyx.plugins.sources import iterator as module
 from onyx.plugins.sources.iterator import IteratorSource
 from onyx.plugins.sources.portions import messages_of
 
-WAIT_S = 10.0
 CONTEXT = plugin_context({})
 
 
