@@ -54,7 +54,7 @@ def test_an_outage_of_zookeeper_reallocates_nothing(
 def test_a_worker_that_is_asked_to_end_leaves_by_the_log(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:
-    """Its session would last longer than the test waits: nobody else can have noticed."""
+    """Its session lasts for a minute: it says itself that it leaves."""
     files = ChaosFiles(tmp_path, files=4, records=10_000)
     with make_cluster(session_timeout_s=60.0) as cluster:
         workers = cluster.start_workers(3, peers=6)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import redis
+from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.queue_servers import RedisServer
 
@@ -80,7 +81,7 @@ def test_every_message_is_there(
                 redis_server.kill()
                 redis_server.start()
             pause.wait(0.02)
-        for _ in range(300):
+        for _ in range(int(WAIT_S / 0.2)):
             if len(written(out)) >= MESSAGES:
                 break
             pause.wait(0.2)

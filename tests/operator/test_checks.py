@@ -66,7 +66,6 @@ def guarded(api: FakeApi, folder: Path, **more: str) -> Iterator[Guarded]:
         WEBHOOK_KEY_FILE=str(files.key),
         WEBHOOK_HOST="127.0.0.1",
         WEBHOOK_PORT=str(port),
-        KUBE_READ_TIMEOUT_S="0.5",
         **more,
     )
     trust = ssl.create_default_context()
@@ -124,7 +123,7 @@ def test_an_api_server_that_does_not_say_is_a_warning(
     api: FakeApi, tmp_path: Path, fault: Fault
 ) -> None:
     api.faults.add(fault)
-    with guarded(api, tmp_path) as webhook:
+    with guarded(api, tmp_path, KUBE_READ_TIMEOUT_S="0.5") as webhook:
         answer = webhook.review(cluster(**TYPO))
     assert answer["allowed"]
     (warning,) = answer["warnings"]

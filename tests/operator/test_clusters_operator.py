@@ -14,6 +14,7 @@ from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
 from tests.operator.workers import Workers
+from tests.support.patience import WAIT_S
 
 from onyx.client.deaths import report_death
 from onyx.deaths import Cause, Death
@@ -70,7 +71,7 @@ def run_workers(api: FakeApi, count: int) -> None:
 def eventually(condition: Callable[[], bool]) -> None:
     """Wait for what no object shows."""
     pause = threading.Event()
-    for _ in range(500):
+    for _ in range(int(WAIT_S / 0.02)):
         if condition():
             return
         pause.wait(0.02)

@@ -16,6 +16,7 @@ from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, settings
 from tests.operator.test_operator_liveness import Clock, body
+from tests.support.patience import WAIT_S
 
 from onyx_operator.informers.cell import Cell
 from onyx_operator.informers.informer import Informer
@@ -46,7 +47,7 @@ def times_asked(api: FakeApi) -> int:
 
 def eventually(holds: Callable[[], bool]) -> None:
     pause = threading.Event()
-    for _ in range(500):
+    for _ in range(int(WAIT_S / 0.02)):
         if holds():
             return
         pause.wait(0.02)

@@ -19,8 +19,8 @@ import urllib3
 from tests.support.patience import WAIT_S
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "http-requests"
-TURNS_MAX = 600
 TURN_S = 0.1
+TURNS_MAX = int(WAIT_S / TURN_S)
 
 
 @contextmanager

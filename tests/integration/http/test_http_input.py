@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import urllib3
+from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.client.appending import appender
@@ -21,8 +22,8 @@ from onyx.testing.env import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
 
-TURNS_MAX = 1_000
 TURN_S = 0.02
+TURNS_MAX = int(WAIT_S / TURN_S)
 JSON = {"Content-Type": "application/json"}
 
 

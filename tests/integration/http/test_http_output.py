@@ -16,6 +16,7 @@ import pytest
 import trustme
 from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
+from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import Secret
 from tests.support.servers.http_endpoint import HttpEndpoint, Reply
 
@@ -32,8 +33,8 @@ from onyx.testing.plugin_kit import SEGMENTS, check_output
 
 pytestmark = pytest.mark.server
 
-TURNS_MAX = 3_000
 TURN_S = 0.02
+TURNS_MAX = int(WAIT_S / TURN_S)
 BATCHES = ("jsonl", "json-array", "arrow")
 
 

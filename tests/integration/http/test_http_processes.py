@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 import urllib3
+from tests.support.patience import WAIT_S
 from tests.support.servers.processes import workers_of
 
 from onyx import api
@@ -19,8 +20,8 @@ from onyx.settings import HttpSettings, Settings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server
 
-TURNS_MAX = 600
 TURN_S = 0.1
+TURNS_MAX = int(WAIT_S / TURN_S)
 ORDERS = 40
 
 
@@ -92,7 +93,7 @@ def test_a_process_that_dies_costs_no_order_and_makes_none_twice(tmp_path: Path)
             each.join()
         assert len(workers_of(psutil.Process())) == 2
         client.drain(submitted)
-        client.wait(submitted, 60)
+        client.wait(submitted, WAIT_S)
     rows = [
         json.loads(line)["n"]
         for file in (tmp_path / "out").glob("*.jsonl")

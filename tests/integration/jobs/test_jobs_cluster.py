@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.support.jobs import job_functions
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
+from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.client.statuses import JobStatus
@@ -41,7 +42,7 @@ class Flow:
 
     def finish(self, env: TestEnv, job: JobId) -> JobStatus:
         self.source.close()
-        env.client.wait(job, 30.0)
+        env.client.wait(job, WAIT_S)
         return env.client.status(job)
 
 

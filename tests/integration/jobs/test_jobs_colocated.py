@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
+from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.replica.scheduling.colocation import tasks_on
@@ -52,5 +53,5 @@ def test_every_machine_has_all_tasks_and_the_job_completes(env: TestEnv, guarant
     }
     source.put({"n": 100})
     source.close()
-    assert env.client.wait(job, 30.0)
+    assert env.client.wait(job, WAIT_S)
     assert sorted(each["n"] for each in taken(target)) == [*range(1, 51), 101]

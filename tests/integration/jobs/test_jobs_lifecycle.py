@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
+from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.errors import UserError
@@ -52,7 +53,7 @@ def start(
 def put(source: Channel, target: Channel, first: int, end: int) -> list[int]:
     """Segments in, and what came out of the first of them."""
     source.put(*({"n": n} for n in range(first, end)))
-    return [segment["n"] for segment in target.take(timeout_s=30.0)]
+    return [segment["n"] for segment in target.take(timeout_s=WAIT_S)]
 
 
 def test_a_job_goes_on_after_a_suspension_where_it_was(env: TestEnv) -> None:
@@ -67,7 +68,7 @@ def test_a_job_goes_on_after_a_suspension_where_it_was(env: TestEnv) -> None:
     source.put({"n": 20})
     env.client.resume(job)
     source.close()
-    assert env.client.wait(job, 30.0)
+    assert env.client.wait(job, WAIT_S)
     found += [segment["n"] for segment in taken(target)]
     assert set(found) == set(range(1, 22))
 
@@ -77,7 +78,7 @@ def test_a_drained_job_completes_though_its_source_never_ends(env: TestEnv, guar
     job, source, target = start(env, guarantee)
     found = put(source, target, 0, 20)
     api.drain_job(env.settings, job)
-    assert env.client.wait(job, 30.0)
+    assert env.client.wait(job, WAIT_S)
     found += [segment["n"] for segment in taken(target)]
     assert found == list(range(1, len(found) + 1))
     assert target.closed, "the output is sealed"
@@ -98,7 +99,7 @@ def test_a_suspended_job_that_is_drained_completes_when_it_is_resumed(env: TestE
     status = env.client.status(job)
     assert (status.state, "finish what is pending" in status.waiting_for) == ("suspended", True)
     env.client.resume(job)
-    assert env.client.wait(job, 30.0)
+    assert env.client.wait(job, WAIT_S)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -108,7 +109,7 @@ def test_a_job_that_has_ended_is_left_alone_and_says_so(env: TestEnv, verb: str)
         if end == "killed":
             env.client.kill(job)
         source.close()
-        env.client.wait(job, 30.0)
+        env.client.wait(job, WAIT_S)
         with pytest.raises(UserError, match=f"{job} is {end}: only a job that runs can be {verb}"):
             VERBS[verb](env.settings, job)
 
@@ -133,14 +134,14 @@ def test_garbage_is_collected_while_a_job_runs_and_ids_are_free_again(env: TestE
         once = channel()
         env.client.suspend(running)
         job = env.submit(manifest(spec.replace("CHANNEL", once.name)))
-        assert env.client.wait(job, 30.0)
+        assert env.client.wait(job, WAIT_S)
         assert taken(once) == [{"n": 1}]
         env.client.resume(running)
         assert job in api.gc(env.settings).jobs
         assert [status.id for status in env.client.statuses()] == [running]
     source.put({"n": 20})
     source.close()
-    assert env.client.wait(running, 30.0)
+    assert env.client.wait(running, WAIT_S)
     found += [segment["n"] for segment in taken(target)]
     assert set(found) == set(range(1, 22))
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
+from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.errors import UserError
@@ -51,11 +52,11 @@ def test_a_job_that_is_slowed_down_completes_when_it_is_let_go(env: TestEnv) -> 
         "work": {"batchSize": 50, "batchTimeout": 20},
     }
     assert status.state == "running"
-    assert len(target.take(timeout_s=30.0)) < SEGMENTS
+    assert len(target.take(timeout_s=WAIT_S)) < SEGMENTS
     api.set_options(env.settings, job, "read", {"segmentsPerSecondMax": "default"})
     assert env.client.status(job).options["read"]["segmentsPerSecondMax"] is None
     assert env.client.replica().run(job).allocation_version == version, "nothing moved"
-    assert env.client.wait(job, 60.0)
+    assert env.client.wait(job, WAIT_S)
     assert env.client.status(job).options == {}
     assert sorted(each["n"] for each in taken(target))[-1] == SEGMENTS - 1
 

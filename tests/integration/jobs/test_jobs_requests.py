@@ -211,5 +211,5 @@ def test_an_upgrade_goes_on_with_journal_and_ids(env: TestEnv) -> None:
     upgraded.append({"n": 2})
     upgraded.close()
     env.client.drain(new)
-    assert env.client.wait(new, 60.0)
+    assert env.client.wait(new, WAIT_S)
     assert taken(running.target) == [{"n": 1}, {"n": 2}]

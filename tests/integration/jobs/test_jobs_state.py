@@ -102,7 +102,7 @@ def full_extents(view: WindowView) -> int:
 
 def until_full(cluster: Cluster, job: JobId, extents: int) -> WindowView:
     for _ in range(QUESTIONS_MAX):
-        view = api.window_state(cluster.settings, job, "counts", timeout_s=30)
+        view = api.window_state(cluster.settings, job, "counts", timeout_s=60)
         if full_extents(view) >= extents:
             return view
     raise AssertionError(f"{extents} extents did not become full: {view}")
@@ -135,10 +135,10 @@ def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
     assert (one.group, math.isinf(one.lower)) == (None, True)
     assert one.state > 0
 
-    seen = by_group(api.window_state(cluster.settings, job, "keep.seen", timeout_s=30))
+    seen = by_group(api.window_state(cluster.settings, job, "keep.seen", timeout_s=60))
     assert set(seen) == set(range(GROUPS))
     only = api.Selection(key=3)
-    last = by_group(api.window_state(cluster.settings, job, "keep.last", only, timeout_s=30))
+    last = by_group(api.window_state(cluster.settings, job, "keep.last", only, timeout_s=60))
     assert last[3]["n"] % GROUPS == 3
     assert last[3]["n"] // GROUPS + 1 >= seen[3]
 

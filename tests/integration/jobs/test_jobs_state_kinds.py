@@ -110,7 +110,7 @@ def test_tables_are_shown_by_key_and_version(cluster: Cluster, tmp_path: Path) -
     job = cluster.submit(with_tables(tmp_path))
     cluster.await_ready(job)
 
-    view = api.window_state(cluster.settings, job, "names", timeout_s=30)
+    view = api.window_state(cluster.settings, job, "names", timeout_s=60)
     assert [(each.group, each.state) for each in view.extents] == [
         (row["id"], row) for row in NAMES
     ]

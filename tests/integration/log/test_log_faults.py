@@ -157,7 +157,7 @@ def test_an_incarnation_that_was_cut_off_past_its_session_writes_nothing_when_it
     direct = settings_for(zookeeper.address)
     zombie = open_group(
         stack,
-        settings_for(proxy.address, session_timeout_s=1.0, tenancy=direct.tenancy_id),
+        settings_for(proxy.address, session_timeout_s=4.0, tenancy=direct.tenancy_id),
         "g1",
     )
     observer = open_group(stack, direct, "g2")

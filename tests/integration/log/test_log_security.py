@@ -16,6 +16,7 @@ from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl
 from tests.support.log.logs import Inbox, settings_for
 from tests.support.log.markers import marker
+from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import EXPIRED, Secret
 from tests.support.servers.ports import free_ports
 from tests.support.servers.tcp_proxy import TcpProxy
@@ -229,7 +230,7 @@ def test_the_servers_of_an_ensemble_speak_with_each_other_over_tls_too(
     for server in servers:
         wait_for_port(server)
     addresses = ",".join(f"localhost:{server.port}" for server in servers)
-    patient = ZooKeeperSettings(addresses, tls=tls, connect_timeout_s=60.0)
+    patient = ZooKeeperSettings(addresses, tls=tls, connect_timeout_s=WAIT_S)
     client = open_client(stack, with_zookeeper(patient))
     client.append(marker("a"))
     assert [entry.command.id for entry in client.read(NO_POSITION)] == ["a"]
@@ -252,7 +253,7 @@ def run_until(end: threading.Event, member: Member, server: ZooKeeperServer) -> 
 
 def wait_for_port(server: ZooKeeperServer) -> None:
     pause = threading.Event()
-    for _ in range(600):
+    for _ in range(int(WAIT_S / 0.1)):
         if server.port and server.serves():
             return
         pause.wait(0.1)

@@ -57,7 +57,7 @@ def test_requests_that_pile_up_do_not_hide_that_nothing_is_answered(
     zookeeper: ZooKeeperServer, stack: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy = proxied(stack, zookeeper)
-    settings = settings_for(proxy.address, session_timeout_s=3.0)
+    settings = settings_for(proxy.address, session_timeout_s=6.0)
     _, heard = opened(stack, settings)
     proxy.hold()
     assert heard.take() == [Session.SUSPENDED], "while the packets are lost"
@@ -89,7 +89,7 @@ def test_a_client_that_outlived_an_expiry_notices_the_next_silence_and_only_that
     zookeeper: ZooKeeperServer, stack: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
     proxy = proxied(stack, zookeeper)
-    settings = settings_for(proxy.address, session_timeout_s=2.0)
+    settings = settings_for(proxy.address, session_timeout_s=6.0)
     client = stack.enter_context(closing(ZooKeeperClientLog(settings)))
     expire_session(client, zookeeper.address)
     inbox = Inbox()

@@ -88,7 +88,7 @@ def a_pod(zookeeper: str, folder: Path, session_timeout_s: float) -> Iterator[Po
 
 
 def test_two_processes_are_one_pod(zookeeper: ZooKeeperServer, tmp_path: Path) -> None:
-    """Its sessions would last longer than the test waits: it leaves by the log or not at all."""
+    """Nobody else is there to notice that it is gone: it leaves by the log or not at all."""
     with a_pod(zookeeper.address, tmp_path, session_timeout_s=60.0) as pod:
         reasons = set()
 

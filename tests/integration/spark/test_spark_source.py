@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.jobs.yaml_jobs import FUNCTIONS, manifest, until
+from tests.support.patience import WAIT_S
 from tests.support.spark.session import local_spark
 
 from onyx import api
@@ -125,7 +126,7 @@ def test_a_stream_that_is_started_again_gives_each_row_of_a_running_job_once(
         found.forget_last_commit()
     assert max(map(len, found.rows.values())) <= 70
     api.drain_job(env.settings, job)
-    assert env.client.wait(job, 60.0)
+    assert env.client.wait(job, WAIT_S)
     rest = spark.readStream.schema("n BIGINT").format("onyx").options(**given).load()
     found.follow(rest)
     assert found.repeated

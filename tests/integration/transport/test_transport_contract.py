@@ -640,7 +640,7 @@ def test_a_hello_that_does_not_fit_is_refused_with_the_reason(change, message):
 
 @pytest.mark.server
 def test_a_group_that_shares_no_job_is_refused():
-    hasty = dataclasses.replace(SETTINGS, heartbeat_timeout_s=0.3)
+    hasty = dataclasses.replace(SETTINGS, heartbeat_timeout_s=2.0)
     with grpc_world(hasty) as world:
         stranger = dataclasses.replace(HELLO, group=GroupId("stranger"))
         assert "shares no job with group stranger" in refusal(world, encoder.hello_frame(stranger))

@@ -56,8 +56,10 @@ def refused(world: World) -> dict[Refusal, int]:
 def test_a_call_that_is_no_members_is_refused_with_the_reason_and_counted(
     first: list[bytes], reason: Refusal
 ) -> None:
-    hasty = dataclasses.replace(SETTINGS, heartbeat_timeout_s=0.3)
-    with grpc_world(hasty) as world:
+    # Who says nothing is waited for, and who may be a member soon.
+    patience_s = {Refusal.SILENT: 0.3, Refusal.GROUP: 2.0}.get(reason, 10.0)
+    settings = dataclasses.replace(SETTINGS, heartbeat_timeout_s=patience_s)
+    with grpc_world(settings) as world:
         assert refusal(world, *first) != "ended"
         assert refused(world) == {reason: 1}
         inbox = world.far.open()

@@ -32,7 +32,7 @@ ME = GroupId("me")
 ENTRY = CatalogEntry(name="in", type="input", plugin="http", options={"tokenEnv": "T"})
 INPUT = RequestInput(JobId("job"), ENTRY)
 APPEND = Append("job", "in", Payload(Form.JSON_LINES, b'{"n": 1}'))
-TURNS_MAX = 500
+TURNS_MAX = int(WAIT_S / 0.01)
 
 
 def no_function(name: str) -> Callable[..., Any]:
