@@ -12,6 +12,7 @@ from onyx.cli.progress import Progress
 from onyx.client.statuses import JobStatus
 from onyx.errors import UserError
 from onyx.model.job import Job
+from onyx.processes.supervisor import dealt
 from onyx.processes.surroundings import settings
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
@@ -53,8 +54,7 @@ def peers_of_processes(job: Job, peers: int | None, processes: int) -> list[int]
             f"job {job.name} needs {needed} peers, --peers gives {total}: give more, or leave "
             "--peers out"
         )
-    each, more = divmod(total, processes)
-    return [count for index in range(processes) if (count := each + (index < more))]
+    return dealt(total, processes)
 
 
 def run_here(

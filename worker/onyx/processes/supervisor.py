@@ -58,11 +58,12 @@ class Supervisor:
         Args:
             settings: of the processes.
             peers: of each.
-            launcher: what starts them, and ends with them; None: one of its own.
+            launcher: what starts them; None: one of its own.
         """
         self._settings = settings
         self._peers = peers
         self._launcher = launcher
+        self._own_launcher: Launcher | None = None
         self._children: list[Child] = []
         self._inquest = Inquest(settings)
         self._pages = Pages(settings.telemetry, len(peers), self._is_running)
@@ -108,6 +109,11 @@ class Supervisor:
             f"a worker process ended with code {self._final}, which starting it again does not "
             "mend; its message is above"
         )
+
+    @property
+    def pids(self) -> list[int]:
+        """Numbers of the processes that run now."""
+        return [each.process.pid for each in self._children if each.process and each.is_running]
 
     def totals(self, job: JobId, tasks: Sequence[str]) -> dict[str, TaskTotals]:
         """What the tasks of a job have done in all processes, those that have ended included."""
@@ -159,8 +165,8 @@ class Supervisor:
         for process in self._processes:
             process.kill()
             self._left &= process.wait() == ExitCode.SUCCESS
-        if self._launcher is not None:
-            self._launcher.close()
+        if self._own_launcher is not None:
+            self._own_launcher.close()
 
     def _running(self) -> list[Child]:
         return [each for each in self._children if each.process and each.process.poll() is None]
@@ -180,11 +186,13 @@ class Supervisor:
 
     def _look_after_all(self) -> None:
         environment = worker_environment(self._settings)
-        self._launcher = self._launcher or Launcher(environment)
+        launcher = self._launcher
+        if launcher is None:
+            launcher = self._own_launcher = Launcher(environment)
         for number, peers in enumerate(self._peers):
             listener = self._pages.listeners[number]
             self._children.append(
-                Child(number, peers, Listeners(listener, self._http), environment, self._launcher)
+                Child(number, peers, Listeners(listener, self._http), environment, launcher)
             )
         self._started.set()
         for child in self._children:
@@ -225,6 +233,12 @@ class Supervisor:
         )
         child.restart_s = time.monotonic() + child.back_off_s
         child.back_off_s = min(child.back_off_s * 2, RESTART_BACK_OFF_MAX_S)
+
+
+def dealt(peers: int, processes: int) -> list[int]:
+    """How many peers each process offers, as evenly as possible; one without any is left out."""
+    each, more = divmod(peers, processes)
+    return [count for index in range(processes) if (count := each + (index < more))]
 
 
 def _waits_for(children: Sequence[Child], patience_s: float) -> str:
