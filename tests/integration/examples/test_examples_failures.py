@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.servers.processes import ran
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "failures"
 TIMEOUT_S = 120.0
@@ -24,8 +23,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 def test_the_job_sums_what_it_can_and_reports_the_rest(tmp_path: Path) -> None:
     folder = tmp_path / "failures"
     shutil.copytree(EXAMPLE, folder)
-    command = [sys.executable, "-m", "onyx.cli", "run", "job.yaml"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S)
+    done = ran(folder, "run", "job.yaml", timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     totals = {each["customer"]: each["total"] for each in lines(folder / "totals")}
     assert totals == {"ann": 11, "bob": 5}

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.servers.ports import free_port
+from tests.support.servers.processes import ran
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "http"
 TIMEOUT_S = 120.0
@@ -32,10 +33,7 @@ def test_every_order_is_taken_once_and_the_odd_one_becomes_a_letter(tmp_path: Pa
     ) as shop:
         try:
             # The shop may not listen yet: what cannot be reached is tried again.
-            command = [sys.executable, "-m", "onyx.cli", "run", "job.yaml"]
-            done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S
-            )
+            done = ran(folder, "run", "job.yaml", timeout_s=TIMEOUT_S)
         finally:
             shop.kill()
     assert done.returncode == 0, done.stdout + done.stderr

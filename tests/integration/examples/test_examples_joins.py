@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.servers.processes import ran
 from tests.support.spark.query import publish_all, request_of, run_query
 
 from onyx.model.parsing.job import parse_manifest
@@ -39,8 +38,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.server
 def test_orders_get_the_price_that_was_valid(folder: Path) -> None:
-    command = [sys.executable, "-m", "onyx.cli", "run", "job.yaml"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S)
+    done = ran(folder, "run", "job.yaml", timeout_s=TIMEOUT_S)
     assert done.returncode == 0, done.stdout + done.stderr
     check(folder)
 

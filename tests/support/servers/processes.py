@@ -5,20 +5,25 @@ from __future__ import annotations
 import atexit
 import os
 import subprocess
-import sys
+import tempfile
 import threading
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import psutil
 
+from onyx.cli.command_table import COMMANDS
 from onyx.processes.child import NAME, worker_environment
 from onyx.processes.forking import WORKER, Launcher
+from onyx.processes.programs import Program
 from onyx.settings import Settings, to_environment
 
 ONYX = "onyx.cli"
 """The command."""
-PRELOADED = ("onyx.cli.command_table", "onyx.cli.commands.worker", WORKER)
+PRELOADED = (*(f"onyx.cli.commands.{name}" for name in COMMANDS), WORKER)
 STOP_S = 60.0
 COMMAND_S = 90.0
 
@@ -36,14 +41,35 @@ def launcher() -> Launcher:
 
 def onyx(settings: Settings, *arguments: object) -> subprocess.CompletedProcess[str]:
     """The command with these settings, as a person calls it on a worker's machine."""
-    return subprocess.run(
-        [sys.executable, "-m", "onyx.cli", *map(str, arguments)],
-        env={**os.environ, **to_environment(settings)},
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_S,
-        check=False,
-    )
+    return ran(None, *arguments, environment=to_environment(settings))
+
+
+def ran(
+    folder: Path | None,
+    *arguments: object,
+    timeout_s: float = COMMAND_S,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> subprocess.CompletedProcess[str]:
+    """The command in a folder, to its end."""
+    words = list(map(str, arguments))
+    with (
+        open(os.devnull, "rb") as nothing,
+        tempfile.TemporaryFile("w+") as output,
+        tempfile.TemporaryFile("w+") as errors,
+    ):
+        streams = nothing.fileno(), output.fileno(), errors.fileno()
+        program = Program(
+            ONYX, words, {**os.environ, **environment}, folder=folder, streams=streams
+        )
+        process = launcher().launch(program, zygote=True)
+        try:
+            code = process.wait(timeout_s)
+        finally:
+            process.kill()
+            process.wait()
+        output.seek(0)
+        errors.seek(0)
+        return subprocess.CompletedProcess(words, code, output.read(), errors.read())
 
 
 def workers_of(process: psutil.Process) -> list[psutil.Process]:

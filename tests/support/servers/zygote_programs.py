@@ -35,11 +35,11 @@ def say(descriptor: str, what: Any) -> None:
     os.write(int(descriptor), json.dumps(what).encode() + b"\n")
 
 
-def facts(descriptor: str, *arguments: str) -> None:
+def facts(descriptor: str) -> None:
     """What a program can see of the way in which it was started."""
     every = sorted(signal.valid_signals())
     found = {
-        "arguments": arguments,
+        "arguments": len(sys.argv),
         "environment": dict(os.environ),
         "folder": os.getcwd(),
         "path": list(dict.fromkeys(sys.path)),

@@ -55,6 +55,8 @@ class Spawn(msgspec.Struct, tag=True, frozen=True):
     arguments: list[bytes]
     environment: list[bytes]
     """Its variables, as `NAME=VALUE`."""
+    folder: bytes
+    """Empty: that of the zygote."""
     descriptors: list[int]
     """Under which numbers the fork has the descriptors that come with this."""
     zygote: bool
@@ -157,6 +159,7 @@ class Zygote:
             program.module,
             [os.fsencode(each) for each in program.arguments],
             [os.fsencode(f"{name}={value}") for name, value in program.environment.items()],
+            os.fsencode(program.folder or ""),
             [*range(3 if program.streams else 0), *program.descriptors],
             zygote,
         )

@@ -31,6 +31,8 @@ class Program(NamedTuple):
     environment: Mapping[str, str]
     descriptors: Sequence[int] = ()
     """What it is given of this process, under the same numbers; it gets nothing else."""
+    folder: Path | None = None
+    """Where it runs; where this process started, if None."""
     streams: tuple[int, int, int] | None = None
     """Its standard input, output and error; where those of this process go, if None."""
 
@@ -142,6 +144,7 @@ def execute(program: Program) -> Process:
     started = subprocess.Popen(
         [sys.executable, "-m", program.module, *program.arguments],
         env=program.environment,
+        cwd=program.folder,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,

@@ -16,6 +16,7 @@ closed.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -105,12 +106,16 @@ def serve(channel: socket.socket) -> str:
 
 def open_here() -> str:
     """What this process has that a fork of it would not survive; empty if nothing."""
-    threads = [each / "comm" for each in _THREADS.iterdir()]
-    if len(threads) == 1:
+    threads = [each for each in _THREADS.iterdir() if each.name != str(os.getpid())]
+    if not threads:
         return ""
-    names = ", ".join(sorted(each.read_text().strip() for each in threads))
+    names = set()
+    for each in threads:
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            names.add((each / "comm").read_text().strip())
     return (
-        f"what the zygote has imported has started threads ({names}), which a fork does not have. "
+        f"what the zygote has imported has started threads ({', '.join(sorted(names))}), which a "
+        "fork does not have. "
         "Does a module that Python loads at its start (sitecustomize, a .pth file) start them, or "
         "a variable such as OPENBLAS_NUM_THREADS?"
     )
@@ -128,8 +133,9 @@ def _become(asked: Spawn, channel: socket.socket, received: Sequence[int]) -> st
     for variable in asked.environment:
         name, _, value = variable.partition(b"=")
         os.environb[name] = value
-    if os.environ.get("PYTHONPATH"):
-        _look_for_modules(os.environ["PYTHONPATH"])
+    if asked.folder:
+        os.chdir(asked.folder)
+    _look_for_modules(os.environ.get("PYTHONPATH", ""))
     sys.argv = [asked.module, *map(os.fsdecode, asked.arguments)]
     # `random` seeds itself in a fork, NumPy does not.
     drawing: Any = sys.modules.get("numpy.random")
@@ -180,8 +186,11 @@ def _place(received: Sequence[int], numbers: Sequence[int]) -> None:
 
 def _look_for_modules(folders: str) -> None:
     """Look in these first, after the current one; they are often those of the zygote."""
-    first = sys.path[: not sys.flags.safe_path]  # the current folder
-    sys.path[:] = dict.fromkeys([*first, *folders.split(os.pathsep), *sys.path])
+    if not sys.flags.safe_path:
+        sys.path[0] = os.getcwd()
+    first = sys.path[: not sys.flags.safe_path]
+    more = filter(None, folders.split(os.pathsep))
+    sys.path[:] = dict.fromkeys([*first, *more, *sys.path])
     importlib.invalidate_caches()
 
 
