@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.jobs.bench import Bench
 
 WIDTH = 10
@@ -56,7 +57,7 @@ def emitted(event: Any, window: Any, trigger: Any, state_event: Any, state: Any)
 FUNCTIONS = {"m:same": lambda segment: segment, "m:emitted": emitted}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     measured=st.lists(
         st.tuples(st.integers(0, 1), st.integers(0, DISORDER), st.integers(-5, 5)),

@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.jobs.bench import Bench
 
 from onyx.settings import Settings
@@ -66,7 +67,7 @@ def emitted(event: Any, window: Any, trigger: Any, state_event: Any, state: Any)
 FUNCTIONS = {"m:walk": walk, "m:same": lambda segment: segment, "m:emitted": emitted}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     starts=st.lists(st.tuples(st.integers(1, 5), st.sampled_from("0123")), min_size=1, max_size=9),
     batch=st.integers(1, 6),

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 
 from onyx.flow.batch import as_dicts
 from onyx.model.job import Window
@@ -52,7 +53,7 @@ def shown(bounds):
 @pytest.mark.parametrize("extents", EXTENTS)
 @pytest.mark.parametrize("name", AGGREGATIONS)
 @given(data=st.data())
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_rows_are_what_groups_are(name, extents, data):
     how, more = AGGREGATIONS[name]
     window = Window("w", "t", "global", how, init=0 if name in ("min", "max") else None)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.windows.short import plain, shown, singles, task_windows
 
 from onyx.codec.records import decode_records, encode_records
@@ -223,7 +224,7 @@ def agree(stream, grouped, *given):
     grouped=st.booleans(),
     lateness=st.none() | st.integers(0, 20),
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_a_window_gives_the_same(shape, aggregation, stream, refinement, grouped, lateness):
     agree(stream, grouped, shape, aggregation, "watermark", refinement, grouped, lateness)
 
@@ -232,7 +233,7 @@ def test_a_window_gives_the_same(shape, aggregation, stream, refinement, grouped
 @pytest.mark.parametrize("aggregation", [each for each in AGGREGATIONS if each != "max"])
 @pytest.mark.parametrize("shape", SHAPES)
 @given(stream=batches(floats=False), refinement=REFINEMENTS, grouped=st.booleans())
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 def test_rows_are_what_single_groups_are(shape, aggregation, trigger, stream, refinement, grouped):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fires, "_ROWS_MIN", 1)
@@ -246,14 +247,14 @@ def test_rows_are_what_single_groups_are(shape, aggregation, trigger, stream, re
 @pytest.mark.parametrize("trigger", [each for each in TRIGGERS if each != "watermark"])
 @pytest.mark.parametrize("shape", SHAPES)
 @given(stream=batches(), refinement=REFINEMENTS, grouped=st.booleans(), assigned=st.booleans())
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_a_trigger_fires_the_same(shape, trigger, stream, refinement, grouped, assigned):
     agree(stream, grouped, shape, "sum", trigger, refinement, grouped, None, assigned)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @given(stream=batches(), refinement=REFINEMENTS, lateness=st.none() | st.integers(0, 20))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 def test_segments_that_are_the_watermark_give_the_same(shape, stream, refinement, lateness):
     agree(stream, True, shape, "count", "watermark", refinement, True, lateness, False)
 

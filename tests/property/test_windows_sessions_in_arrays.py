@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 from tests.property.test_windows_columns_properties import given_as_columns, given_as_dicts
+from tests.support.examples import examples
 from tests.support.windows.short import plain, shown, task_windows
 
 from onyx.codec.records import decode_records, encode_records
@@ -154,7 +155,7 @@ class Pair:
     floats=st.booleans(),
     steps=STEPS,
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_sessions_are_what_objects_would_be(aggregation, triggers, lateness, floats, steps):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session_rows, "_COMPACT_MIN", 2)

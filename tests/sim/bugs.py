@@ -4,20 +4,26 @@ B1 repeats in the log have effect; B2 appends are not fenced; B3 a reader that f
 collection waits for ever; B4 watches are not armed again after a reconnect; B5 an allocation is
 made by iterating a set; B6 what a dead incarnation had not written goes out under the session of
 its successor.
+
+In a process of its own (`tests.sim.plugin`) the last two are what stands in `PLANTS`. A simulation
+has all processes in one, so it plants them by hand, as `Bug` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from immutables import Map
+from tests.sim.planting import FoundBy, Plants, planted_of
 
-from onyx.ids import GroupId, Position
+from onyx.ids import GroupId
 from onyx.log import append_queue
 from onyx.log import tail as tails
 from onyx.log.interface import Session
+from onyx.replica import machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 
@@ -25,33 +31,63 @@ if TYPE_CHECKING:
     from tests.sim.process import Process
 
 Apply = Callable[[Replica, Entry], Replica]
-NAMES = ("B1", "B2", "B3", "B4", "B5", "B6")
+_apply = machine.apply
+_on_session = append_queue.AppendQueue.on_session
+_relist = tails.LogTail.relist
 
 
-class Unfenced(append_queue.AppendQueue):
+def _apply_repeats(replica: Replica, entry: Entry) -> Replica:
+    """B1."""
+    return _apply(replica, replace(entry, writer="", sequence=0))
+
+
+def _unfenced(queue: append_queue.AppendQueue) -> GroupId | None:
     """B2."""
-
-    def fence(self) -> GroupId | None:
-        return None
+    return None
 
 
-class StuckTail(tails.LogTail):
+def _stuck(tail: tails.LogTail, first: int) -> tails.Actions:
     """B3."""
-
-    def on_gap(self, first: Position) -> tails.Actions:
-        return ()
+    return ()
 
 
-class ForgetfulTail(tails.LogTail):
+def _forgetful(tail: tails.LogTail, cause: tails.Cause) -> tails.Actions:
     """B4."""
-
-    def relist(self, cause: tails.Cause) -> tails.Actions:
-        if cause in (tails.Cause.NONE, tails.Cause.CONNECTED, tails.Cause.POLL):
-            return ()
-        return super().relist(cause)
+    if cause in (tails.Cause.NONE, tails.Cause.CONNECTED, tails.Cause.POLL):
+        return ()
+    return _relist(tail, cause)
 
 
-class Undead(append_queue.AppendQueue):
+def _apply_shuffled(replica: Replica, entry: Entry) -> Replica:
+    """B5."""
+    return _shuffled(_apply(replica, entry))
+
+
+def _never_lost(queue: append_queue.AppendQueue, session: Session) -> append_queue.Append | None:
+    """B6."""
+    return _on_session(queue, Session.SUSPENDED if session is Session.LOST else session)
+
+
+PLANTS: Plants = {
+    "B1": (machine, "apply", _apply_repeats),
+    "B2": (append_queue.AppendQueue, "fence", _unfenced),
+    "B3": (tails.LogTail, "on_gap", _stuck),
+    "B4": (tails.LogTail, "relist", _forgetful),
+    "B5": (machine, "apply", _apply_shuffled),
+    "B6": (append_queue.AppendQueue, "on_session", _never_lost),
+}
+FOUND_BY: FoundBy = {
+    "B1": {"L3"},
+    "B2": {"L4"},
+    "B3": {"V1"},
+    "B4": {"V1"},
+    "B5": {"L1"},
+    "B6": {"L4"},
+}
+_BY_HAND = ("B5", "B6")
+
+
+class _Undead(append_queue.AppendQueue):
     """B6: what the last incarnation had not written goes out under the new session."""
 
     def __init__(self, process: Process) -> None:
@@ -64,41 +100,28 @@ class Undead(append_queue.AppendQueue):
         return self._process.group
 
     def on_session(self, session: Session) -> append_queue.Append | None:
-        return super().on_session(Session.SUSPENDED if session is Session.LOST else session)
+        return _never_lost(self, session)
 
 
 class Bug:
-    """What is wrong in this run: nothing, or one of `NAMES`."""
+    """What is wrong in this run: nothing, or one of `PLANTS`."""
 
     def __init__(self, name: str | None = None) -> None:
-        assert name is None or name in NAMES
+        assert name is None or name in PLANTS
         self.name = name
         self.rearms = name != "B4"
 
+    def planted(self) -> AbstractContextManager[None]:
+        """What is wrong in all processes meanwhile."""
+        return planted_of(PLANTS, None if self.name in _BY_HAND else self.name)
+
     def queue(self, process: Process) -> append_queue.AppendQueue:
-        if self.name == "B6":
-            return Undead(process)
-        return (
-            Unfenced(process.group)
-            if self.name == "B2"
-            else append_queue.AppendQueue(process.group)
-        )
-
-    def tail(self, after: Position) -> tails.LogTail:
-        kind = {"B3": StuckTail, "B4": ForgetfulTail}.get(self.name or "", tails.LogTail)
-        return kind(after)
-
-    def shared(self, apply: Apply) -> Apply:
-        """How everybody folds."""
-        if self.name == "B1":
-            return lambda replica, entry: apply(replica, replace(entry, writer="", sequence=0))
-        return apply
+        """The queue of an incarnation."""
+        return _Undead(process) if self.name == "B6" else append_queue.AppendQueue(process.group)
 
     def own(self, process: Process, apply: Apply) -> Apply:
         """How one process folds."""
-        if self.name == "B5" and process.number % 2:
-            return lambda replica, entry: _shuffled(apply(replica, entry))
-        return apply
+        return _apply_shuffled if self.name == "B5" and process.number % 2 else apply
 
 
 def _shuffled(replica: Replica) -> Replica:

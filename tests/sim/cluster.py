@@ -33,6 +33,8 @@ HEAL_S = 90.0
 SETTLE_S = 10.0
 IDLE_S = 20.0
 BUILD_STEPS = 100
+STEPS = 1_000
+"""Events of the chaos phase."""
 CHECK_EVERY_STEPS = 20
 
 
@@ -46,7 +48,7 @@ class Fold:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.current: Process | None = None
-        self.model = cluster.bug.shared(machine.apply)
+        self.model = machine.apply
 
     def apply(self, replica: Replica, entry: Entry) -> Replica:
         assert self.current is not None
@@ -175,17 +177,18 @@ class Outcome:
     replicas: tuple[str, ...]
 
 
-def simulate(seed: int, steps: int, bug: str | None = None) -> Outcome:
+def simulate(seed: int, bug: str | None = None, steps: int = STEPS) -> Outcome:
     """One run; never raises for what the simulated system does wrong."""
-    options = draw_options(seed)
-    cluster = Cluster(seed, options, Bug(bug))
+    options, planted = draw_options(seed), Bug(bug)
     problem = None
-    try:
-        cluster.run(steps)
-    except Violation as violation:
-        problem = str(violation)
-    except Exception as error:  # a crash of the code under test is a finding like any other
-        problem = f"L5: {type(error).__name__}: {error}\n{traceback.format_exc(limit=-6)}"
+    with planted.planted():
+        cluster = Cluster(seed, options, planted)
+        try:
+            cluster.run(steps)
+        except Violation as violation:
+            problem = str(violation)
+        except Exception as error:  # a crash of the code under test is a finding like any other
+            problem = f"L5: {type(error).__name__}: {error}\n{traceback.format_exc(limit=-6)}"
     return Outcome(
         seed=seed,
         problem=problem,
@@ -197,6 +200,19 @@ def simulate(seed: int, steps: int, bug: str | None = None) -> Outcome:
         recent=tuple(cluster.world.recent),
         replicas=tuple(_describe(process) for process in cluster.processes),
     )
+
+
+def explain(outcome: Outcome, bug: str | None, steps: int = STEPS) -> str:
+    """What went wrong, and the one line that repeats it."""
+    planted = f" BUG={bug}" if bug else ""
+    lines = [
+        f"cluster, seed {outcome.seed}: {outcome.problem}",
+        f"repeat with: make sim WORLD=cluster SEED={outcome.seed} STEPS={steps}{planted}",
+        f"options: {outcome.options}",
+        *(f"  {replica}" for replica in outcome.replicas),
+        *(f"  {event}" for event in outcome.recent),
+    ]
+    return "\n".join(lines)
 
 
 def _describe(process: Process) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
 Plants = Mapping[str, tuple[Any, str, Any]]
 """By the name of a bug: the class or module, the name in it, and what stands there instead."""
+FoundBy = Mapping[str, AbstractSet[str]]
+"""By the name of a bug: the invariants by which it may be found. Another one would mean that the
+bug is not understood."""
 
 
 @contextmanager

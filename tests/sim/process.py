@@ -184,7 +184,7 @@ class Process:
         position, stored, _ = reply.value
         replica = Replica() if stored is None else self.cluster.decode(stored)
         self.world.log(self.group, "starts at", position)
-        self.tail = self.cluster.bug.tail(Position(position))
+        self.tail = tails.LogTail(Position(position))
         self.state, actions = group.start(self.group, replica)
         self._execute(actions)
         self._read(self.tail.start())

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tests.sim.planting import Plants, planted_of
+from tests.sim.planting import FoundBy, Plants, planted_of
 
 from onyx.flow.arrays import Mask
 from onyx.flow.batch import Batch
@@ -74,5 +74,12 @@ PLANTS: Plants = {
     "M5": (JoinedStreams, "restored", _restore_left),
     "M6": (Windowing, "fresh", _all_of_them),
 }
-NAMES = tuple(PLANTS)
+FOUND_BY: FoundBy = {
+    "M1": {"M1", "W5"},
+    "M2": {"M1", "W5"},
+    "M3": {"M1"},
+    "M4": {"M1"},
+    "M5": {"M1", "W5"},
+    "M6": {"M1"},
+}
 planted = partial(planted_of, PLANTS)

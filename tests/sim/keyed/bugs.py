@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tests.sim.planting import Plants, planted_of
+from tests.sim.planting import FoundBy, Plants, planted_of
 
 from onyx.codec.values import decode_values
 from onyx.errors import Unavailable
@@ -303,5 +303,31 @@ PLANTS: Plants = {
     "K24": (Lookups, "receive", _only_the_first),
     "K25": (building, "Kept", _Remembering),
 }
-NAMES = tuple(PLANTS)
+FOUND_BY: FoundBy = {
+    "K1": {"W5", "T1"},
+    "K2": {"T2"},
+    "K3": {"T3"},
+    "K4": {"S1"},
+    "K5": {"C5"},
+    "K6": {"S1", "W5"},
+    "K7": {"S1", "S4"},
+    "K8": {"C5", "S2"},
+    "K9": {"W5"},
+    "K10": {"W5"},
+    "K11": {"S2"},
+    "K12": {"T3"},
+    "K13": {"C5", "N1"},
+    "K14": {"S1"},
+    "K15": {"A1", "S1", "T3", "W5"},
+    "K16": {"T1"},
+    "K17": {"W3"},
+    "K18": {"C5"},
+    "K19": {"S2"},
+    "K20": {"U"},
+    "K21": {"V3"},
+    "K22": {"A1"},
+    "K23": {"V3"},
+    "K24": {"A1"},
+    "K25": {"A1"},
+}
 planted = partial(planted_of, PLANTS)

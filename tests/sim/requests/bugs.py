@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tests.sim.planting import Plants, planted_of
+from tests.sim.planting import FoundBy, Plants, planted_of
 from tests.sim.windows.bugs import ack_all, only_what_failed
 
 from onyx.flow.batch import as_dicts
@@ -145,5 +145,20 @@ PLANTS: Plants = {
     "R13": (OrderedWindow, "_from", only_what_failed),
     "R14": (PendingWindow, "retry_roots", _one_less),
 }
-NAMES = tuple(PLANTS)
+FOUND_BY: FoundBy = {
+    "R1": {"J1"},
+    "R2": {"J1"},
+    "R3": {"J1"},
+    "R4": {"J3"},
+    "R5": {"J2"},
+    "R6": {"J2", "J5"},
+    "R7": {"J2"},
+    "R8": {"J4"},
+    "R9": {"J5"},
+    "R10": {"C5", "J2"},
+    "R11": {"C5"},
+    "R12": {"O1"},
+    "R13": {"O1"},
+    "R14": {"D2"},
+}
 planted = partial(planted_of, PLANTS)

@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from tests.sim.planting import Plants, planted_of
+from tests.sim.planting import FoundBy, Plants, planted_of
 from tests.sim.windows.process import Process
 
 from onyx.flow.batch import Batch
@@ -162,5 +162,20 @@ PLANTS: Plants = {
     "B27": (OrderedWindow, "waits", False),
     "B28": (OrderedWindow, "complete", PendingWindow.complete),
 }
-NAMES = tuple(PLANTS)
+FOUND_BY: FoundBy = {
+    "B7": {"C5"},
+    "B9": {"F2"},
+    "B13": {"W3"},
+    "B14": {"W4"},
+    "B19": {"C5"},
+    "B20": {"C5"},
+    "B21": {"C5"},
+    "B22": {"W1"},
+    "B23": {"V3"},
+    "B24": {"C5"},
+    "B25": {"W2"},
+    "B26": {"O1"},
+    "B27": {"O1"},
+    "B28": {"O1"},
+}
 planted = partial(planted_of, PLANTS)

@@ -17,6 +17,7 @@ import pytest
 import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.fake_requests import FakeRequests
@@ -178,7 +179,7 @@ def test_garbage_ends_its_connection_and_nothing_else(made: Make, data: bytes):
     assert works(front)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=60), st.sampled_from([WHOLE, HEAD])), max_size=5))
 def test_whatever_strangers_send_others_are_served(parts: list[bytes]) -> None:
     requests = FakeRequests()

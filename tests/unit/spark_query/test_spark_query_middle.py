@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.examples import examples
 from tests.support.servers.object_stores import ObjectStore
 from tests.support.spark.query import Frames, publish_all, request_of, run_query
 
@@ -236,7 +237,7 @@ segments = st.lists(
 
 
 @given(given_ones=segments, buckets=st.integers(1, 5), repeats=st.integers(0, 1))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_a_stage_that_changes_nothing_changes_nothing(
     given_ones: Segments, buckets: int, repeats: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
