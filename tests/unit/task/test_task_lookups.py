@@ -10,7 +10,7 @@ import pytest
 from tests.support.jobs.bench import Bench
 
 from onyx.program.phases import Phase
-from onyx.settings import Settings, StateSettings
+from onyx.settings import Settings, StateSettings, TaskSettings
 from onyx.task.channels.lookups import ASK_AGAIN_S
 from onyx.transport.lookups import Found, LookUp
 
@@ -196,6 +196,24 @@ def test_two_tasks_may_look_up_each_other():
     bench = bench_of(made)
     bench.settle()
     assert all(0 <= each["known"] <= 4 and 1 <= each["seen"] <= 4 for each in rows(bench))
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_durable_answer_is_given_also_while_its_task_waits_for_who_asked(asks):
+    """`asks`: for an answer of its own; else for room."""
+    made = spec({"durable": True})
+    for each in made["catalog"]:
+        each["batchSize"] = 1
+    if asks:
+        made["catalog"][1] |= {"join": {"state": "known", "key": "word", "as": "known",
+                                        "durable": True, "default": {"known": 0}}}  # fmt: skip
+        made["catalog"][2] |= {"groupByKey": "word", "fluxPolicy": "continue", "fn": "m:same"}
+        window = {"id": "known", "task": "known", "type": "global", "aggregation": "count"}
+        made["windows"].append(window)
+    narrow = Settings(task=TaskSettings(inbox_segments_max=1))
+    bench = Bench(made, {"m:same": lambda each: each}, settings=narrow)
+    bench.settle()
+    assert len(rows(bench)) == 12
 
 
 def test_a_state_too_large_to_be_looked_up_ends_the_job_with_its_group(monkeypatch):

@@ -10,14 +10,16 @@ from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
 from onyx.task.table import ADVANCED, WAITING, Answer
+from onyx.task.windowed.upkeep import make_answers_durable
 
 
-def look_up(allocation: Allocation, work: Work) -> Answer:
+def look_up(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Wait for what another task keeps for the batch, unless its leaves are there already."""
     lookups, batch = allocation.lookups, work.batch
-    if lookups is None or batch is None or work.leaves is not None:
+    if lookups is None or batch is None or work.leaves is not None or lookups.are_there(batch):
         return ADVANCED
-    return ADVANCED if lookups.are_there(batch) else WAITING
+    make_answers_durable(runtime, allocation)
+    return WAITING
 
 
 def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:

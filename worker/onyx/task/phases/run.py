@@ -23,7 +23,7 @@ RUN: dict[Phase, Callable[[BatchTask], Answer]] = {
     Phase.BEFORE_BATCH: lambda t: read.before_batch(t.runtime.program),
     Phase.READ_BATCH: read.read_batch,
     Phase.AFTER_READ_BATCH: lambda t: read.after_read_batch(t.runtime.program, t.work),
-    Phase.LOOK_UP: lambda t: apply.look_up(t.allocation, t.work),
+    Phase.LOOK_UP: lambda t: apply.look_up(t.runtime, t.allocation, t.work),
     Phase.APPLY_FN: lambda t: apply.apply_fn(t.runtime, t.allocation, t.work),
     Phase.AFTER_APPLY_FN: lambda t: apply.after_apply_fn(t.runtime, t.work),
     Phase.ROUTE: lambda t: route.route(t.runtime.program, t.allocation, t.work),

@@ -12,6 +12,7 @@ from onyx.task.parts.work import Work
 from onyx.task.phases.retries import ask_for_retries, send_retries, without_retries
 from onyx.task.sink.sink import Sink
 from onyx.task.table import ADVANCED, WAITING, Answer
+from onyx.task.windowed.upkeep import make_answers_durable
 
 
 def write_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
@@ -24,6 +25,7 @@ def write_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     sent = not allocation.retries or send_retries(runtime.services.transport, allocation)
     if not (sent and allocation.outbox.drain(more)):
         work.timer.refused(runtime.metrics)
+        make_answers_durable(runtime, allocation)
         return WAITING
     work.timer.written(runtime.metrics)
     return ADVANCED

@@ -24,6 +24,11 @@ class HeldAnswers:
         self._of_next: list[Held] = []
         self._on_its_way: list[Held] = []
 
+    @property
+    def waiting(self) -> bool:
+        """Whether somebody waits for an answer."""
+        return bool(self._of_next or self._on_its_way)
+
     def hold(self, held: Held, changed: bool) -> None:
         """Give an answer later.
 

@@ -51,6 +51,23 @@ def tend(runtime: Runtime, allocation: Allocation, idle: bool, tick: bool, ends:
     if windowing is None:
         return False
     moved = next_page(windowing) if windowing.firing is not None else tick and _tick(windowing)
+    durable = _ack_durable(runtime, allocation, windowing)
+    if ends and not durable and windowing.firing is None:
+        moved |= end(runtime, allocation, windowing)
+    return windowing.cut(idle) or moved or durable or windowing.emissions.waiting
+
+
+def make_answers_durable(runtime: Runtime, allocation: Allocation) -> None:
+    """While a batch waits for another task: that one may wait for an answer of this one, which is
+    given when all before it is durable. Nothing of the batch may be half applied."""
+    windowing = allocation.windowing
+    if windowing is not None and windowing.answers.waiting:
+        _ack_durable(runtime, allocation, windowing)
+        windowing.cut(idle=True)
+
+
+def _ack_durable(runtime: Runtime, allocation: Allocation, windowing: Windowing) -> bool:
+    """Ack what the state log has; whether there was something."""
     try:
         durable = windowing.take_durable()
     except Exception as error:
@@ -58,9 +75,7 @@ def tend(runtime: Runtime, allocation: Allocation, idle: bool, tick: bool, ends:
         raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
     for roots, values in durable:
         allocation.acks.add(roots, values)
-    if ends and not durable and windowing.firing is None:
-        moved |= end(runtime, allocation, windowing)
-    return windowing.cut(idle) or moved or bool(durable) or windowing.emissions.waiting
+    return bool(durable)
 
 
 def _tick(windowing: Windowing) -> bool:
