@@ -26,8 +26,8 @@ import pytest
 from tests.sim.planting import planted_of
 from tests.sim.worlds import WORLD_OF, WORLDS
 
-BUDGET_S = 60
-"""CPU time that the tests of one folder get for a bug."""
+BUDGET_S = 20
+"""CPU time that the tests of a folder get for a bug, at most."""
 PATHS = ("tests/unit", "tests/property")
 OPTIONS = (
     *("-q", "--capture=no", "-p", "no:cacheprovider", "-p", "no:xdist"),

@@ -55,9 +55,13 @@ def cover(world: str) -> dict[str, int]:
     left = dict.fromkeys(WORLDS[world].plants)
     found: dict[str, int] = {}
     known = sorted(chosen(world), reverse=True)
-    for seed in (*known, *range(SEEDS_MAX.get(world, SEEDS_MAX_OF_JOBS))):
+    seeds = dict.fromkeys((*known, *range(SEEDS_MAX.get(world, SEEDS_MAX_OF_JOBS))))
+    for seed in seeds:
         began_s = time.process_time()
-        mine = [bug for bug in left if seed not in found.values() and is_found(world, bug, seed)]
+        mine = [bug for bug in left if is_found(world, bug, seed)]
+        if mine:
+            (outcome,) = WORLDS[world].outcomes([seed])
+            assert outcome.problem is None, WORLDS[world].explain(outcome, None)
         found |= dict.fromkeys(mine, seed)
         for bug in mine:
             del left[bug]

@@ -21,8 +21,8 @@ EXAMPLES = {"short": 10, "full": 100}
 """Examples of a property that asks for no number of its own, by profile of Hypothesis; others
 follow in proportion (`tests.support.examples`). Those of `short` are the same in each run: what
 fails there has been broken by a change."""
-IN_BOTH = ("hypothesis", "simulation")
-"""Marks of tests that `rest` repeats with more examples; Hypothesis sets the first one itself."""
+IN_BOTH = ("hypothesis",)
+"""Marks of tests that `rest` repeats with more examples; Hypothesis sets it itself."""
 
 
 def tier_of(config: pytest.Config) -> str | None:
