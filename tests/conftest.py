@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,10 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
 # compiles all of Onyx anew, and each of pytest's workers all tests: 6 s of CPU.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# A shell starts what runs in the background with this signal ignored, and so would be all processes
+# that tests start: what is sent to them to end them would do nothing.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # Of what is collected nothing becomes garbage, and looking for it time and again takes 2 s.
