@@ -193,7 +193,7 @@ class Warm:
 
     def fresh(self, work: Any, *arguments: object) -> Any:
         """In place of `harness.fresh`."""
-        return self._python.call(work, arguments, self._folder)
+        return self._python.call(work, arguments)
 
 
 RUN, START = harness.run, onyx_run.start
@@ -210,7 +210,7 @@ def warm(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -
         cluster.settings.state, memory_extents_max=EXTENTS_MAX, scratch_dir=str(folder / "scratch")
     )
     cluster.settings = replace(cluster.settings, modules=MODULES, state=state)
-    with cluster, WarmPython(IMPORTED, path) as python:
+    with cluster, WarmPython(IMPORTED, path, folder) as python:
         cluster.start_workers(3, PEERS)
         yield Warm(Workers(cluster), python, folder)
         for worker in cluster.workers:

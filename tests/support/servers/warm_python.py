@@ -1,77 +1,60 @@
-"""A Python that has imported much, and becomes a process for each program that it is given.
+"""Python programs as forks of one zygote, which has imported what they need.
 
-Programs that are started one after another spend most of their CPU on the same imports. Here one
-process does these once, opens nothing and starts no thread, and forks: what runs in a fork is a
-process of its own, with its own arguments, environment and modules from then on.
-
-`python -m tests.support.servers.warm_python DESCRIPTOR MODULE...` is the process itself: it reads a
-`Program` a line, and answers with an `Ended`.
+Programs that are started one after another spend most of their CPU on the same imports. What runs
+here is a process of its own, with its own arguments, environment and modules, as
+`onyx.processes.zygote` makes it; this module is what each runs first.
 """
 
 from __future__ import annotations
 
-import importlib
+import json
 import os
 import pickle
+import resource
 import runpy
-import socket
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
+from onyx.processes.child import worker_environment
+from onyx.processes.forking import Launcher
+from onyx.processes.programs import Program
+from onyx.settings import Settings
 
 ROOT = Path(__file__).parents[3]
-_CALLS = Path(__file__).with_name("pickled_call.py")
+PROGRAM_S_MAX = 300.0
+CALL = "call"
+"""In place of a program: the function in a file."""
 
 
-class Program(msgspec.Struct):
-    """What is run, as `python` would be given it."""
-
-    arguments: list[str]
-    """`-m MODULE ...` or `FILE ...`."""
-    environment: dict[str, str]
-    """What is added to that of this process."""
-    output: str
-    """File that gets what it prints."""
-
-
-class Ended(msgspec.Struct):
+class Ended(NamedTuple):
     """How a program has ended."""
 
     code: int
     cpu_s: float
-    """Of the process and what it has waited for."""
+    """Of the process and what it has waited for; 0 if it was killed."""
     rss_peak_bytes: int
 
 
 class WarmPython:
     """Use as a context manager."""
 
-    def __init__(self, modules: Sequence[str], path: Sequence[Path]) -> None:
+    def __init__(self, modules: Sequence[str], path: Sequence[Path], folder: Path) -> None:
         """
         Args:
             modules: are imported before the first program.
             path: where they are found, besides where this process finds them.
+            folder: for what programs leave to be read.
         """
-        self._modules = modules
-        self._path = [*map(str, path), str(ROOT)]
+        self._path = os.pathsep.join([*map(str, path), str(ROOT)])
+        self._cpu = folder / "cpu.json"
+        self._call = folder / "call.pickle"
+        self._output = folder / "called.txt"
+        self._launcher = Launcher(self._environment({}), [__name__, *modules])
 
     def __enter__(self) -> WarmPython:
-        ours, theirs = socket.socketpair()
-        number = str(theirs.fileno())
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, number, *self._modules],
-            pass_fds=[theirs.fileno()],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(self._path)},
-            cwd=ROOT,
-        )
-        theirs.close()
-        self._connection = ours.makefile("rwb")
-        ours.close()
         return self
 
     def __exit__(
@@ -80,67 +63,60 @@ class WarmPython:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._connection.close()
-        self._process.wait(60)
+        self._launcher.close()
 
     def run(self, arguments: Sequence[str], environment: Mapping[str, str], output: Path) -> Ended:
-        """Run a program to its end."""
-        program = Program([*arguments], {**environment}, str(output))
-        self._connection.write(msgspec.json.encode(program) + b"\n")
-        self._connection.flush()
-        return msgspec.json.decode(self._connection.readline(), type=Ended)
+        """Run a program to its end.
 
-    def call(self, work: Any, arguments: Sequence[object], folder: Path) -> Any:
+        Args:
+            arguments: what `python` would be given: `-m MODULE ...` or `FILE ...`.
+            environment: what is added to that of this process.
+            output: file that gets what it prints.
+        """
+        self._cpu.write_text("0.0")
+        with open(os.devnull, "rb") as nothing, open(output, "wb") as printed:
+            streams = nothing.fileno(), printed.fileno(), printed.fileno()
+            variables = self._environment(environment)
+            words = [str(self._cpu), *arguments]
+            program = Program(__name__, words, variables, folder=ROOT, streams=streams)
+            process = self._launcher.launch(program)
+        process.wait(PROGRAM_S_MAX)
+        assert process.ended is not None
+        return Ended(process.ended.code, json.loads(self._cpu.read_text()), process.ended[1])
+
+    def call(self, work: Any, arguments: Sequence[object]) -> Any:
         """What a function of a module gives in a process of its own."""
-        given, output = folder / "call.pickle", folder / "output.txt"
-        given.write_bytes(pickle.dumps((work, arguments)))
-        ended = self.run([str(_CALLS), str(given)], {}, output)
-        assert ended.code == 0, output.read_text()
-        return pickle.loads(given.read_bytes())
+        self._call.write_bytes(pickle.dumps((work, arguments)))
+        ended = self.run([CALL, str(self._call)], {}, self._output)
+        assert ended.code == 0, self._output.read_text()
+        return pickle.loads(self._call.read_bytes())
+
+    def _environment(self, added: Mapping[str, str]) -> dict[str, str]:
+        path = filter(None, [added.get("PYTHONPATH"), self._path])
+        quiet = worker_environment(Settings())  # what is imported then starts no thread
+        return {**quiet, **added, "PYTHONPATH": os.pathsep.join(path)}
 
 
-def main(descriptor: str, *modules: str) -> None:
-    for module in modules:
-        importlib.import_module(module)
-    with socket.socket(fileno=int(descriptor)) as connection, connection.makefile("rwb") as stream:
-        while line := stream.readline():
-            child = os.fork()
-            if child == 0:
-                _become(msgspec.json.decode(line, type=Program))
-            _, status, used = os.wait4(child, 0)
-            code = os.waitstatus_to_exitcode(status)
-            ended = Ended(code, used.ru_utime + used.ru_stime, used.ru_maxrss * 1_024)
-            stream.write(msgspec.json.encode(ended) + b"\n")
-            stream.flush()
-
-
-def _become(program: Program) -> None:
-    """Run a program in this process, and end."""
-    with open(program.output, "wb") as output:
-        os.dup2(output.fileno(), 1)
-        os.dup2(output.fileno(), 2)
-    os.environ.update(program.environment)
-    sys.path[:0] = filter(None, program.environment.get("PYTHONPATH", "").split(os.pathsep))
-    code = 1
+def main() -> None:
+    """Run a program, and leave what it has used."""
+    used, first, *rest = sys.argv[1:]
     try:
-        first, *rest = program.arguments
-        if first == "-m":
+        if first == CALL:
+            path = Path(rest[0])
+            work, arguments = pickle.loads(path.read_bytes())
+            path.write_bytes(pickle.dumps(work(*arguments)))
+        elif first == "-m":
             sys.argv = rest
             runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
         else:
             sys.path.insert(0, str(Path(first).parent))
-            sys.argv = program.arguments
+            sys.argv = [first, *rest]
             runpy.run_path(first, run_name="__main__")
-        code = 0
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        cpu_s = sum(each.ru_utime + each.ru_stime for each in usages)
+        Path(used).write_text(json.dumps(cpu_s))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
