@@ -99,7 +99,6 @@ def test_two_processes_are_one_pod(zookeeper: ZooKeeperServer, tmp_path: Path) -
             return status == 200
 
         pod.until(ready)
-        assert reasons
         assert all(each.startswith("process ") for each in reasons)
         assert pod.page("/livez") == (200, "ok\n")
         metrics = pod.page("/metrics")[1]
