@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trustme
@@ -20,10 +22,12 @@ from tests.support.servers.queue_servers import NatsServer, RedisServer
 from tests.support.servers.s3_server import S3Server
 from tests.support.servers.spark_archive import QUICK, jvm_options
 from tests.support.servers.sql_databases import Database
+from tests.support.spark.children import of_any_test
 from tests.support.spark.lent_jvms import lending
 
+from onyx import api
 from onyx.log.server.process import ZooKeeperServer
-from onyx.settings import ZooKeeperSettings
+from onyx.settings import Settings, ZooKeeperSettings
 
 pytest_plugins = [
     "pytester",
@@ -78,6 +82,15 @@ def jvms_are_lent(run_folder: Path) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def children_outlive_tests() -> Iterator[None]:
+    """A child with Spark serves requests of the environment that it began with. The name of the
+    test that runs, which pytest keeps in a variable, is no reason for another one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onyx.spark.child.keeper.inherited", of_any_test)
+        yield
+
+
 @pytest.fixture(scope="module")
 def own_jvms() -> Iterator[None]:
     """Each session of Spark has a JVM of its own, which is a child of the process that asked."""
@@ -91,6 +104,28 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
     """A running server shared by all tests: use a tenancy of your own and do not stop it."""
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper"), port=free_port()) as server:
         yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def environments_share_a_server(request: pytest.FixtureRequest) -> Iterator[None]:
+    """`with_test_env` begins with a server of its own, for a second of CPU. Here it begins with a
+    tenancy of its own; the tests of new projects have the real one."""
+
+    def start_env(settings: Settings, folder: Path) -> api.Env:
+        server: ZooKeeperServer = request.getfixturevalue("zookeeper")
+        url = settings.state.url or str(folder / "state")
+        shared = dataclasses.replace(
+            settings,
+            zookeeper=dataclasses.replace(settings.zookeeper, address=server.address),
+            state=dataclasses.replace(settings.state, url=url),
+            tenancy_id=folder.name,
+        )
+        return api.Env(shared, server)
+
+    instead = {"start_env": start_env, "shutdown_env": lambda env: None}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onyx.testing.env.api", SimpleNamespace(**{**vars(api), **instead}))
+        yield
 
 
 @pytest.fixture(scope="session")
