@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from onyx.errors import SettingsError
-from onyx.testing import TestEnv, with_test_env
+from onyx.processes.forking import Launcher
+from onyx.testing import TestEnv, env, with_test_env
 
 pytestmark = pytest.mark.server
 
@@ -31,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def rows(env: TestEnv, folder: Path, name: str) -> list[dict[str, Any]]:
+def rows(there: TestEnv, folder: Path, name: str) -> list[dict[str, Any]]:
     """What a job writes that notes in which process its function was."""
 
     def files(task: str, type: str, path: Path) -> dict[str, Any]:
@@ -50,19 +51,29 @@ def rows(env: TestEnv, folder: Path, name: str) -> list[dict[str, Any]]:
             ],
         },
     }
-    assert env.run(job).state == "completed"
+    assert there.run(job).state == "completed"
     written = [path.read_text() for path in (folder / name).glob("*.jsonl")]
     return [json.loads(line) for text in written for line in text.splitlines()]
 
 
+@pytest.fixture(params=["forked", "executed"])
+def starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers are started in both ways."""
+    if request.param == "executed":
+        launcher = Launcher({})
+        launcher.close()  # as where nothing can be forked
+        monkeypatch.setattr(env, "_launcher", lambda: launcher)
+
+
+@pytest.mark.usefixtures("starts")
 def test_functions_run_in_worker_processes_and_one_that_died_is_replaced(folder: Path) -> None:
-    with with_test_env(3, modules=["places"], processes=2) as env:
-        first = env.pids
+    with with_test_env(3, modules=["places"], processes=2) as there:
+        first = there.pids
         assert len(first) == 2
-        before = rows(env, folder, "before")
+        before = rows(there, folder, "before")
         os.kill(first[0], signal.SIGKILL)
-        after = rows(env, folder, "after")
-        last = env.pids
+        after = rows(there, folder, "after")
+        last = there.pids
 
     for found, pids in ((before, set(first)), (after, {*first[1:], *last})):
         assert sorted(each["n"] for each in found) == list(range(20))
@@ -71,9 +82,9 @@ def test_functions_run_in_worker_processes_and_one_that_died_is_replaced(folder:
 
 
 def test_peers_of_this_process_are_in_no_other(folder: Path) -> None:
-    with with_test_env(3, modules=["places"]) as env:
-        assert {each["pid"] for each in rows(env, folder, "here")} == {os.getpid()}
-        assert env.pids == []
+    with with_test_env(3, modules=["places"]) as there:
+        assert {each["pid"] for each in rows(there, folder, "here")} == {os.getpid()}
+        assert there.pids == []
 
 
 def test_a_module_that_is_not_there_ends_the_block_at_its_start() -> None:

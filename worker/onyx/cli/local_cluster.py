@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -28,13 +28,13 @@ INTERRUPTED_PATIENCE_S = 2.0
 
 @contextmanager
 def local_cluster(
-    found: Settings, peers: list[int]
+    found: Settings, peers: list[int], launcher: Launcher | None = None
 ) -> Iterator[tuple[Client, Supervisor, Settings]]:
-    """ZooKeeper and workers, and what leads to them; all gone at the end."""
+    """ZooKeeper and workers, and what leads to them; all gone at the end. What starts the workers
+    belongs to the caller, or is there for this cluster."""
     with ExitStack() as stack:
-        # Beside the start of ZooKeeper it imports what workers need.
-        launcher = Launcher(worker_environment(found))
-        stack.callback(launcher.close)
+        if launcher is None:  # beside the start of ZooKeeper it imports what workers need
+            launcher = stack.enter_context(closing(Launcher(worker_environment(found))))
         folder = Path(tempfile.mkdtemp(prefix="onyx-run-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         env = start_env(found, folder)

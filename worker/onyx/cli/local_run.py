@@ -12,6 +12,7 @@ from onyx.cli.progress import Progress
 from onyx.client.statuses import JobStatus
 from onyx.errors import UserError
 from onyx.model.job import Job
+from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import dealt
 from onyx.processes.surroundings import settings
 from onyx.replica.needs import peers_needed
@@ -63,6 +64,7 @@ def run_here(
     peers: list[int],
     as_json: bool = False,
     timeout_s: float | None = None,
+    launcher: Launcher | None = None,
 ) -> tuple[JobStatus, Progress]:
     """Run a job to its end, with progress meanwhile, and say what became of it.
 
@@ -72,7 +74,8 @@ def run_here(
         peers: of each process.
         as_json: whether what became of it is printed for programs.
         timeout_s: after so long it is given up; never, if None.
+        launcher: what starts the workers; one for this run, if None.
     """
-    with local_cluster(found, peers) as (client, workers, there):
+    with local_cluster(found, peers, launcher) as (client, workers, there):
         ways = ways_in(job, there, workers.http_port)
         return follow(client, workers, job, as_json, timeout_s, ways)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,9 @@ from onyx.cli.local_run import peers_of_processes, run_here, settings_for
 from onyx.cli.options import JsonOption, ModulesOption
 from onyx.errors import OnyxError
 from onyx.model.job import Job
-from onyx.processes.surroundings import configure_logs, import_from
+from onyx.processes.child import worker_environment
+from onyx.processes.forking import Launcher
+from onyx.processes.surroundings import configure_logs, import_from, settings
 from onyx.settings import Settings
 
 
@@ -58,12 +61,14 @@ def run(
     modules that the job names are looked for beside the job file and in the current folder. At the
     end it says which segments went to dead letters, matched no flow condition, or came late.
     """
-    job = read_job(file, engine=engine)
-    found = _checked(file, job, modules, log_level)
-    configure_logs(found.telemetry)
-    dealt = peers_of_processes(job, peers, processes)
-    signal.signal(signal.SIGTERM, _interrupt)
-    status, progress = run_here(job, found, dealt, as_json, timeout)
+    # It imports what workers need while this process reads and checks the job.
+    with closing(Launcher(worker_environment(settings()))) as launcher:
+        job = read_job(file, engine=engine)
+        found = _checked(file, job, modules, log_level)
+        configure_logs(found.telemetry)
+        dealt = peers_of_processes(job, peers, processes)
+        signal.signal(signal.SIGTERM, _interrupt)
+        status, progress = run_here(job, found, dealt, as_json, timeout, launcher)
     if status.state != "completed":
         sys.exit(1)
     most = fail_on_dead_letters
