@@ -10,6 +10,7 @@ import pytest
 from tests.support.jobs.bench import Bench, chain
 
 from onyx.errors import Unavailable
+from onyx.log import job_documents
 from onyx.program.phases import Phase
 from onyx.task.machine import WAITING_LOGGED_AFTER_S
 from onyx.task.source.frontier import Frontier
@@ -117,6 +118,17 @@ def test_what_is_unavailable_now_is_asked_again(monkeypatch: pytest.MonkeyPatch)
     bench.settle()
     assert bench.completed
     assert bench.exceptions == []
+
+
+@pytest.mark.parametrize("data", [b"", b'{"position": 5', b'{"foreign": true}', b"[7]"])
+def test_a_frontier_that_is_damaged_kills_the_job_with_what_to_do(data: bytes) -> None:
+    bench = a_job()
+    bench.log.put_document(job_documents.frontier(bench.id, 0), data, None)
+    bench.settle()
+    assert not bench.completed
+    detail = str(bench.exceptions[0]["detail"])
+    assert f"job {bench.id}: document frontier/{bench.id}/0 in ZooKeeper" in detail
+    assert "restore the data of ZooKeeper" in detail
 
 
 def test_what_a_task_waits_for_long_is_told_once_in_a_while(
