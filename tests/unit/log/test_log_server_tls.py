@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import serialization
 from tests.support.servers.certificates import Secret
 
 from onyx.errors import Unavailable
-from onyx.log.server import java_command
+from onyx.log.server import process
 from onyx.log.server.process import ZooKeeperServer
 from onyx.log.server.tls import ServerTls
 
@@ -82,7 +82,7 @@ def test_a_server_that_cannot_start_leaves_no_key_behind(
     def no_java() -> None:
         raise Unavailable("no Java")
 
-    monkeypatch.setattr(java_command, "find_java", no_java)
+    monkeypatch.setattr(process, "find_java", no_java)
     server = ZooKeeperServer(tmp_path / "data", tls=secret.settings())
     with pytest.raises(Unavailable, match="no Java"):
         server.start()

@@ -39,7 +39,7 @@ def local_cluster(
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         env = start_env(found, folder)
         # Nothing of this cluster is read again: an orderly end of ZooKeeper would only take time.
-        stack.callback(env.server.kill)
+        stack.callback(env.server.discard)
         workers = Supervisor(env.settings, peers, launcher)
         patience_s = None
         try:

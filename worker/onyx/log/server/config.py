@@ -9,7 +9,6 @@ written here. `formation` protects the data when the list changes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -47,8 +46,7 @@ class Ensemble(msgspec.Struct, frozen=True):
     """Where each answers what its folder holds; empty for a server that is started by hand."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerConfig:
+class ServerConfig(msgspec.Struct, frozen=True):
     """What one server is started with."""
 
     data_dir: Path

@@ -5,11 +5,11 @@ Apart from `api`, because `onyx run` needs no more of that: its peers are other 
 
 from __future__ import annotations
 
-import dataclasses
 import tempfile
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import Settings, TlsSettings
@@ -35,13 +35,13 @@ def start_env(settings: Settings | None = None, data_dir: Path | None = None) ->
     tls = settings.zookeeper_server.tls
     server = ZooKeeperServer(folder, tls=tls)
     server.start()
-    zookeeper = dataclasses.replace(settings.zookeeper, address=server.address)
+    zookeeper = replace(settings.zookeeper, address=server.address)
     if tls == TlsSettings():
         # Those of `zookeeper` are for a server elsewhere; this one listens on loopback only.
-        zookeeper = dataclasses.replace(zookeeper, tls=tls)
+        zookeeper = replace(zookeeper, tls=tls)
     url = settings.state.url or str((folder / "state").absolute())
-    state = dataclasses.replace(settings.state, url=url)
-    return Env(dataclasses.replace(settings, zookeeper=zookeeper, state=state), server)
+    state = replace(settings.state, url=url)
+    return Env(replace(settings, zookeeper=zookeeper, state=state), server)
 
 
 def shutdown_env(env: Env) -> None:

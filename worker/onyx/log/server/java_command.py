@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onyx.errors import Unavailable
-from onyx.java import find_java
+from onyx.java import Java
 
 JARS = ("zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java")
 """Without metrics-core it does not start; without snappy-java it starts and never serves."""
@@ -44,30 +44,44 @@ _ENSEMBLE_FLAGS = ("-Dzookeeper.db.autocreate=false",)
 
 
 def java_command(
-    configuration: Path, heap_mib: int, ensemble: bool, verbose: bool, tls: bool
+    java: Java,
+    jars: Sequence[Path],
+    configuration: Path,
+    heap_mib: int,
+    ensemble: bool,
+    flags: Sequence[str] = (),
 ) -> list[str]:
     """The command line of a server with this configuration.
 
     Args:
+        java: that runs it.
+        jars: on its class path.
+        configuration: the path of `zoo.cfg`.
+        heap_mib: memory of the virtual machine.
         ensemble: it is one of several.
-        verbose: it writes a log.
-        tls: it serves clients over TLS.
-
-    Raises:
-        Unavailable: no Java or no PySpark; says what to do.
+        flags: further ones of the virtual machine.
     """
-    more = (*(LOG_JARS if verbose else ()), *(TLS_JARS if tls else ()))
-    jars = find_jars((*JARS, *more))
     return [
-        str(find_java().executable),
+        str(java.executable),
         *_JVM_FLAGS,
         *(_ENSEMBLE_FLAGS if ensemble else ()),
+        *flags,
         f"-Xmx{heap_mib}m",
         "-cp",
         os.pathsep.join(map(str, jars)),
         _MAIN_OF_ENSEMBLE if ensemble else _MAIN,
         str(configuration),
     ]
+
+
+def jars_needed(verbose: bool, tls: bool) -> tuple[str, ...]:
+    """Names of the jars of a server.
+
+    Args:
+        verbose: it writes a log.
+        tls: it serves clients over TLS.
+    """
+    return (*JARS, *(LOG_JARS if verbose else ()), *(TLS_JARS if tls else ()))
 
 
 def find_jars(names: Sequence[str] = JARS) -> list[Path]:

@@ -19,9 +19,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from onyx.errors import SettingsError, Unavailable
+from onyx.java import find_java
 from onyx.log.server import data_folder
+from onyx.log.server.class_archive import ClassArchive
 from onyx.log.server.config import Ensemble, ServerConfig
-from onyx.log.server.java_command import java_command
+from onyx.log.server.java_command import find_jars, jars_needed, java_command
 from onyx.log.server.parent import end_with_parent
 from onyx.log.server.probe import free_port, is_listening, is_serving
 from onyx.log.server.tls import ServerTls
@@ -35,6 +37,8 @@ STOP_TIMEOUT_S = 5.0
 HEAP_MIB = 256
 PORTS_MAX = 3
 """Free ports that are tried."""
+_TERMINATED = 143
+"""Exit code of a virtual machine that has followed SIGTERM."""
 _POLL_S = 0.01
 _PROBE_MIN_S, _PROBE_MAX_S = 0.05, 1.0
 """A server that is still starting takes a question and never answers it, so early ones are given up
@@ -86,6 +90,7 @@ class ZooKeeperServer:
         self._verbose = verbose
         self._tls = ServerTls.of(tls or TlsSettings())
         self._process: subprocess.Popen[bytes] | None = None
+        self._archive: ClassArchive | None = None
 
     @property
     def address(self) -> str:
@@ -162,12 +167,17 @@ class ZooKeeperServer:
                 "or choose another port"
             )
         try:
+            configuration = self._write_files(empty_may_vote)
+            java, jars = find_java(), find_jars(jars_needed(self._verbose, self._tls is not None))
+            if not self._verbose:  # else it lives for long
+                self._archive = ClassArchive.of(java, jars)
             command = java_command(
-                self._write_files(empty_may_vote),
+                java,
+                jars,
+                configuration,
                 self._heap_mib,
                 self._ensemble is not None,
-                self._verbose,
-                self._tls is not None,
+                self._archive.flags() if self._archive is not None else (),
             )
             with self._output() as log:
                 self._process = subprocess.Popen(
@@ -191,7 +201,18 @@ class ZooKeeperServer:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(STOP_TIMEOUT_S)
+            archive = self._archive
+            if archive is not None and archive.missing and self._process.poll() == _TERMINATED:
+                archive.keep()
         self.kill()
+
+    def discard(self) -> None:
+        """End it when nothing of it is read again: at once, unless it is to write an archive of its
+        classes first."""
+        if self._archive is not None and self._archive.missing:
+            self.stop()
+        else:
+            self.kill()
 
     def kill(self) -> None:
         """End it at once, as a crash would (SIGKILL); harmless when it does not run."""
