@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from benchmarks.figures import Figure, Measured, Options, parser, run
+from msgspec.structs import replace
 
 from onyx.codec.entries import decode_entry, encode_entry
 from onyx.ids import GroupId, JobId, PeerId, Position, TaskName

@@ -17,10 +17,10 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 from benchmarks.figures import Figure, Measured, Options, parser, run
+from msgspec.structs import replace
 
 from onyx.settings import HttpSettings, Settings
 from onyx.testing.env import with_test_env

@@ -15,12 +15,13 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, Options, parser, run
+from msgspec.structs import replace
 from tests.support.servers.cluster import Cluster, Worker
 
 from onyx.ids import JobId, TaskName

@@ -31,7 +31,7 @@ import json, sys, tempfile, threading, time
 marks = [time.perf_counter()]
 def mark(): marks.append(time.perf_counter())
 import onyx.cli.command_table, onyx.cli.commands.run; mark()
-from dataclasses import replace
+from msgspec.structs import replace
 from pathlib import Path
 from onyx import api
 from onyx.processes.worker import Worker

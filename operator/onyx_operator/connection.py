@@ -7,8 +7,9 @@ job scheduler, so both are derived here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from onyx.settings import Settings, TlsSettings
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import field
 
 from onyx.client.submissions import Check
 from onyx.log.interface import ClientLog
@@ -21,8 +23,7 @@ from onyx_operator.tenancies import Tenancies
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Operator:
+class Operator(msgspec.Struct, frozen=True):
     """One operator process. All of it belongs to one event loop."""
 
     settings: OperatorSettings

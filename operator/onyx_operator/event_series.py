@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+
+import msgspec
 
 SERIES_MAX = 4_000
 """Series that are remembered, the newest ones; one that is forgotten begins again."""
@@ -26,8 +27,7 @@ objects at once."""
 COMBINED = "(combined from similar events) "
 
 
-@dataclass(slots=True)
-class Series:
+class Series(msgspec.Struct):
     """One Event."""
 
     first_s: float

@@ -16,7 +16,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -49,8 +48,7 @@ _USUAL = (404, 409, 410)
 _MALFORMED_PATCH = "failed to create typed patch object"
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A kind of object: where it is served."""
 
     api_version: str

@@ -13,8 +13,9 @@ reconciles again. No leader is elected: actions that may be repeated make it unn
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
 
 from onyx_operator.conditions import News, change
 from onyx_operator.informers.informer import Informer
@@ -44,8 +45,7 @@ SeenT = TypeVar("SeenT")
 PlanT = TypeVar("PlanT", bound=AnyPlan)
 
 
-@dataclass(frozen=True, slots=True)
-class Kind(Generic[SeenT, PlanT]):
+class Kind(msgspec.Struct, Generic[SeenT, PlanT], frozen=True):
     """The functions that are particular to a kind. They may raise KubeError and Unavailable: the
     object is reconciled again later."""
 

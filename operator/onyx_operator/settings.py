@@ -7,14 +7,15 @@ variables in `engine`; address and tenancy are then those of each OnyxCluster.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import field
 
 from onyx.settings import Settings, from_environment
 from onyx.variables import read
 
 
-@dataclass(frozen=True, slots=True)
-class KubeSettings:
+class KubeSettings(msgspec.Struct, frozen=True):
     """Requests to the Kubernetes API server."""
 
     threads_max: int = 8
@@ -29,8 +30,7 @@ class KubeSettings:
     """Objects in a page of a list."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(msgspec.Struct, frozen=True):
     """The server of metrics and probes."""
 
     host: str = "0.0.0.0"  # noqa: S104 - a pod is reached by its address
@@ -41,8 +41,7 @@ class ServerSettings:
     """Time without progress of the operator after which `/livez` fails."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """How objects of one kind are reconciled; the defaults are those for clusters."""
 
     concurrent_max: int = 4
@@ -55,8 +54,7 @@ class Pace:
     """Longest delay after a failed reconciliation."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobSettings(Pace):
+class JobSettings(Pace, frozen=True):
     """How OnyxJobs are reconciled."""
 
     concurrent_max: int = 16
@@ -72,8 +70,7 @@ class JobSettings(Pace):
     """Most logs of clusters that are followed concurrently."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSettings(Pace):
+class ClusterSettings(Pace, frozen=True):
     """How OnyxClusters are reconciled."""
 
     worker_image: str = ""
@@ -83,8 +80,7 @@ class ClusterSettings(Pace):
     refuses OnyxClusters with `spec.spark`."""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookSettings:
+class WebhookSettings(msgspec.Struct, frozen=True):
     """The validating webhook."""
 
     cert_file: str = ""
@@ -103,8 +99,7 @@ class WebhookSettings:
     """Interval at which the certificate files are checked for changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorSettings:
+class OperatorSettings(msgspec.Struct, frozen=True):
     """All settings of the operator."""
 
     namespaces: tuple[str, ...] = ()

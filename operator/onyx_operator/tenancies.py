@@ -15,8 +15,9 @@ Service with its namespace or without.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.settings import Settings
 from onyx_operator.connection import connection, tenancy_of
@@ -28,8 +29,7 @@ Body = Mapping[str, Any]
 _PORT = "2181"
 
 
-@dataclass(frozen=True, slots=True)
-class LogAddress:
+class LogAddress(msgspec.Struct, frozen=True):
     """Where a log is."""
 
     tenancy: str

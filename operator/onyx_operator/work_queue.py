@@ -12,7 +12,8 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import Unavailable
 from onyx_operator.kube import KubeError
@@ -22,8 +23,7 @@ from onyx_operator.settings import Pace
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """Which object."""
 
     namespace: str

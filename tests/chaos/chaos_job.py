@@ -6,12 +6,12 @@ partition, so that faults hit a job that cannot have ended yet, without any timi
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from pathlib import Path
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from onyx.plugins.protocol import Cursor, Input, PluginContext, Reader
 from onyx.plugins.registry import build_input
@@ -21,7 +21,7 @@ def gated_files(context: PluginContext) -> GatedFiles:
     """The `files` input behind the gate in option `gate`."""
     options = dict(context.options)
     gate = Path(options.pop("gate"))
-    return GatedFiles(build_input("files", dataclasses.replace(context, options=options)), gate)
+    return GatedFiles(build_input("files", replace(context, options=options)), gate)
 
 
 class GatedFiles:

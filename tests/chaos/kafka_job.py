@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from chaos_job import GatedFiles
+from msgspec.structs import replace
 
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.registry import build_input
@@ -15,7 +15,7 @@ def gated_kafka(context: PluginContext) -> GatedFiles:
     """The input behind the gate in option `gate`: messages that may be read of each partition."""
     options = dict(context.options)
     gate = Path(options.pop("gate"))
-    return GatedFiles(build_input("kafka", dataclasses.replace(context, options=options)), gate)
+    return GatedFiles(build_input("kafka", replace(context, options=options)), gate)
 
 
 def numbered(segment):

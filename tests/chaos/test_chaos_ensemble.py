@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.chaos_files import ChaosFiles
 from tests.support.log.logs import settings_for
 from tests.support.log.markers import marker

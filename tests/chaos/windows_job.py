@@ -6,11 +6,11 @@ windows must come to.
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pyarrow as pa
 from chaos_job import GatedColumnsReader, GatedReader
+from msgspec.structs import replace
 
 from onyx.plugins.protocol import ColumnsReader, Cursor, Input, PluginContext, Reader
 from onyx.plugins.registry import build_input
@@ -24,9 +24,7 @@ def gated_generator(context: PluginContext) -> GatedGenerator:
     partition."""
     options = dict(context.options)
     gate = Path(options.pop("gate"))
-    return GatedGenerator(
-        build_input("generator", dataclasses.replace(context, options=options)), gate
-    )
+    return GatedGenerator(build_input("generator", replace(context, options=options)), gate)
 
 
 class GatedGenerator:

@@ -4,7 +4,6 @@ with no more rights than are used."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import kubernetes_validate
@@ -23,6 +22,7 @@ from tests.support.generated.chart import (
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import ZooKeeperServerSettings, variables
+from onyx.structs import fields, is_struct
 from onyx_operator.admission.server import PATHS
 from onyx_operator.clusters.pool import pool_name, selector
 from onyx_operator.settings import OperatorSettings
@@ -295,10 +295,10 @@ def test_two_releases_share_no_name() -> None:
 
 
 def settings_of(settings: Any, prefix: str) -> Iterator[str]:
-    for each in fields(settings):
+    for each in fields(type(settings)):
         inner = getattr(settings, each.name)
         variable = f"{prefix}_{each.name.upper()}"
-        if is_dataclass(inner):
+        if is_struct(type(inner)):
             yield from settings_of(inner, variable)
         else:
             yield variable

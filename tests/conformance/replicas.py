@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from onyx.replica.effects import StartTask
 from onyx.replica.entry import Entry
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import Replica
+from onyx.structs import fields
 
 INFINITY = "Infinity"
 _SCHEDULERS = {"job_scheduler", "task_schedulers"}

@@ -6,11 +6,11 @@ real; the job reaches them as an OnyxJob.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.monitoring import busy_job
 from tests.monitoring.prometheus import SCRAPE_S, Prometheus
 from tests.operator.fake_api.server import FakeApi
@@ -107,7 +107,7 @@ def prometheus(
         for number in range(WORKERS):
             port = free_port()
             telemetry = TelemetrySettings(metrics_port=port)
-            cluster.settings = dataclasses.replace(plain, telemetry=telemetry)
+            cluster.settings = replace(plain, telemetry=telemetry)
             cluster.start_worker(PEERS)
             labels = {"namespace": "default", "onyx_cluster": "onyx", "pod": f"onyx-{number}"}
             targets.append((f"127.0.0.1:{port}", labels))

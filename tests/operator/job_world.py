@@ -4,7 +4,9 @@ the real ones have."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job

@@ -7,13 +7,14 @@ import json
 import ssl
 import threading
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 import trustme
+from msgspec.structs import replace
 from tests.operator.harness import job
 
 from onyx.errors import SettingsError, Unavailable

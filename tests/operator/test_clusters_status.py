@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 from tests.operator.clusters import CODE, SMALL, SPARK, WHOLE, cluster, pool
 
 from onyx.deaths import Cause, Death

@@ -3,12 +3,12 @@ meanwhile: no state is lost, none is taken twice, and no two jobs run."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.operator.job_world import JOB, UID, World
 
 from onyx.ids import JobId

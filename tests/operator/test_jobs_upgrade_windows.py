@@ -3,11 +3,11 @@ window is exactly right in the end."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.operator.declaring import condition, phase
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, cluster, settings

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Operator, cluster, job, settings
 from tests.support.patience import WAIT_S

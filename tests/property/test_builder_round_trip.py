@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.conformance.on_spark import drawn
 from tests.support.drawn_jobs import OPTIONS, TEXT, jobs
 from tests.support.examples import examples

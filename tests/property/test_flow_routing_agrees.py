@@ -2,13 +2,13 @@
 routing dicts; applying loses nothing."""
 
 from collections import Counter
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import onyx
 from onyx.flow import evaluation

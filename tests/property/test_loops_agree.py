@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
+from msgspec.structs import replace
 from tests.support.jobs.bench import Bench
 
 from onyx.settings import Settings
@@ -80,12 +80,12 @@ FUNCTIONS = {"m:walk": walk, "m:same": lambda segment: segment, "m:emitted": emi
 def test_each_walk_counts_as_often_as_there_are_ways(
     starts: list[Walk], batch: int, room: int, peers: int, crashes: list[tuple[str, int]]
 ) -> None:
-    of_tasks = dataclasses.replace(Settings().task, inbox_segments_max=room)
+    of_tasks = replace(Settings().task, inbox_segments_max=room)
     bench = Bench(
         job(starts, batch),
         FUNCTIONS,
         peers={"walk": peers, "turn": peers},
-        settings=dataclasses.replace(Settings(), task=of_tasks),
+        settings=replace(Settings(), task=of_tasks),
     )
     for name, rounds in crashes:
         for _ in range(rounds):

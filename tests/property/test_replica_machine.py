@@ -1,10 +1,9 @@
 """The replicated state machine under any entries: total, deterministic, and its invariants hold."""
 
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import to_builtins
+from msgspec.structs import replace
 from tests.support.examples import examples
 from tests.support.log.invariants import transition_violations, violations
 from tests.support.log.raw_entries import raw_command

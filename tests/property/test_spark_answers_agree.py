@@ -4,13 +4,13 @@ is as of the last chunk: whatever has fired, of all selections, page by page."""
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.property.test_spark_windows_agree import (
     GROUPS,
     IN_MEMORY,

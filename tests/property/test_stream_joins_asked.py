@@ -4,12 +4,13 @@ whatever pages, of peers and of state logs."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.examples import examples
 
 from onyx.client.states.joins import JoinState

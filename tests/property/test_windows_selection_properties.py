@@ -3,12 +3,12 @@ make up the whole."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.windows.short import task_windows
 
 from onyx.codec.extents import decode_place, decode_selection, encode_place, encode_selection

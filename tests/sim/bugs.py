@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from immutables import Map
 from tests.sim.planting import FoundBy, Plants, planted_of
+from msgspec.structs import replace
 
 from onyx.ids import GroupId
 from onyx.log import append_queue

@@ -6,9 +6,9 @@ then arrive at the same replica at the same position (L1), by the same object or
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from tests.sim.tasks import Running
 from tests.support.log import invariants
 from tests.support.log.runs import by_job

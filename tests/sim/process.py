@@ -8,9 +8,9 @@ it is resumed, before it learns anything new (Z7).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
 from tests.sim.client import Client
 from tests.sim.collecting import Collecting
 from tests.sim.tasks import Running, Tasks

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onyx.settings import Settings
+from onyx.structs import fields, is_struct
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx_operator.metrics import OperatorMetrics
 from onyx_operator.settings import OperatorSettings
@@ -65,9 +65,9 @@ def test_every_metric_hook_is_called_by_the_runtime(code: str, interfaces: tuple
 def test_every_setting_is_read(code: str, settings: Any) -> None:
     values, unread = [settings], []
     for value in values:
-        for each in fields(value):
+        for each in fields(type(value)):
             inner = getattr(value, each.name)
-            if is_dataclass(inner) and (inner != Settings()):
+            if is_struct(type(inner)) and (inner != Settings()):
                 values.append(inner)
             elif not re.search(rf"\.{each.name}\b", code):
                 unread.append(f"{type(value).__name__}.{each.name}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.support.log.memory_log import MemoryLog
 
 from onyx.client.deaths import KEPT_MAX, OUTDATED_S, read_deaths, report_death

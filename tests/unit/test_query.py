@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.log.memory_log import MemoryLog
 from tests.support.log.runs import altered

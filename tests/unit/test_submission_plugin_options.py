@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onyx.model.job import Job, Spark
 from onyx.model.parsing.job import parse_mapping
@@ -114,8 +114,8 @@ def test_two_results_need_two_places() -> None:
     checked = job(write={"plugin": "spark", "options": {"path": "out", "stage": "m:one"}})
     (read, write) = checked.catalog
     options = {"path": "./out/", "stage": "m:other"}
-    again = dataclasses.replace(write, name="again", options=options)
-    problems = reported(dataclasses.replace(checked, catalog=(read, write, again)))
+    again = replace(write, name="again", options=options)
+    problems = reported(replace(checked, catalog=(read, write, again)))
     assert problems == [
         "spec.catalog[2].options.path: is that of task write too (each result needs its own, and "
         "outputs of one stage a `frame` each)"
@@ -187,8 +187,8 @@ def test_outputs_of_one_path_are_frames_of_one_stage(
     first, second = ({"path": "out", **options} for options in outputs)
     checked = job(write={"plugin": "spark", "options": first})
     (read, write) = checked.catalog
-    both = (read, write, dataclasses.replace(write, name="again", options=second))
-    problems = reported(dataclasses.replace(checked, catalog=both))
+    both = (read, write, replace(write, name="again", options=second))
+    problems = reported(replace(checked, catalog=both))
     found = [re.sub(r"spec\.catalog\[(\d)\]\.options", r"\1", each) for each in problems]
     assert len(found) == len(expected)
     assert all(each.startswith(start) for each, start in zip(found, expected, strict=True))
@@ -197,7 +197,7 @@ def test_outputs_of_one_path_are_frames_of_one_stage(
 def test_what_spark_cannot_run_is_reported_where_spark_is_to_run_the_job() -> None:
     staged = {"plugin": "spark", "options": {"path": "out", "stage": "my.stages:daily"}}
     on_peers = job({"plugin": "generator", "options": {"fn": "app:made"}}, staged)
-    on_spark = dataclasses.replace(on_peers, engine="spark")
+    on_spark = replace(on_peers, engine="spark")
     assert reported(on_peers) == []
     (problem,) = wrong_options(on_spark)
     assert problem.path == "spec.catalog[1].plugin"
@@ -216,7 +216,7 @@ def test_what_spark_cannot_run_is_reported_where_spark_is_to_run_the_job() -> No
     ids=["a master that is not known", "a setting of the server"],
 )
 def test_where_spark_is_to_run_a_job_is_checked_with_its_key(spark: Spark, path: str) -> None:
-    found = wrong_options(dataclasses.replace(job(), engine="spark", spark=spark))
+    found = wrong_options(replace(job(), engine="spark", spark=spark))
     assert [problem.path for problem in found] == [path]
 
 

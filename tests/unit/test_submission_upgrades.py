@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from tests.support.log.memory_log import MemoryLog
 from tests.support.log.vouching import voucher
 

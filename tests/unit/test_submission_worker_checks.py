@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.log.memory_log import MemoryLog
 from tests.support.log.submissions import submit_job
 from tests.support.log.vouching import voucher
@@ -42,7 +42,7 @@ class History:
 
     def join(self, group: str, peers: int = 1) -> None:
         """A worker, and its virtual peers."""
-        self.replica = dataclasses.replace(
+        self.replica = replace(
             self.replica,
             groups=(*self.replica.groups, group),  # type: ignore[arg-type]
         )
@@ -52,7 +52,7 @@ class History:
 
     def leave(self, group: str) -> None:
         left = tuple(each for each in self.replica.groups if each != group)
-        self.replica = dataclasses.replace(self.replica, groups=left)
+        self.replica = replace(self.replica, groups=left)
         self.write(Gc(id="none"))
 
 
@@ -135,7 +135,7 @@ def test_a_check_and_its_answers_change_nothing() -> None:
     history.join("a")
     before = history.replica
     vouch(history, asked(history), "a", "problem")
-    assert dataclasses.replace(history.replica, version=before.version) == before
+    assert replace(history.replica, version=before.version) == before
 
 
 def submission(

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from onyx.ids import JobId
 from onyx.stalls import instant
@@ -32,8 +33,7 @@ class Cause(StrEnum):
     EXIT = "exit-code"
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
+class Death(msgspec.Struct, frozen=True):
     """One process of a worker that has ended and was not asked to."""
 
     host: str

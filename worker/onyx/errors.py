@@ -30,8 +30,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 __all__ = [
     "Blocked",
@@ -70,8 +71,7 @@ class UserError(OnyxError):
     """A mistake that the person who wrote the job or called the API can correct."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """One thing that is wrong with a manifest."""
 
     path: str
@@ -84,8 +84,8 @@ class Problem:
     """`file:line` when the manifest was read from text."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "message", brief(self.message))
-        object.__setattr__(self, "hint", brief(self.hint))
+        msgspec.structs.force_setattr(self, "message", brief(self.message))
+        msgspec.structs.force_setattr(self, "hint", brief(self.hint))
 
     def __str__(self) -> str:
         where = f"{self.where}: " if self.where else ""

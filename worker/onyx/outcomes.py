@@ -8,8 +8,9 @@ job must see it all the same. `remarks` says it for `onyx run`, `onyx jobs` and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from onyx.structs import prepared
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:  # `onyx jobs` says what became of segments without parsing a 
 
 
 @prepared
-@dataclass(frozen=True, slots=True)
-class TaskTotals:
+class TaskTotals(msgspec.Struct, frozen=True):
     """Counts of one task, over all of its peers. What is replayed counts again."""
 
     segments_in: int = 0

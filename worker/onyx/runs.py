@@ -8,9 +8,9 @@ costs the same however many segments there are: sending, acking, completing, rem
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, overload
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,8 +22,7 @@ RUN_MIN = 64
 """A shorter run is put into one array with its neighbours, if it has any."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """`count` consecutive numbers from `first` on, all below 2**64. Indexing gives a run for a
     slice, and an array for whatever else chooses several."""
 

@@ -8,10 +8,10 @@ a variable may hold, and the page of all settings is generated. Limits have thei
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, field
 
 from onyx.variables import flatten, read, written
 
@@ -43,8 +43,7 @@ FRAME_BYTES_MIN = 2_200_000
 """Room for the largest segment (`codec.limits.SEGMENT_BYTES_MAX`), its lineage and a header."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsSettings:
+class TlsSettings(msgspec.Struct, frozen=True):
     """Certificate files in PEM format, as cert-manager writes them: `ca.crt`, `tls.crt`, `tls.key`.
     Each new connection reads them again, so a renewed certificate needs no restart."""
 
@@ -59,8 +58,7 @@ class TlsSettings:
     host name of the address."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperSettings:
+class ZooKeeperSettings(msgspec.Struct, frozen=True):
     """Connections to ZooKeeper."""
 
     address: str = "127.0.0.1:2181"
@@ -83,8 +81,7 @@ class ZooKeeperSettings:
     """File with the password of `auth_user`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ZooKeeperServerSettings:
+class ZooKeeperServerSettings(msgspec.Struct, frozen=True):
     """A ZooKeeper server that `onyx zookeeper` runs; clients do not read these."""
 
     data_dir: str = ".onyx/zookeeper"
@@ -111,8 +108,7 @@ class ZooKeeperServerSettings:
     effect: the certificate carries the names of the servers."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogSettings:
+class LogSettings(msgspec.Struct, frozen=True):
     """The log in ZooKeeper."""
 
     entry_bytes_max: int = 262_144
@@ -129,8 +125,7 @@ class LogSettings:
     """Mean of the random delay after an aborted join."""
 
 
-@dataclass(frozen=True, slots=True)
-class HistorySettings:
+class HistorySettings(msgspec.Struct, frozen=True):
     """How much of the past is kept. The oldest worker of a cluster collects the rest by itself."""
 
     age_s: Seconds = 86_400.0
@@ -156,8 +151,7 @@ class HistorySettings:
     `onyx log` and `onyx replica --at`; empty keeps none. The same for workers and commands."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransportSettings:
+class TransportSettings(msgspec.Struct, frozen=True):
     """Segments and acks between peer groups, over gRPC."""
 
     bind_host: str = "127.0.0.1"
@@ -186,8 +180,7 @@ class TransportSettings:
     """Age at which a TLS connection between groups is replaced, to use renewed certificates."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
+class HttpSettings(msgspec.Struct, frozen=True):
     """Requests of clients over HTTP, for inputs with `plugin: http`."""
 
     port: Port | None = None
@@ -222,8 +215,7 @@ class HttpSettings:
     """Requests that wait for their answers, above which further ones are answered with 429."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSettings:
+class TaskSettings(msgspec.Struct, frozen=True):
     """Tasks on their peers: queues, restarts, failures."""
 
     inbox_segments_max: int = 65_536
@@ -253,8 +245,7 @@ class TaskSettings:
     What cannot be reached is tried for two minutes at least."""
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerSettings:
+class LedgerSettings(msgspec.Struct, frozen=True):
     """Accounting for segments: acks, frontiers and retries."""
 
     frontier_interval_s: float = 2.0
@@ -267,8 +258,7 @@ class LedgerSettings:
     """Longest such delay."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateSettings:
+class StateSettings(msgspec.Struct, frozen=True):
     """State of windowed tasks, which is stored in state logs."""
 
     url: str = ""
@@ -299,8 +289,7 @@ class StateSettings:
     otherwise only the user of the worker may."""
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetrySettings:
+class TelemetrySettings(msgspec.Struct, frozen=True):
     """Log lines, metrics and probes."""
 
     log_failures: bool = True
@@ -326,8 +315,7 @@ class TelemetrySettings:
     """File in JSON for Python's `logging.config.dictConfig`, which adds to the log of Onyx."""
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisorSettings:
+class SupervisorSettings(msgspec.Struct, frozen=True):
     """The supervisor of worker processes, which starts those again that die."""
 
     memory_kills_max: Annotated[int, Meta(ge=0)] = 3
@@ -338,8 +326,7 @@ class SupervisorSettings:
     """Time in which these kills are counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """All settings of one process."""
 
     tenancy_id: str = "default"
@@ -354,7 +341,7 @@ class Settings:
     spark: bool = True
     """Whether this worker's peers run what needs Spark: they have the tag `spark`, if PySpark is
     installed."""
-    fn_params: FnParams = field(default_factory=dict, hash=False)
+    fn_params: FnParams = field(default_factory=dict)
     """Leading arguments of the functions of tasks in any job, as JSON: `{"my-task": [42]}`."""
     data_dir: str = ""
     """Folder in which relative paths of jobs start; empty means the current one."""

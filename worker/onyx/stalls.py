@@ -11,7 +11,6 @@ a job that is suspended.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -76,8 +75,7 @@ SLOW = frozenset(
 """Reasons for which one peer is slow while others may go on: alone they do not stop a job."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """A line of the user's code."""
 
     file: str

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeGuard, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -59,6 +59,27 @@ def convert(value: Any, hint: Any, *, from_text: bool = False) -> Any:
         return msgspec.convert(value, hint, strict=not from_text)
     except msgspec.ValidationError as error:
         raise Mismatch(str(error), hint) from None
+
+
+class Field(NamedTuple):
+    """A field of a struct."""
+
+    name: str
+    default: Any
+    """`msgspec.NODEFAULT`: it must be given."""
+
+
+def fields(kind: type[msgspec.Struct]) -> list[Field]:
+    """The fields of a struct in their order; that of msgspec reads their types too."""
+    names, defaults = kind.__struct_fields__, kind.__struct_defaults__
+    missing = [msgspec.NODEFAULT] * (len(names) - len(defaults))
+    values = [getattr(each, "factory", lambda each=each: each)() for each in defaults]
+    return [Field(*each) for each in zip(names, [*missing, *values], strict=True)]
+
+
+def is_struct(hint: Any) -> TypeGuard[type[msgspec.Struct]]:
+    """Whether a type is that of a struct."""
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
 
 def prepared(kind: type[T]) -> type[T]:

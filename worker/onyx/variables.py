@@ -5,21 +5,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_origin, get_type_hints
 
-from onyx.errors import SettingsError
-from onyx.structs import UNREADABLE, Mismatch, convert
+import msgspec
 
-T = TypeVar("T")
+from onyx.errors import SettingsError
+from onyx.structs import UNREADABLE, Mismatch, convert, fields, is_struct
+
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     """Every variable of nested settings, and the value of its setting."""
-    for each in fields(value):
+    for each in fields(type(value)):
         inner = getattr(value, each.name)
         variable = f"{prefix}_{each.name.upper()}"
-        if is_dataclass(inner):
+        if is_struct(type(inner)):
             yield from flatten(inner, variable)
         else:
             yield variable, inner
@@ -60,11 +61,11 @@ def _read(
 ) -> T:
     hints = get_type_hints(cls, include_extras=True)
     values = dict(given)
-    for each in fields(cls):  # type: ignore[arg-type]
+    for each in fields(cls):
         variable, hint = f"{prefix}_{each.name.upper()}", hints[each.name]
         if each.name in given:
             continue
-        if is_dataclass(hint):
+        if is_struct(hint):
             values[each.name] = _read(hints[each.name], environment, variable, problems, {})
         elif variable in environment:
             try:

@@ -7,8 +7,11 @@ older rules, must still take labels and lose finalizers, or it could never be de
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
+from msgspec import field
+from msgspec.structs import replace
 
 from onyx.errors import Problem, UserError
 from onyx.model.manifest import API_VERSION
@@ -26,8 +29,7 @@ class MalformedReview(UserError):
     """What was sent is no AdmissionReview that we know."""
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(msgspec.Struct, frozen=True):
     """What is known of a review when the object has been judged by itself."""
 
     uid: str

@@ -6,9 +6,10 @@ The same checks as `onyx validate` makes, so that a mistake reads the same where
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.manifest import CLUSTER_KIND, JOB_KIND
@@ -22,8 +23,7 @@ from onyx.submission.sql_checks import wrong_sql
 Object = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """Problems refuse the object; warnings are shown to who applies it."""
 
     problems: tuple[Problem, ...] = ()
@@ -87,8 +87,7 @@ def _names_a_version(image: str) -> bool:
     return bool(digest) or tag not in ("", "latest")
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """How objects of one kind are judged."""
 
     check: Callable[[Object], Verdict]

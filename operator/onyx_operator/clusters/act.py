@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import secrets
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onyx_operator.clusters.actions import Action, Apply, Draw
 from onyx_operator.clusters.mounts import SPARK_TOKEN_KEY

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onyx_operator.clusters.resources import Child
 from onyx_operator.kube import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(msgspec.Struct, frozen=True):
     """Create an object, or correct it."""
 
     child: Child
@@ -17,15 +16,13 @@ class Apply:
     """Resource version of what there is; empty when there is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(msgspec.Struct, frozen=True):
     """Create a Secret with a new token; one that is there stays as it is."""
 
     child: Child
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(msgspec.Struct, frozen=True):
     """Delete an object that is not wanted any more."""
 
     resource: Resource

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx_operator.clusters.pool import Pool
 
@@ -18,8 +19,7 @@ SPARK_TOKEN_FILE = f"{SPARK_TOKEN_PATH}/{SPARK_TOKEN_KEY}"
 _GROUP_MAY_READ = 0o440
 
 
-@dataclass(frozen=True, slots=True)
-class Mount:
+class Mount(msgspec.Struct, frozen=True):
     """A volume and where the worker finds it."""
 
     name: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.deaths import Death
 from onyx_operator.clusters.pool import Pool
@@ -12,8 +13,7 @@ from onyx_operator.clusters.spec import Refusal
 from onyx_operator.kube import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """An object that there is, ours or not."""
 
     resource: Resource
@@ -35,8 +35,7 @@ class Found:
         return "deletionTimestamp" in self.body["metadata"]
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True):
     """An OnyxCluster and everything around it."""
 
     body: Mapping[str, Any]

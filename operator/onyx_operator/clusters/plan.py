@@ -6,7 +6,7 @@ wanted, it has no actions. An object in the way that belongs to somebody else is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onyx_operator.clusters.actions import Action, Apply, Delete, Draw
 from onyx_operator.clusters.compare import contains
@@ -20,8 +20,7 @@ SPARK_LOOK_INTERVAL_S = 5.0
 """Between looks at a Spark server that starts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to do now, and why the cluster cannot be as its spec says."""
 
     actions: tuple[Action, ...] = ()

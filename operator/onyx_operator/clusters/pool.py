@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.model.canonical import canonical_json
 from onyx.model.cluster import Cluster
@@ -18,8 +19,7 @@ SPARK_LABEL = "onyx.dev/spark"
 MANAGED_BY = "onyx-operator"
 
 
-@dataclass(frozen=True, slots=True)
-class Code:
+class Code(msgspec.Struct, frozen=True):
     """The Python files of a ConfigMap: where each key is mounted, and a digest of all content."""
 
     config_map: str
@@ -28,8 +28,7 @@ class Code:
     """Path below the mount by key: `flights.tasks.py` is at `flights/tasks.py`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True):
     """What an OnyxCluster asks for, with every default settled."""
 
     cluster: Cluster

@@ -7,8 +7,9 @@ people and scrapers: workers find each other through the log.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.model.cluster import HttpRequests, SparkServer
 from onyx_operator.clusters import spark
@@ -48,8 +49,7 @@ APPLIED_ANNOTATION = "onyx.dev/applied"
 REVISIONS_KEPT = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
+class Child(msgspec.Struct, frozen=True):
     """One object of a pool, as it is to be."""
 
     resource: Resource

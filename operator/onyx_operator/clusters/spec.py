@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.errors import ManifestError
 from onyx.model.parsing.cluster import parse_cluster
@@ -18,8 +19,7 @@ DELETING = "Deleting"
 """Reason of a refusal: the cluster is being deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why nothing is made or changed; what runs is left as it is."""
 
     reason: str

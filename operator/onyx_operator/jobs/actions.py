@@ -3,22 +3,20 @@ the first that fails. All actions may be repeated."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onyx.ids import JobId
 from onyx.replica.commands import DrainJob, KillJob, ResumeJob, SetOptions, SuspendJob
 from onyx_operator.jobs.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Remember:
+class Remember(msgspec.Struct, frozen=True):
     """Write a record into the status, before what it announces is done."""
 
     record: Record
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(msgspec.Struct, frozen=True):
     """Submit the job under this id."""
 
     job: JobId
@@ -28,15 +26,13 @@ class Submit:
     """What is not carried over from it, for the event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(msgspec.Struct, frozen=True):
     """Append a command about a job to the log."""
 
     command: KillJob | SuspendJob | ResumeJob | DrainJob | SetOptions
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteObject:
+class DeleteObject(msgspec.Struct, frozen=True):
     """Delete the object, whose job ended long enough ago."""
 
     phase: str

@@ -13,7 +13,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import Unavailable
 from onyx.ids import JobId
@@ -33,8 +34,7 @@ from onyx_operator.work_queue import Key, WorkQueue
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Departed:
+class _Departed(msgspec.Struct, frozen=True):
     """An object that is gone, and where its job is."""
 
     body: Object

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import field
 
 from onyx_operator.jobs.record import Record
 from onyx_operator.jobs.spec import Spec
@@ -12,8 +14,7 @@ from onyx_operator.jobs.versions import Versions, versions
 from onyx_operator.logs.state import UNKNOWN, Log, LogJob, Trouble, Upgrade
 
 
-@dataclass(frozen=True, slots=True)
-class Observed:
+class Observed(msgspec.Struct, frozen=True):
     """An OnyxJob and what the log of its cluster says; made by `observed`."""
 
     spec: Spec

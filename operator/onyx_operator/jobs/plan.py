@@ -8,7 +8,8 @@ the log that no object knows of.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from onyx.ids import JobId
 from onyx.model.changing import declared
@@ -32,8 +33,7 @@ _FROM_BEGINNING = Upgrade()
 """A job that starts from the beginning upgrades nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What to do now, and what to say of the job when that is done."""
 
     actions: tuple[Action, ...]

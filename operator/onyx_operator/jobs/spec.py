@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
+from msgspec import field
+from msgspec.structs import replace
 
 from onyx.client.submissions import Check
 from onyx.errors import ManifestError
@@ -22,8 +25,7 @@ JOB_REF_NOT_FOUND = "JobRefNotFound"
 """Reason of a problem that ends when the file is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spec:
+class Spec(msgspec.Struct, frozen=True):
     """One OnyxJob as its user wants it."""
 
     namespace: str

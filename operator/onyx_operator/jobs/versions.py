@@ -11,8 +11,10 @@ could derive them again.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from itertools import count
+
+import msgspec
+from msgspec.structs import replace
 
 from onyx.ids import JobId
 from onyx_operator.jobs.record import NOTHING, Record
@@ -26,8 +28,7 @@ StageOf = Callable[[JobId], Stage]
 """Where a job is in the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
+class Versions(msgspec.Struct, frozen=True):
     """The jobs between which a plan decides."""
 
     current: Record | None = None

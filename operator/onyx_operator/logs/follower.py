@@ -11,8 +11,9 @@ import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import msgspec
 
 from onyx.client.client import Client
 from onyx.errors import LogReplaced, OnyxError, Unavailable
@@ -36,8 +37,7 @@ ARRIVAL_TIMEOUT_S = 20.0
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(msgspec.Struct, frozen=True):
     """What whoever has a log followed wants to hear."""
 
     heard: Callable[[Entry, Replica], None]

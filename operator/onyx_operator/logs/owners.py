@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx_operator.work_queue import Key
 
@@ -18,8 +19,7 @@ _KIND = "OnyxJob"
 _PARTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """One OnyxJob object."""
 
     server: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from onyx.ids import JobId
 from onyx.model.limits import NOTHING_DECLARED
@@ -13,8 +14,7 @@ Stage = Literal["unknown", "live", "completed", "killed", "fenced"]
 """`fenced`: killed before it was submitted, so that a submission under way comes too late."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogJob:
+class LogJob(msgspec.Struct, frozen=True):
     """A job as the replica knows it."""
 
     stage: Stage = "unknown"
@@ -70,8 +70,7 @@ class LogJob:
 UNKNOWN = LogJob()
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(msgspec.Struct, frozen=True):
     """The log of the job's cluster, as followed by this operator."""
 
     position: int
@@ -91,8 +90,7 @@ CONNECTING = "Connecting"
 """Reason of the trouble of a log that was never tried yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True):
     """Why the log cannot be used now."""
 
     reason: str
@@ -102,8 +100,7 @@ class Trouble:
     """There are no workers either; otherwise jobs go on as they were."""
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(msgspec.Struct, frozen=True):
     """Whether the wanted job can upgrade the object's job, by the log and both manifests."""
 
     upgrades: JobId | None = None

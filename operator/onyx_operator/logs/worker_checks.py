@@ -6,7 +6,8 @@ an OnyxJob never waits for them: it comes again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from onyx.ids import JobId
 from onyx.model.job import Job
@@ -23,8 +24,7 @@ AGAIN_S = 5.0
 """Between two looks whether there are other workers now."""
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(msgspec.Struct):
     check: WorkerCheck
     old: JobId
     asked_s: float

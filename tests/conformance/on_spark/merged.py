@@ -8,12 +8,13 @@ said of the whole job (`guarantee`, `engine`) is that of the merged one.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from onyx.model.job import CatalogEntry, FlowCondition, Job, Trigger, Window
 
@@ -139,7 +140,7 @@ def _renamed(job: Job, prefix: str) -> Job:
     def trigger(each: Trigger) -> Trigger:
         return replace(each, window_id=name(each.window_id))
 
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         job,
         workflow=tuple((name(parent), name(child)) for parent, child in job.workflow),
         catalog=tuple(map(entry, job.catalog)),

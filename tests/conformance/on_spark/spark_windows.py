@@ -7,11 +7,11 @@ timers in their place that never fire before the end: what the windows hold then
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from tests.conformance.on_spark import functions
 from tests.conformance.on_spark.windows import Case, job_of
 from tests.conformance.values import value

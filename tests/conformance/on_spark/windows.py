@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from tests.conformance.on_spark import functions
 from tests.conformance.values import value
 from tests.conformance.windowing import (

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ import pytest
 import yaml
 from benchmarks import data, harness, nexmark, onyx_run
 from benchmarks.peers import CONTENDERS
+from msgspec.structs import replace
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.warm_python import WarmPython
 

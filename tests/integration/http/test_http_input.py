@@ -6,7 +6,6 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pytest
 import urllib3
 from tests.support.patience import WAIT_S
+from msgspec.structs import replace
 
 from onyx import api
 from onyx.client.appending import appender

@@ -7,13 +7,13 @@ import ssl
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 import trustme
+from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.patience import WAIT_S

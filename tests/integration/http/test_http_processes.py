@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,6 +12,7 @@ import pytest
 import urllib3
 from tests.support.patience import WAIT_S
 from tests.support.servers.processes import workers_of
+from msgspec.structs import replace
 
 from onyx import api
 from onyx.cli.local_cluster import local_cluster

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
 from tests.support.patience import WAIT_S
 
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.server
 @pytest.fixture(scope="module")
 def env() -> Iterator[TestEnv]:
     with with_test_env(4, modules=[FUNCTIONS]) as env:
-        transport = dataclasses.replace(env.settings.transport, bind_host="127.0.0.2")
-        elsewhere = api.start_peer_group(dataclasses.replace(env.settings, transport=transport))
+        transport = replace(env.settings.transport, bind_host="127.0.0.2")
+        elsewhere = api.start_peer_group(replace(env.settings, transport=transport))
         try:
             api.start_peers(5, elsewhere)
             until(env, lambda replica: len(replica.peers) == 9)

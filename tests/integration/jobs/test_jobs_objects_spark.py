@@ -5,13 +5,13 @@ gets and makes."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.yaml_jobs import manifest
 from tests.support.servers.object_stores import Gateway, ObjectStore
 
@@ -102,7 +102,7 @@ def test_all_that_spark_does_for_a_job_is_in_the_store(
 
     monkeypatch.setattr(Spool, "settle", settled)
     state = StateSettings(url=f"{real_store.url}/state")
-    settings = dataclasses.replace(Settings(), state=state)
+    settings = replace(Settings(), state=state)
     with with_test_env(4, modules=[module], settings=settings) as env:
         status = env.run(job_on_peers(real_store), WAIT_S)
     assert status.exception is None

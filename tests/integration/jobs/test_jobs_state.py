@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import math
 from collections import defaultdict
@@ -15,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import trustme
+from msgspec.structs import replace
 from tests.support.jobs.yaml_jobs import job_of
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.cluster import Cluster
@@ -83,7 +83,7 @@ def cluster(
     tls = Secret(tmp_path / "tls", authority).settings(WORKERS)
     with Cluster(secure_zookeeper, tmp_path, modules, tls=tls) as cluster:
         state = StateSettings(url=str(tmp_path / "state"))
-        cluster.settings = dataclasses.replace(cluster.settings, state=state)
+        cluster.settings = replace(cluster.settings, state=state)
         yield cluster
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.yaml_jobs import job_of
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.processes import onyx
@@ -84,7 +84,7 @@ def cluster(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Cluster]:
     modules.write_text(STEPS)
     with Cluster(zookeeper.address, tmp_path, modules) as cluster:
         state = StateSettings(url=str(tmp_path / "state"))
-        cluster.settings = dataclasses.replace(cluster.settings, state=state)
+        cluster.settings = replace(cluster.settings, state=state)
         yield cluster
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.log.logs import Inbox, expire_session, settings_for
 from tests.support.log.markers import marker
 from tests.support.log.memory_log import MemoryLog

@@ -3,7 +3,6 @@ with folders and an environment of their own; so what passes here passes in pods
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import resource
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import Gateway, ObjectStore
@@ -98,7 +98,7 @@ def sink(store: ObjectStore, master: str, stage: str, **options: Any) -> SparkOu
     given = {"path": f"{store.url}/out", "stage": f"object_stages:{stage}", "master": master,
              "stageTimeout": 300.0, **options}  # fmt: skip
     context = plugin_context(given, functions={given["stage"]: lambda frame: frame})
-    made = output(dataclasses.replace(context, wanted=lambda: True))
+    made = output(replace(context, wanted=lambda: True))
     made.upgrade(lambda: None)
     return made
 
@@ -171,7 +171,7 @@ def test_a_stage_in_the_middle_gets_its_bundle_from_there(
 ) -> None:
     given = {"path": f"{real_store.url}/bundles", "master": at(server), "rollSegments": 2}
     clock = ManualClock()
-    context = dataclasses.replace(
+    context = replace(
         plugin_context(
             given, functions={"object_stages:shifted": lambda frame: frame}, clock=clock
         ),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 
@@ -24,7 +24,7 @@ ONE = {"n": 1}
 def output(store: ObjectStore, incarnation: str = "g1", writer: str = "", **context: Any) -> Output:
     options = {"path": f"{store.url}/out"}
     made = plugin_context(options, incarnation=incarnation, **context)
-    return build_output("files", dataclasses.replace(made, writer=writer))
+    return build_output("files", replace(made, writer=writer))
 
 
 def visible(store: ObjectStore) -> list[str]:

@@ -4,7 +4,6 @@ worker publishes it, and of several runs one wins. The runner is a fake that doe
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 from tests.support.spark.outputs import output
@@ -76,7 +76,7 @@ def spark_output(
         functions={STAGE: lambda frame: frame},
         incarnation=incarnation,
     )
-    sink = output(dataclasses.replace(context, job=JobId(job)), runner)
+    sink = output(replace(context, job=JobId(job)), runner)
     sink.upgrade(lambda: old)
     return sink
 
@@ -215,7 +215,7 @@ def test_a_zombie_that_was_fenced_publishes_nothing_even_if_it_believes_it_may(
             successor.fence([GroupId("g2")])
         return True
 
-    zombie = output(dataclasses.replace(context, permitted=permitted), runner)
+    zombie = output(replace(context, permitted=permitted), runner)
     written(zombie, 1)
     if moment == "while the stage runs":
         runner.meanwhile = lambda: successor.fence([GroupId("g2")])

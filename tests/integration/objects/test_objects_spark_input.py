@@ -3,13 +3,13 @@ executors do."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 
@@ -55,7 +55,7 @@ def source(store: ObjectStore, spark: Any, job: str = "job-1", name: str = "") -
     context = plugin_context(given, functions={"m:f": lambda spark: None})
     read, problems = check_options(given, SparkInputOptions)
     assert read is not None, problems
-    return SparkInput(dataclasses.replace(context, job=JobId(job)), read, spark)
+    return SparkInput(replace(context, job=JobId(job)), read, spark)
 
 
 def numbers(source: SparkInput) -> list[int]:

@@ -3,7 +3,6 @@ does what executors do."""
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.patience import WAIT_S
@@ -95,7 +95,7 @@ def context(clock: ManualClock, incarnation: str = "one") -> PluginContext:
         """Never called here."""
 
     made = plugin_context({}, functions={"m:f": stage}, clock=clock, incarnation=incarnation)
-    return dataclasses.replace(made, upstream=("read",), spark_stage="m:f")
+    return replace(made, upstream=("read",), spark_stage="m:f")
 
 
 def bundles(store: ObjectStore, clock: ManualClock | None = None) -> Bundles:

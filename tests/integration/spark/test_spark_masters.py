@@ -3,7 +3,6 @@ PySpark's scripts start them."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import socket
@@ -17,6 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.spark_archive import jvm_options
 from tests.support.servers.spark_servers import SparkServer, connect_server, master, worker
@@ -124,7 +124,7 @@ def sink(
     given = {"path": str(folder / "out"), "stage": stage, "master": server,
              "stageTimeout": TIMEOUT_S, **options}  # fmt: skip
     context = plugin_context(given, functions={stage: lambda frame: frame})
-    made = output(dataclasses.replace(context, job=JobId(job), wanted=wanted))
+    made = output(replace(context, job=JobId(job), wanted=wanted))
     made.upgrade(lambda: None)
     for numbers in ((1, 2), (3,)):
         made.write([{"n": n} for n in numbers])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.spark.outputs import output
 
@@ -52,7 +52,7 @@ def made(
         given |= {"stage": f"writing_stages:{stage}", "master": "local[1]"}
         functions[given["stage"]] = getattr(writing_stages, stage)
     context = plugin_context(given, functions=functions, task=task)
-    sink = output(dataclasses.replace(context, job=JobId(job), alike=alike))
+    sink = output(replace(context, job=JobId(job), alike=alike))
     sink.upgrade(lambda: None)
     return sink
 

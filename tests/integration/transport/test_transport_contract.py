@@ -5,7 +5,6 @@ without TLS; the second half breaks the network between two gRPC transports.
 """
 
 import contextlib
-import dataclasses
 import logging
 import threading
 import time
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pytest
 from msgspec import structs
 from tests.support.patience import WAIT_S
+from msgspec.structs import replace
 from tests.support.servers.certificates import Secret
 from tests.support.servers.tcp_proxy import TcpProxy
 
@@ -381,7 +381,7 @@ def test_columns_travel_with_their_schema_and_again_after_the_stream_broke():
 
 @pytest.mark.server
 def test_a_batch_larger_than_a_frame_travels_in_pieces():
-    small = dataclasses.replace(SETTINGS, frame_bytes_max=5_000, frame_bytes_target=2_000)
+    small = replace(SETTINGS, frame_bytes_max=5_000, frame_bytes_target=2_000)
     with grpc_world(small) as world:
         inbox = world.far.open(segments_max=100_000)
         world.send(range(3_000))
@@ -390,7 +390,7 @@ def test_a_batch_larger_than_a_frame_travels_in_pieces():
 
 @pytest.mark.server
 def test_frames_may_be_larger_than_grpcs_own_limit_when_the_settings_say_so():
-    large = dataclasses.replace(SETTINGS, frame_bytes_max=12_000_000, link_bytes_max=30_000_000)
+    large = replace(SETTINGS, frame_bytes_max=12_000_000, link_bytes_max=30_000_000)
     with grpc_world(large) as world:
         inbox = world.far.open()
         world.send([1])
@@ -403,7 +403,7 @@ def test_frames_may_be_larger_than_grpcs_own_limit_when_the_settings_say_so():
 
 @pytest.mark.server
 def test_a_segment_larger_than_a_frame_is_named():
-    small = dataclasses.replace(SETTINGS, frame_bytes_max=5_000, frame_bytes_target=2_000)
+    small = replace(SETTINGS, frame_bytes_max=5_000, frame_bytes_target=2_000)
     with grpc_world(small) as world:
         world.far.open()
         world.send([1])
@@ -501,7 +501,7 @@ def test_a_damaged_frame_closes_the_stream_and_is_sent_again():
 
 @pytest.mark.server
 def test_a_silent_network_is_noticed_and_the_link_resumes():
-    hasty = dataclasses.replace(SETTINGS, heartbeat_interval_s=0.05, heartbeat_timeout_s=0.5)
+    hasty = replace(SETTINGS, heartbeat_interval_s=0.05, heartbeat_timeout_s=0.5)
     with grpc_world(hasty, through_proxy=True) as world:
         inbox = world.far.open()
         world.send([1])
@@ -518,7 +518,7 @@ def test_a_silent_network_is_noticed_and_the_link_resumes():
 @pytest.mark.server
 def test_two_groups_that_part_one_after_the_other_do_so_without_a_word(caplog):
     caplog.set_level(logging.INFO)
-    calm = dataclasses.replace(SETTINGS, reconnect_back_off_s=60.0)
+    calm = replace(SETTINGS, reconnect_back_off_s=60.0)
     with grpc_world(calm) as world:
         inbox = world.far.open()
         world.send([1])
@@ -531,7 +531,7 @@ def test_two_groups_that_part_one_after_the_other_do_so_without_a_word(caplog):
 
 @pytest.mark.server
 def test_heartbeats_keep_an_idle_link_alive():
-    hasty = dataclasses.replace(SETTINGS, heartbeat_interval_s=0.05, heartbeat_timeout_s=2.0)
+    hasty = replace(SETTINGS, heartbeat_interval_s=0.05, heartbeat_timeout_s=2.0)
     with grpc_world(hasty) as world:
         world.far.open()
         world.send([1])
@@ -595,7 +595,7 @@ def test_a_port_in_use_is_said_clearly():
     with grpc_world() as world:
         taken = int(world.far.transport.address.rpartition(":")[2])
         with pytest.raises(SettingsError, match=r"cannot listen on 127.0.0.1:\d+ \(transport"):
-            GrpcTransport(dataclasses.replace(SETTINGS, port=taken), "tenancy")
+            GrpcTransport(replace(SETTINGS, port=taken), "tenancy")
 
 
 HELLO = Hello("tenancy", A, B, 1, 1, 0, 0, 1_000_000)
@@ -633,22 +633,22 @@ def refusal(world, *first: bytes) -> str:
 )
 def test_a_hello_that_does_not_fit_is_refused_with_the_reason(change, message):
     with grpc_world() as world:
-        answer = refusal(world, encoder.hello_frame(dataclasses.replace(HELLO, **change)))
+        answer = refusal(world, encoder.hello_frame(replace(HELLO, **change)))
     assert answer.startswith("FAILED_PRECONDITION")
     assert message in answer
 
 
 @pytest.mark.server
 def test_a_group_that_shares_no_job_is_refused():
-    hasty = dataclasses.replace(SETTINGS, heartbeat_timeout_s=2.0)
+    hasty = replace(SETTINGS, heartbeat_timeout_s=2.0)
     with grpc_world(hasty) as world:
-        stranger = dataclasses.replace(HELLO, group=GroupId("stranger"))
+        stranger = replace(HELLO, group=GroupId("stranger"))
         assert "shares no job with group stranger" in refusal(world, encoder.hello_frame(stranger))
 
 
 @pytest.mark.server
 def test_a_refusal_is_logged_once_however_often_the_other_group_dials(caplog):
-    old = encoder.hello_frame(dataclasses.replace(HELLO, protocol=1))
+    old = encoder.hello_frame(replace(HELLO, protocol=1))
     with grpc_world() as world, caplog.at_level("WARNING", "onyx.transport"):
         for _ in range(3):
             assert "run the same version of Onyx on all workers" in refusal(world, old)
@@ -658,7 +658,7 @@ def test_a_refusal_is_logged_once_however_often_the_other_group_dials(caplog):
 
 @pytest.mark.server
 def test_a_client_that_says_nothing_is_sent_away():
-    hasty = dataclasses.replace(SETTINGS, heartbeat_timeout_s=0.3)
+    hasty = replace(SETTINGS, heartbeat_timeout_s=0.3)
     with grpc_world(hasty) as world:
         assert refusal(world) == "DEADLINE_EXCEEDED no hello came"
 

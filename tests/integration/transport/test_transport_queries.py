@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -13,6 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 import trustme
+from msgspec.structs import replace
 from tests.integration.transport.test_transport_contract import SETTINGS, A, Side, eventually, stop
 from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import WORKERS, Secret
@@ -116,7 +116,7 @@ def test_another_process_at_the_address_does_not_answer_for_the_one_that_was(
         raise AssertionError("no task is asked")
 
     with group(nobody) as address, pytest.raises(Unavailable, match="this is group group-a"):
-        put(address, dataclasses.replace(QUERY, **change))  # type: ignore[arg-type]
+        put(address, replace(QUERY, **change))  # type: ignore[arg-type]
 
 
 def test_a_task_that_does_not_come_to_it_is_given_up_and_need_not_answer() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import socket
 import threading
@@ -11,6 +10,7 @@ from collections.abc import Iterator
 
 import grpc
 import pytest
+from msgspec.structs import replace
 from tests.integration.transport.test_transport_contract import (
     HELLO,
     SETTINGS,
@@ -45,11 +45,14 @@ def refused(world: World) -> dict[Refusal, int]:
         ([b"GET / HTTP/1.1\r\n\r\n"], Refusal.GARBAGE),
         ([os.urandom(3_000_000)], Refusal.GARBAGE),
         ([b""], Refusal.GARBAGE),
-        ([encoder.hello_frame(dataclasses.replace(HELLO, tenancy="other"))], Refusal.TENANCY),
-        ([encoder.hello_frame(dataclasses.replace(HELLO, protocol=1))], Refusal.PROTOCOL),
-        ([encoder.hello_frame(dataclasses.replace(HELLO, target=GroupId("x")))], Refusal.GROUP),
-        ([encoder.hello_frame(dataclasses.replace(HELLO, group=GroupId("x")))], Refusal.GROUP),
-        ([encoder.hello_frame(dataclasses.replace(HELLO, group=GroupId("../x")))], Refusal.GARBAGE),
+        ([encoder.hello_frame(replace(HELLO, tenancy="other"))], Refusal.TENANCY),
+        ([encoder.hello_frame(replace(HELLO, protocol=1))], Refusal.PROTOCOL),
+        ([encoder.hello_frame(replace(HELLO, target=GroupId("x")))], Refusal.GROUP),
+        ([encoder.hello_frame(replace(HELLO, group=GroupId("x")))], Refusal.GROUP),
+        (
+            [encoder.hello_frame(replace(HELLO, group=GroupId("../x")))],
+            Refusal.GARBAGE,
+        ),
         ([], Refusal.SILENT),
     ],
 )
@@ -58,7 +61,7 @@ def test_a_call_that_is_no_members_is_refused_with_the_reason_and_counted(
 ) -> None:
     # Who says nothing is waited for, and who may be a member soon.
     patience_s = {Refusal.SILENT: 0.3, Refusal.GROUP: 2.0}.get(reason, 10.0)
-    settings = dataclasses.replace(SETTINGS, heartbeat_timeout_s=patience_s)
+    settings = replace(SETTINGS, heartbeat_timeout_s=patience_s)
     with grpc_world(settings) as world:
         assert refusal(world, *first) != "ended"
         assert refused(world) == {reason: 1}
@@ -107,7 +110,7 @@ def calling(address: str, calls: int, method: str, first: bytes | None) -> Itera
     ("method", "first"),
     [
         (METHOD, None),
-        (METHOD, encoder.hello_frame(dataclasses.replace(HELLO, group=GroupId("stranger")))),
+        (METHOD, encoder.hello_frame(replace(HELLO, group=GroupId("stranger")))),
         (METHOD, b"garbage"),
         (f"/{SERVICE}/{QUERY}", None),
         (f"/{SERVICE}/{QUERY}", b"garbage"),

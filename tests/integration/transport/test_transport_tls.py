@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 import socket
 import ssl
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trustme
+from msgspec.structs import replace
 from tests.integration.transport.test_transport_contract import (
     SETTINGS,
     A,
@@ -139,7 +139,7 @@ def test_a_new_authority_takes_over_under_running_groups_and_nothing_is_lost(
 ):
     """The old certificates go out of use within the age that a connection may have."""
     secret = Secret(tmp_path / "both", authority)
-    young = dataclasses.replace(SETTINGS, tls_connection_age_max_s=0.2)
+    young = replace(SETTINGS, tls_connection_age_max_s=0.2)
     with grpc_world(young, certificates=secret.files()) as world:
         inbox = world.far.open(segments_max=500)
         world.send([10**6])

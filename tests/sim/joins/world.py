@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
+from msgspec.structs import replace
 from tests.sim.joins.checks import JoinChecks
 from tests.sim.joins.story import JoinStory, draw
 from tests.sim.windows.world import Options, World

@@ -6,9 +6,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from unittest import mock
 
+from msgspec.structs import replace
 from tests.sim.keyed.checks import KeyedChecks
 from tests.sim.keyed.process import KeyedProcess
 from tests.sim.keyed.story import KeyedStory, draw

@@ -12,11 +12,11 @@ the last retry that a function asks for is not made.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from tests.sim.planting import FoundBy, Plants, planted_of
+from msgspec.structs import replace
 from tests.sim.windows.bugs import ack_all, only_what_failed
 
 from onyx.flow.batch import as_dicts

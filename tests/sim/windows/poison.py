@@ -8,13 +8,12 @@ makes of it.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from msgspec.structs import replace
 from tests.support.log.runs import by_job
 
 from onyx import recorder
@@ -80,12 +79,12 @@ class Poison:
     def reported(self, process: Process, replica: Replica) -> Replica:
         """The replica when the successor of a dead process has said over what it died."""
         job = self._world.job_id
-        known = dataclasses.replace(replica, jobs=(job,))
+        known = replace(replica, jobs=(job,))
         for report in losses.reports(process.deaths or (), lived_s=1.0):
             self._reports += 1
-            named = msgspec.structs.replace(report, loss=f"{self._reports}")
+            named = replace(report, loss=f"{self._reports}")
             known = named.apply(known, known.version)
-        return dataclasses.replace(replica, records=known.records)
+        return replace(replica, records=known.records)
 
     def check(self, replica: Replica) -> None:
         """P1: nobody is blamed but those who have done it."""

@@ -9,7 +9,6 @@ Chaos comes first, then a time without faults in which the job has to end.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import random
 from collections import deque
@@ -22,6 +21,7 @@ from unittest import mock
 
 import msgspec
 from immutables import Map
+from msgspec.structs import replace
 from tests.sim.windows.checks import Checks
 from tests.sim.windows.inline import one_thread
 from tests.sim.windows.network import Network
@@ -371,7 +371,7 @@ class World:
                 raise Violation("U: the job was killed")
 
     def _enter(self, kind: str, **changed: Any) -> None:
-        self.replica = dataclasses.replace(self.replica, **changed)
+        self.replica = replace(self.replica, **changed)
         self.entries.append((kind, self.replica))
 
     @property
@@ -445,7 +445,7 @@ class World:
         if task not in known:
             first = sum(each.count for each in known.values())
             found = known.set(task, Partitions(first, count, digest))
-            record = dataclasses.replace(self.replica.records[JOB], partitions=found)
+            record = replace(self.replica.records[JOB], partitions=found)
             self._enter("registered", records=Map({JOB: record}))
 
     def _exhaust(self, task: TaskName, numbers: Iterable[int]) -> None:

@@ -7,7 +7,6 @@ runs on a thread, so every test sees the same steps each time.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -237,7 +236,9 @@ class Bench:
         submitted = Replica(records=Map({self.id: JobRecord(self._spec, run=JobRun())}))
         if after is not None:
             before = after.replica()
-            ended = {id: dataclasses.replace(each, run=None) for id, each in before.records.items()}
+            ended = {
+                id: msgspec.structs.replace(each, run=None) for id, each in before.records.items()
+            }
             record = JobRecord(self._spec, upgrades=after.id, run=JobRun())
             submitted = Replica(records=Map({**ended, self.id: record}))
         self._replica = self._allocated(submitted, 1)
@@ -323,7 +324,7 @@ class Bench:
     def replace_groups(self, *groups: str) -> None:
         """The log says that others are there now; what follows from it comes later."""
         alive = tuple(GroupId(group) for group in groups)
-        self._replica = dataclasses.replace(self._replica, groups=alive)
+        self._replica = msgspec.structs.replace(self._replica, groups=alive)
 
     def drain(self) -> None:
         """The log says that the job is to read nothing new."""
@@ -496,7 +497,7 @@ class Bench:
                 for task, members in allocation.items()
             }
         )
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             replica,
             groups=(GROUP,),
             groups_index=Map({GROUP: tuple(peers)}),
@@ -537,9 +538,9 @@ class Bench:
         first = sum(each.count for each in known.values())
         found = Partitions(first, command.count, command.digest or "")
         record = self._replica.records[self.id]
-        record = dataclasses.replace(record, partitions=known.set(command.task, found))
+        record = msgspec.structs.replace(record, partitions=known.set(command.task, found))
         records = self._replica.records.set(self.id, record)
-        self._replica = dataclasses.replace(self._replica, records=records)
+        self._replica = msgspec.structs.replace(self._replica, records=records)
 
     def _all_ready(self) -> None:
         sources = tuple(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.patience import WAIT_S
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any
 
+from msgspec.structs import replace
 from tests.support.log.submissions import job_spec
 
 from onyx.ids import JobId
 from onyx.replica.state import JobRecord, JobRun, Replica
+from onyx.structs import fields
 
 _DEFAULTS = {field.name: field.default for field in fields(JobRun)}
 

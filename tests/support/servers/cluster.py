@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import psutil
 from tests.support.patience import WAIT_S
 from tests.support.servers.processes import ONYX, launcher, workers_of
+from msgspec.structs import replace
 
 import onyx
 from onyx import api
@@ -132,7 +133,7 @@ class Cluster:
         self.settings = Settings(
             tenancy_id=uuid.uuid4().hex,
             modules=(modules.stem,),
-            zookeeper=dataclasses.replace(zookeeper, session_timeout_s=session_timeout_s),
+            zookeeper=replace(zookeeper, session_timeout_s=session_timeout_s),
             tls=tls or TlsSettings(),
             state=StateSettings(url=str(folder / "state")),
             telemetry=TelemetrySettings(log_level="INFO"),
@@ -146,10 +147,8 @@ class Cluster:
     def __enter__(self) -> Cluster:
         with contextlib.ExitStack() as stack:
             stack.callback(self._end_workers)
-            zookeeper = dataclasses.replace(
-                self.settings.zookeeper, session_timeout_s=CLIENT_SESSION_S
-            )
-            settings = dataclasses.replace(self.settings, zookeeper=zookeeper, modules=())
+            zookeeper = replace(self.settings.zookeeper, session_timeout_s=CLIENT_SESSION_S)
+            settings = replace(self.settings, zookeeper=zookeeper, modules=())
             self.client = stack.enter_context(api.connect(settings))
             stack.enter_context(self.client.follow(self._deliver))
             self._stack = stack.pop_all()
@@ -170,7 +169,7 @@ class Cluster:
     def start_worker(self, peers: int) -> Worker:
         """Start one more process; `await_members` waits until it takes part."""
         tag = f"w{len(self.workers)}"
-        settings = dataclasses.replace(self.settings, tags=(tag,))
+        settings = replace(self.settings, tags=(tag,))
         environment = {
             **os.environ,
             **to_environment(settings),

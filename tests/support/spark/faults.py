@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import os
 import random
 import tempfile
@@ -28,6 +27,7 @@ from typing import Any
 from unittest.mock import patch
 
 import psutil
+from msgspec.structs import replace
 from tests.chaos import spark_job
 from tests.support.servers.cluster import Cluster, Worker
 from tests.support.servers.ports import free_port
@@ -89,8 +89,8 @@ class World:
         Raises:
             AssertionError: a job does not complete, or has written something else.
         """
-        task = dataclasses.replace(self.cluster.settings.task, seal_attempts_max=ATTEMPTS_MAX)
-        self.cluster.settings = dataclasses.replace(self.cluster.settings, task=task)
+        task = replace(self.cluster.settings.task, seal_attempts_max=ATTEMPTS_MAX)
+        self.cluster.settings = replace(self.cluster.settings, task=task)
         variables = {spark_job.NOTES: str(self._notes), "JAVA_TOOL_OPTIONS": JAVA_OPTIONS}
         with patch.dict(os.environ, variables):
             self._workers = self.cluster.start_workers(2, PEERS)

@@ -8,7 +8,6 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.patience import WAIT_S
+from msgspec.structs import replace
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.fake_requests import FakeRequests
 

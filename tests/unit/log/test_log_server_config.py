@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from onyx.errors import SettingsError
 from onyx.log.server.config import Ensemble, ServerConfig, ensemble_of
@@ -17,7 +17,7 @@ THREE = ZooKeeperServerSettings(servers=HOSTS)
 
 def lines(**changes: object) -> dict[str, str]:
     config = ServerConfig(Path("/data"), "0.0.0.0", 2181, 500)
-    text = dataclasses.replace(config, **changes).text()
+    text = replace(config, **changes).text()
     return dict(line.split("=", 1) for line in text.splitlines())
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
 from onyx.errors import ManifestError
@@ -15,6 +13,7 @@ from onyx.model.parsing.job import parse_manifest, parse_mapping, to_mapping
 from onyx.model.tables import looked_up
 from onyx.replica.submission import submission
 from onyx.spark.compiler.refusals import refusals
+from onyx.structs import fields
 
 JOB = """
 apiVersion: onyx.dev/v1alpha1

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 from tests.support.log.replica_log import ReplicaLog
 from tests.support.log.runs import altered
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 
 from onyx.ids import GroupId, PeerId

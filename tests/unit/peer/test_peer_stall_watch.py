@@ -2,12 +2,12 @@
 
 import threading
 from concurrent.futures import Future
-from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 from tests.support.jobs.bench import GROUP, JOB, Bench, chain
 
 from onyx.client.client import Client

@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 from tests.support.log.invariants import STATES, STEPS, transition_violations, violations
 from tests.support.log.replica_log import ReplicaLog
 from tests.support.log.runs import altered

@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.support.log.replica_log import ReplicaLog
 
 from onyx.errors import JobRefused

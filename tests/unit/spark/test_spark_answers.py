@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from tests.support.clients.one_job import OneJob
 from tests.support.clocks import ManualClock
 from tests.support.log.memory_log import MemoryLog

@@ -3,7 +3,6 @@ refused. The runner is a fake."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.spark.outputs import output
 
@@ -66,7 +66,7 @@ def made(
     **options: Any,
 ) -> SparkOutput:
     context = plugin_context({"path": str(root), **options}, functions={STAGE: function}, task=task)
-    sink = output(dataclasses.replace(context, job=JobId(job), alike=alike or {}), runner)
+    sink = output(replace(context, job=JobId(job), alike=alike or {}), runner)
     sink.upgrade(lambda: None)
     return sink
 

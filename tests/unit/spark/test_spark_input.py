@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import Fenced, Problem, Unavailable, UserError, UserFunctionError
@@ -61,9 +61,7 @@ def source(
 ) -> SparkInput:
     given = {"path": str(folder / "out"), "frame": "m:f", **options}
     context = plugin_context(given, incarnation=incarnation, functions={"m:f": lambda spark: None})
-    context = dataclasses.replace(
-        context, job=JobId(job), wanted=wanted, spark_master=master_of_worker
-    )
+    context = replace(context, job=JobId(job), wanted=wanted, spark_master=master_of_worker)
     read, problems = check_options(given, SparkInputOptions)
     assert read is not None, problems
     return SparkInput(context, read, spark)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError
@@ -58,9 +58,7 @@ def _snapshot(context: PluginContext, options: dict[str, Any]) -> StageRequest:
 
 def context(spark: Spark, workers: str = "local[*]") -> PluginContext:
     made = plugin_context({}, functions={"m:f": lambda frame: frame})
-    return dataclasses.replace(
-        made, spark=spark, spark_master=workers, upstream=("read",), spark_stage="m:f"
-    )
+    return replace(made, spark=spark, spark_master=workers, upstream=("read",), spark_stage="m:f")
 
 
 @pytest.mark.parametrize("kind", KINDS)

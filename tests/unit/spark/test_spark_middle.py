@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.patience import WAIT_S
@@ -65,7 +65,7 @@ class Task:
         self.clock = ManualClock()
         self.runs: list[bool] = []
         self.context = context(folder, upstream, self.clock, incarnation)
-        self.context = dataclasses.replace(
+        self.context = replace(
             self.context,
             stage_ended=lambda seconds, ended_well: self.runs.append(ended_well),
             cursors=cursors,
@@ -117,7 +117,7 @@ def context(
     made = plugin_context(
         {}, functions={"m:f": stage}, clock=clock, incarnation=incarnation, batch_format="arrow"
     )
-    return dataclasses.replace(made, upstream=upstream, spark_stage="m:f")
+    return replace(made, upstream=upstream, spark_stage="m:f")
 
 
 def results(folder: Path) -> StageResults:
@@ -360,7 +360,7 @@ def test_rows_have_positions_that_never_change(made: Path) -> None:
         partitions[name] = [{"n": number} for number in numbers]
 
     def dicts() -> StageResults:
-        plain = dataclasses.replace(context(made, ("read",), ManualClock()), batch_format="dicts")
+        plain = replace(context(made, ("read",), ManualClock()), batch_format="dicts")
         return StageResults(plain, read_options(made))
 
     assert check_input(dicts, partitions) == partitions
@@ -446,6 +446,6 @@ def test_a_stage_that_cannot_be_called_is_refused_when_the_task_is_built(
     expected: str,
 ) -> None:
     made = plugin_context({}, functions={"m:f": function})
-    made = dataclasses.replace(made, upstream=upstream, spark_stage="m:f")
+    made = replace(made, upstream=upstream, spark_stage="m:f")
     with pytest.raises(UserError, match=expected):
         request_of(made, read_options(tmp_path, **options))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import UserError

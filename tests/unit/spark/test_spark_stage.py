@@ -3,7 +3,6 @@ runner is a fake whose contract with the real one is kept by `test_spark_runner`
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import json
 import os
@@ -16,6 +15,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.spark.outputs import output
 
@@ -75,7 +75,7 @@ def spark_output(
         incarnation=incarnation,
         permitted=permitted,
     )
-    sink = output(dataclasses.replace(context, job=JobId(job)), runner)
+    sink = output(replace(context, job=JobId(job)), runner)
     sink.upgrade(lambda: old)
     return sink
 
@@ -439,7 +439,7 @@ def test_a_stage_is_ended_when_its_task_is_told_to_stop(tmp_path: Path) -> None:
     context = plugin_context(
         {"path": str(tmp_path), "stage": STAGE}, functions={STAGE: lambda frame: frame}
     )
-    sink = output(dataclasses.replace(context, wanted=lambda: wanted[0]), runner)
+    sink = output(replace(context, wanted=lambda: wanted[0]), runner)
     sink.upgrade(lambda: None)
     written(sink, 1)
     runner.meanwhile = lambda: wanted.__setitem__(0, False)
@@ -539,7 +539,7 @@ def test_a_task_without_a_master_runs_where_its_worker_says(
     context = plugin_context(
         {"path": str(tmp_path), "stage": STAGE, **options}, functions={STAGE: lambda frame: frame}
     )
-    sink = output(dataclasses.replace(context, spark_master=workers), runner)
+    sink = output(replace(context, spark_master=workers), runner)
     sink.upgrade(lambda: None)
     written(sink, 1)
     sink.seal()
@@ -549,7 +549,7 @@ def test_a_task_without_a_master_runs_where_its_worker_says(
 def test_a_stage_that_the_workers_master_cannot_run_is_refused(tmp_path: Path) -> None:
     given = {"path": str(tmp_path), "stage": STAGE, "sparkConf": {"spark.driver.memory": "2g"}}
     context = plugin_context(given, functions={STAGE: lambda frame: frame})
-    there = dataclasses.replace(context, spark_master="sc://fleet-spark:15002")
+    there = replace(context, spark_master="sc://fleet-spark:15002")
     with pytest.raises(UserError, match=r"spark\.driver\.memory is set where a Spark") as raised:
         output(there, SummingRunner())
     assert "ONYX_SPARK_MASTER of the workers" in str(raised.value)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
+from msgspec.structs import replace
 from tests.support.servers.object_stores import ObjectStore
 from tests.support.spark.query import Frames, publish_all, request_of, run_query
 

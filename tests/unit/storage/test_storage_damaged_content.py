@@ -3,13 +3,13 @@ or a bucket is an error that names it and says what to do, and never a bare one 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import StateError
@@ -47,7 +47,7 @@ FOLDER = PartitionFolder(JOB, "in", 0)
 
 def snapshot(location: Location, data: bytes) -> None:
     location.create("job-1.work/_onyx.json", data)
-    context = dataclasses.replace(plugin_context({}), job=JOB)
+    context = replace(plugin_context({}), job=JOB)
     assert Snapshot(location, context).folder
 
 

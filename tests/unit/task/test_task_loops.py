@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.bench import Bench
 
 from onyx.flow.batch import Batch
@@ -173,7 +173,7 @@ def fan_out(segment: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("peers", [1, 2])
 def test_a_loop_that_fans_out_passes_tiny_queues(peers: int) -> None:
     settings = Settings()
-    tiny = dataclasses.replace(settings.task, inbox_segments_max=2)
+    tiny = replace(settings.task, inbox_segments_max=2)
     job = spec(
         laps_max=10,
         read={
@@ -191,7 +191,7 @@ def test_a_loop_that_fans_out_passes_tiny_queues(peers: int) -> None:
         job,
         {**FUNCTIONS, "m:fan_out": fan_out},
         peers={"head": peers, "tail": peers},
-        settings=dataclasses.replace(settings, task=tiny),
+        settings=replace(settings, task=tiny),
     )
     run(bench, 400)
     assert bench.completed

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from concurrent.futures import Future
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.bench import JOB, Bench
 
 from onyx.codec.extents import decode_extents, encode_selection
@@ -59,7 +59,7 @@ def query(task: Task, window: str = "counts", key: Any = ALL, **more: Any) -> St
         encode_selection(Selection(key=key)),
         100,
     )
-    return dataclasses.replace(asked, **more)
+    return replace(asked, **more)
 
 
 def ask(task: Task, asked: StateQuery) -> Future[StateAnswer]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.bench import MOMENT_S, ROUNDS_MAX, Bench
 
 from onyx.settings import Settings, StateSettings
@@ -218,7 +218,7 @@ def test_a_job_does_not_begin_where_its_state_would_be_lost_silently() -> None:
 
 def test_a_job_does_not_begin_when_the_old_one_has_been_forgotten() -> None:
     old = stopped(30)
-    old._replica = dataclasses.replace(old._replica, records=old._replica.records.delete(old.id))
+    old._replica = replace(old._replica, records=old._replica.records.delete(old.id))
     new = after(old)
     for _ in range(50):
         new.round()

@@ -3,11 +3,11 @@ that fail. Stages are carried out by Python."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.support.jobs.bench import Bench
 from tests.support.servers.object_stores import ObjectStore
 from tests.support.spark.windows import run_plan
@@ -56,7 +56,7 @@ SESSIONS = spec(
 
 def bench(folder: Any, job: dict[str, Any], peers: int, page: int = 10_000) -> Bench:
     state = StateSettings(url=str(folder), firings_page_max=page)
-    settings = dataclasses.replace(Settings(), state=state)
+    settings = replace(Settings(), state=state)
     return Bench(job, {"m:emitted": emitted}, peers={"count": peers}, settings=settings)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
+from msgspec.structs import replace
 from tests.support.servers.certificates import EXPIRED, WORKERS, Secret
 
 from onyx.errors import SettingsError

@@ -1,6 +1,5 @@
 """Frames: every packet survives the journey; a frame that is wrong in any way is a FrameError."""
 
-import dataclasses
 import zlib
 
 import numpy as np
@@ -11,6 +10,7 @@ from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
+from onyx.structs import fields
 from onyx.transport.encoded import Encoded, through_bytes
 from onyx.transport.frames import decoder, encoder
 from onyx.transport.frames.packets import (
@@ -116,7 +116,7 @@ def test_acks_completions_and_held_trees_survive():
     ]
     frame = decoder.decode(encoder.frame(1, 0, packets), MAX)
     for sent, come in zip((acks, done, held), frame.packets, strict=True):
-        for field in dataclasses.fields(sent):
+        for field in fields(type(sent)):
             assert np.array_equal(getattr(sent, field.name), getattr(come, field.name))
 
 

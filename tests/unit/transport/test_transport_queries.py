@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from onyx.errors import SegmentError
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
@@ -32,7 +31,7 @@ def test_a_question_arrives_as_it_was() -> None:
 @pytest.mark.parametrize("extents_max", [0, EXTENTS_MAX + 1])
 def test_a_question_for_nothing_or_too_much_is_refused(extents_max: int) -> None:
     with pytest.raises(SegmentError, match=f"{extents_max} extents"):
-        decode_query(encode_query(dataclasses.replace(QUERY, extents_max=extents_max)))
+        decode_query(encode_query(replace(QUERY, extents_max=extents_max)))
 
 
 @pytest.mark.parametrize("size", [0, 1, PIECE_BYTES, PIECE_BYTES + 1, 5 * PIECE_BYTES])

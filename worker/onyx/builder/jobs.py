@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, Unpack
+
+from msgspec.structs import replace
 
 from onyx.builder.generated import keys as k
 from onyx.builder.generated.plugins import StageOptions

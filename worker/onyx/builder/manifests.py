@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import field
 
 from onyx.builder.values import Plain
 from onyx.errors import UserError
@@ -12,8 +14,7 @@ from onyx.model.manifest import OBJECT_SPEC
 from onyx.model.report import listed, nearest
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a job continues, and what has been said of the task that comes next."""
 
     at: tuple[str, ...] = ()

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from onyx.cli.following import follow
+from typing import TYPE_CHECKING
+from msgspec.structs import replace
 from onyx.cli.functions import named_modules
 from onyx.cli.local_cluster import HTTP, local_cluster, ways_in
 from onyx.cli.progress import Progress
@@ -27,15 +29,13 @@ def settings_for(job: Job, modules: Sequence[str] | None, log_level: str) -> Set
         log_level: of the workers.
     """
     found = settings(modules=named_modules(job) if modules is None else list(modules))
-    telemetry = dataclasses.replace(
-        found.telemetry, metrics_port=0, log_level=log_level, log_failures=False
-    )
+    telemetry = replace(found.telemetry, metrics_port=0, log_level=log_level, log_failures=False)
     http = found.http
     if http.port is None and any(
         each.plugin == HTTP for each in job.catalog if each.type == "input"
     ):
-        http = dataclasses.replace(http, port=0)
-    return dataclasses.replace(found, telemetry=telemetry, http=http, tenancy_id="run")
+        http = replace(http, port=0)
+    return replace(found, telemetry=telemetry, http=http, tenancy_id="run")
 
 
 def peers_of_processes(job: Job, peers: int | None, processes: int) -> list[int]:

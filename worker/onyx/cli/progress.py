@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 from rich.table import Table
 
 from onyx.model.job import Job

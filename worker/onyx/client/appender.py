@@ -20,10 +20,10 @@ import threading
 import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from typing import Any, Self, TypeAlias
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.columns.record_batch import Columns

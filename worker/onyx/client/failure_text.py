@@ -7,8 +7,9 @@ is in them from the user's code: nothing in them can move the cursor of a termin
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from onyx.stalls import Stall
 

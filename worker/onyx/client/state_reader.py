@@ -18,7 +18,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onyx.client.reader import JobReader
 from onyx.client.state_owners import owners_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import pyarrow as pa
 
 from onyx.client.state_batches import record_batch
@@ -20,8 +19,7 @@ from onyx.windows.selection import EVERYTHING, Place, Selection, place_of
 EXTENTS_DEFAULT = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class WindowView:
+class WindowView(msgspec.Struct, frozen=True):
     """Extents of a window, or of another state, in the order of their places: by group and lower
     bound."""
 
@@ -46,8 +44,7 @@ class WindowView:
         return place_of(self.extents[-1]) if self.more and self.extents else None
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What is asked of a state."""
 
     job: JobId

@@ -8,12 +8,13 @@ format knows (`formats`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple, Protocol, Self
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec import field
 
 from onyx.errors import UserError
 from onyx.flow.arrays import U64 as U64
@@ -47,8 +48,7 @@ class FoundKeys(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Batch:
+class Batch(msgspec.Struct):
     """`roots[i]` and `ids[i]` belong to segment i. Both are None where nobody accounts for the
     segments."""
 

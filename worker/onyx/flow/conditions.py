@@ -19,10 +19,10 @@ conditions nor `to: all` mean it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.errors import UserFunctionError, contained, describe, message_of
 from onyx.flow.batch import Segment
@@ -123,8 +123,7 @@ class Route(msgspec.Struct, frozen=True):
         return without_keys(segment, self.exclude_keys.get(child, frozenset()))
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(msgspec.Struct, frozen=True):
     """All flow conditions of one task, in the order of the job."""
 
     children: tuple[str, ...]

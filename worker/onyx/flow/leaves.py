@@ -7,13 +7,14 @@ result, as in the original, was rejected: it costs four times the function.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import compress, islice, repeat
 from operator import is_not, itemgetter
 from types import GeneratorType, NoneType
 from typing import Any
 
+import msgspec
 import numpy as np
+from msgspec import field
 
 from onyx.errors import UserFunctionError, contained, describe_type
 from onyx.flow.batch import Indices, Segment, Segments
@@ -24,8 +25,7 @@ LEAVES_MAX = 1_000_000
 """Most segments that a generator may make of one: an endless one would take all memory."""
 
 
-@dataclass(slots=True)
-class Leaves:
+class Leaves(msgspec.Struct):
     """What a function made of a batch, flattened, in order."""
 
     segments: Segments

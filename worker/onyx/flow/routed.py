@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+import msgspec
 import numpy as np
+from msgspec import field
 
 from onyx.flow.batch import U64, FoundKeys, Indices, Segment, Segments
 from onyx.flow.segment_failure import SegmentFailure
@@ -13,8 +13,7 @@ NOTHING: Indices = np.empty(0, dtype=np.intp)
 """No leaf."""
 
 
-@dataclass(slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct):
     """What one child gets. Segments may be the very objects that other children get, too."""
 
     segments: Segments
@@ -32,8 +31,7 @@ class Outgoing:
         return len(self.segments)
 
 
-@dataclass(slots=True)
-class Routed:
+class Routed(msgspec.Struct):
     """The verdict on a batch."""
 
     to: dict[str, Outgoing]

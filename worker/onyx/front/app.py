@@ -11,8 +11,9 @@ import logging
 import os
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+import msgspec
 
 from onyx.errors import contained
 from onyx.front.asked import Asked, asked_by
@@ -41,8 +42,7 @@ INPUTS_MAX = 1_024
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """An input that takes requests."""
 
     job: str

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.history.beside import named, note_left_files, sweep_documents
 from onyx.history.replicas import Replicas
@@ -32,8 +33,7 @@ FORGOTTEN_AT_ONCE = 500
 """Jobs named in one entry of the log, whose size is limited."""
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
+class Collected(msgspec.Struct, frozen=True):
     """What a collection of garbage came to."""
 
     jobs: tuple[JobId, ...]

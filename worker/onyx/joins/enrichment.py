@@ -7,13 +7,14 @@ columns are, by a column of their keys, so both formats agree.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec import field
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices
@@ -59,8 +60,7 @@ class Rows(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Enrichment:
+class Enrichment(msgspec.Struct, frozen=True):
     """The join of a task with a table, or with what another task keeps."""
 
     table: Callable[[], Rows]

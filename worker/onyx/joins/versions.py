@@ -7,8 +7,8 @@ looked up by one binary search. Times are compared as keys are (`keys.plain`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -91,8 +91,7 @@ class Versions:
         return numbers * (len(self._moments) + 1) + ranks
 
 
-@dataclass(frozen=True, slots=True)
-class Validity:
+class Validity(msgspec.Struct, frozen=True):
     """When versions are valid: each from its time on, until before the next of its key."""
 
     kind: str

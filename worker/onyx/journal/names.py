@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
+from msgspec import field
 
 from onyx.storage.interface import Stored
 
@@ -47,8 +49,7 @@ class Place(NamedTuple):
     seq: int
 
 
-@dataclass(slots=True)
-class Listing:
+class Listing(msgspec.Struct):
     """What the folder of a journal holds."""
 
     chunks: dict[Place, int] = field(default_factory=dict)

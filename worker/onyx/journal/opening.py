@@ -18,8 +18,10 @@ fence turns out to end nothing lists again, and goes on from the summary.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import field
 
 from onyx.errors import Fenced, StateError, Unavailable
 from onyx.journal.chunk import (
@@ -43,8 +45,7 @@ class _Missing(Exception):
     """A file is not there any more: list the folder again."""
 
 
-@dataclass(slots=True)
-class Found:
+class Found(msgspec.Struct):
     """What a journal holds."""
 
     end: int = 0

@@ -23,7 +23,8 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.codec.entries import encode_entry
 from onyx.errors import Fenced, Unavailable, UserError
@@ -51,8 +52,7 @@ class Reply(enum.Enum):
     was collected before an entry could name it: a new incarnation puts it again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(msgspec.Struct, frozen=True):
     """Request: one transaction, all or nothing."""
 
     attempt: int

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import SettingsError, UserError
 from onyx.ids import GroupId, Position
@@ -25,8 +26,7 @@ _DOCUMENT = "the path of a document"
 _ENTRY = re.compile(rf"{ENTRY_PREFIX}(\d{{10}})")
 
 
-@dataclass(frozen=True, slots=True)
-class Paths:
+class Paths(msgspec.Struct, frozen=True):
     """The nodes of one tenancy."""
 
     tenancy: str

@@ -9,8 +9,9 @@ being built, after checking the bundle on its own, so that a problem is reported
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from onyx.errors import ManifestError, Problem
 from onyx.model.manifest import SECTIONS

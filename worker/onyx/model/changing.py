@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from onyx.ids import TaskName
 from onyx.model.canonical import canonical_json
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.limits import NOTHING_DECLARED
 from onyx.model.names import yaml_key
+from onyx.structs import fields
 
 FIELDS = (
     "batch_size", "batch_timeout", "max_pending", "pending_timeout", "checkpoint_segments",

@@ -10,9 +10,11 @@ as plain settings. They come from Secrets by `env` and `envFrom`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import field
 
 from onyx.model import names
 from onyx.model.keys.compound import ListOf, MapOf
@@ -42,8 +44,7 @@ _ANNOTATIONS = MapOf(_ANNOTATION_KEY, _VALUE, LIST_ENTRIES_MAX)
 _AMOUNTS = MapOf(_RESOURCE, quantity(), entries_max=32)
 
 
-@dataclass(frozen=True, slots=True)
-class Zookeeper:
+class Zookeeper(msgspec.Struct, frozen=True):
     """The ZooKeeper that holds the log."""
 
     address: Annotated[
@@ -62,8 +63,7 @@ class Zookeeper:
     ZooKeeper."""
 
 
-@dataclass(frozen=True, slots=True)
-class CodeSource:
+class CodeSource(msgspec.Struct, frozen=True):
     """Python files from a ConfigMap, to try jobs without building an image."""
 
     config_map: Annotated[str, _OBJECT]
@@ -71,8 +71,7 @@ class CodeSource:
     flights.tasks.py the module flights.tasks."""
 
 
-@dataclass(frozen=True, slots=True)
-class TlsSource:
+class TlsSource(msgspec.Struct, frozen=True):
     """Certificates for connections between workers."""
 
     secret_name: Annotated[str, _OBJECT]
@@ -81,8 +80,7 @@ class TlsSource:
     """Use TLS for connections to ZooKeeper too."""
 
 
-@dataclass(frozen=True, slots=True)
-class DataVolume:
+class DataVolume(msgspec.Struct, frozen=True):
     """A volume that all workers share, for file inputs, outputs and state."""
 
     claim_name: Annotated[str, _OBJECT]
@@ -95,8 +93,7 @@ class DataVolume:
     """Where workers mount it; relative paths in jobs start here."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvVar:
+class EnvVar(msgspec.Struct, frozen=True):
     """A variable of the worker's container."""
 
     name: Annotated[str, _VARIABLE]
@@ -109,8 +106,7 @@ class EnvVar:
     """Source of the value, as in a pod: secretKeyRef, configMapKeyRef, ..."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvSource:
+class EnvSource(msgspec.Struct, frozen=True):
     """A ConfigMap or Secret whose keys become variables."""
 
     prefix: Annotated[str, Text(empty=True, characters_max=253)] = ""
@@ -121,16 +117,14 @@ class EnvSource:
     """name, and optional, of a Secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class PullSecret:
+class PullSecret(msgspec.Struct, frozen=True):
     """A Secret with the credentials of a registry."""
 
     name: Annotated[str, _OBJECT]
     """Name of the Secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(msgspec.Struct, frozen=True):
     """Processor and memory of the worker's container."""
 
     requests: Annotated[Mapping[str, int | str], _AMOUNTS] = field(default_factory=lambda: EMPTY)
@@ -139,8 +133,7 @@ class Resources:
     """Most that the container may use."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodMetadata:
+class PodMetadata(msgspec.Struct, frozen=True):
     """Labels and annotations of the pods."""
 
     labels: Annotated[Mapping[str, str], MapOf(_LABEL_KEY, _LABEL, LIST_ENTRIES_MAX)] = field(
@@ -151,8 +144,7 @@ class PodMetadata:
     """Annotations in addition to the operator's."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodTemplate:
+class PodTemplate(msgspec.Struct, frozen=True):
     """What is merged into the pods: lists of containers, volumes, variables, mounts and the like by
     name, other lists as a whole; null removes a key."""
 
@@ -163,8 +155,7 @@ class PodTemplate:
     priorityClassName, ... Our container is called worker, or spark in pods of Spark."""
 
 
-@dataclass(frozen=True, slots=True)
-class SparkExecutors:
+class SparkExecutors(msgspec.Struct, frozen=True):
     """Pods that Spark runs its tasks in."""
 
     instances: Annotated[int, Count(1, EXECUTORS_MAX, "executors")] = 2
@@ -179,8 +170,7 @@ class SparkExecutors:
     policy."""
 
 
-@dataclass(frozen=True, slots=True)
-class SparkServer:
+class SparkServer(msgspec.Struct, frozen=True):
     """A Spark Connect server whose executors are pods. It runs the image, the code and the data
     volume of the workers; tasks of jobs that name no master use it."""
 
@@ -200,8 +190,7 @@ class SparkServer:
     """Settings of Spark: spark.sql.shuffle.partitions, ..."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequests:
+class HttpRequests(msgspec.Struct, frozen=True):
     """Requests of clients over HTTP, for inputs with plugin http, and a Service in front of the
     workers."""
 
@@ -214,8 +203,7 @@ class HttpRequests:
     """Annotations of the Service."""
 
 
-@dataclass(frozen=True, slots=True)
-class DisruptionBudget:
+class DisruptionBudget(msgspec.Struct, frozen=True):
     """How many workers a drain of nodes may evict at once."""
 
     enabled: bool = True
@@ -224,8 +212,7 @@ class DisruptionBudget:
     """Workers that may be unavailable at the same time."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkPolicy:
+class NetworkPolicy(msgspec.Struct, frozen=True):
     """Who may reach the workers."""
 
     enabled: bool = True
@@ -233,8 +220,7 @@ class NetworkPolicy:
     HTTP are open."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceAccount:
+class ServiceAccount(msgspec.Struct, frozen=True):
     """The ServiceAccount of the workers; they need no permissions in Kubernetes."""
 
     create: bool = True
@@ -246,8 +232,7 @@ class ServiceAccount:
     """For identities of cloud providers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True):
     """A pool of workers that run jobs."""
 
     name: Annotated[str, NOT_A_KEY]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+import msgspec
+from msgspec import field
 
 from onyx.model.cluster import Cluster
 from onyx.model.job import EMPTY
@@ -13,8 +15,7 @@ from onyx.model.keys.fields import section_of
 CLUSTER = section_of(Cluster)
 
 
-@dataclass(frozen=True, slots=True)
-class _ClusterManifest:
+class _ClusterManifest(msgspec.Struct, frozen=True):
     api_version: Literal["onyx.dev/v1alpha1"]
     kind: Literal["OnyxCluster"]
     metadata: Mapping[str, Any]
@@ -23,4 +24,4 @@ class _ClusterManifest:
     """Written by the operator; ignored here."""
 
 
-CLUSTER_MANIFEST = replace(section_of(_ClusterManifest), name="manifest")
+CLUSTER_MANIFEST = section_of(_ClusterManifest, "manifest")

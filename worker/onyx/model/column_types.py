@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 SIMPLE = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
@@ -25,8 +26,7 @@ PRECISION_MAX = 38
 _TOKEN = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),:])")
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnType:
+class ColumnType(msgspec.Struct, frozen=True):
     """A type: its name, and what it is made of."""
 
     name: str

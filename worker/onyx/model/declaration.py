@@ -7,8 +7,9 @@ create another one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Literal
+
+import msgspec
 
 from onyx.model import names
 from onyx.model.keys.key import Key
@@ -27,8 +28,7 @@ _OBJECT = Matching(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FailurePolicy:
+class FailurePolicy(msgspec.Struct, frozen=True):
     """What happens after a failing task has killed the job."""
 
     retries: Annotated[int, Count(0, RETRIES_MAX, "times")] = 0
@@ -38,8 +38,7 @@ class FailurePolicy:
     """Delay before the job is submitted again."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
+class JobRef(msgspec.Struct, frozen=True):
     """A job file in a ConfigMap, for jobs that are too large for a Kubernetes object."""
 
     config_map: Annotated[str, _OBJECT]
@@ -48,8 +47,7 @@ class JobRef:
     """Key of the ConfigMap whose value is the job file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
+class Declaration(msgspec.Struct, frozen=True):
     """How the operator runs the job on Kubernetes. `onyx run` and `onyx submit` warn that these
     keys have no effect."""
 

@@ -12,8 +12,9 @@ NumPy and Arrow, which the classes need.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 ACK_AGGREGATORS = ("collect", "count", "last", "max", "min", "sum")
 """How values that functions give back by `ack_return` are put together."""
@@ -21,8 +22,7 @@ EMIT_ROWS = "rows"
 """What stands in a trigger's `emit` in place of a function: each group becomes a segment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+class Native(msgspec.Struct, frozen=True):
     """How an engine of columns computes an aggregation: what it keeps for a group and an extent.
 
     `Aggregation.finish` makes a state of that. Without a count and without numbers the engine
@@ -48,8 +48,7 @@ class Native:
 COLLECTED = Native()
 
 
-@dataclass(frozen=True, slots=True)
-class AggregationKind:
+class AggregationKind(msgspec.Struct, frozen=True):
     """An aggregation."""
 
     name: str
@@ -61,8 +60,7 @@ class AggregationKind:
     """Unless it collects, its states are numbers that may be merged in any order."""
 
 
-@dataclass(frozen=True, slots=True)
-class TriggerKind:
+class TriggerKind(msgspec.Struct, frozen=True):
     """A trigger."""
 
     name: str
@@ -76,8 +74,7 @@ class TriggerKind:
     """Whether it fires all extents anyway."""
 
 
-@dataclass(frozen=True, slots=True)
-class WindowKind:
+class WindowKind(msgspec.Struct, frozen=True):
     """A window type."""
 
     name: str

@@ -4,8 +4,11 @@ clusters are in `cluster_manifest`: what runs jobs needs none of them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import field
+from msgspec.structs import replace
 
 from onyx.model.declaration import Declaration
 from onyx.model.job import EMPTY, Job
@@ -27,13 +30,12 @@ SECTIONS = {"spec": SPEC} | {
 OBJECT_SPEC = Section(
     SPEC.name,
     SPEC.doc,
-    (*(replace(key, required=False) for key in SPEC.keys), *DECLARATION.keys),
+    lambda: (*(replace(key, required=False) for key in SPEC.keys), *DECLARATION.keys),
 )
 """What stands under `spec`: a job, or a reference to one, and how it is to be run."""
 
 
-@dataclass(frozen=True, slots=True)
-class _JobManifest:
+class _JobManifest(msgspec.Struct, frozen=True):
     api_version: Literal["onyx.dev/v1alpha1"]
     kind: Literal["OnyxJob"]
     metadata: Mapping[str, Any]
@@ -42,4 +44,4 @@ class _JobManifest:
     """Written by the operator; ignored here."""
 
 
-JOB_MANIFEST = replace(section_of(_JobManifest), name="manifest")
+JOB_MANIFEST = section_of(_JobManifest, "manifest")

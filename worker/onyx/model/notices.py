@@ -8,7 +8,6 @@ runs everywhere, but its author may expect an effect.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from itertools import chain
 
 from onyx.errors import Problem
@@ -20,6 +19,7 @@ from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
 from onyx.model.report import at
 from onyx.model.spark_settings import spark_notices
 from onyx.model.workflow import stateful_tasks
+from onyx.structs import fields
 
 TASKS_NAMED_MAX = 8
 _OF_PEERS = (
@@ -155,7 +155,7 @@ def _of_the_engine(job: Job) -> Iterator[Problem]:
 
 def _given(entry: CatalogEntry | Job, names_of_fields: tuple[str, ...]) -> list[str]:
     """Fields that are not as they are by default."""
-    defaults = {each.name: each.default for each in fields(entry)}
+    defaults = {each.name: each.default for each in fields(type(entry))}
     return [name for name in names_of_fields if getattr(entry, name) != defaults[name]]
 
 

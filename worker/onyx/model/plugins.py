@@ -12,12 +12,12 @@ installed) and registration by a decorator (every plugin would be imported to le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class BuiltIn:
+
+class BuiltIn(msgspec.Struct, frozen=True):
     """A plugin in one direction."""
 
     type: Literal["input", "output"]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import keyword
 import re
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+import msgspec
 
 ShapeName = Literal["value", "list", "map"]
 SHAPES: tuple[ShapeName, ...] = get_args(ShapeName)
@@ -29,8 +30,7 @@ RESERVED = frozenset(
 _TEXT = re.compile(r"\s*([a-z]+)\s*(?:\[\s*([a-z]+)\s*(?:,\s*([a-z]+)\s*)?\]\s*)?\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class StateType:
+class StateType(msgspec.Struct, frozen=True):
     """The type of a state."""
 
     shape: ShapeName

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 
 from onyx.ids import Position
@@ -11,8 +9,7 @@ from onyx.replica.command import Command
 from onyx.replica.effects import Effect
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(msgspec.Struct, frozen=True):
     """Enqueue these commands for the log, in order."""
 
     commands: tuple[Command, ...]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -72,8 +71,7 @@ class Propose(msgspec.Struct, frozen=True):
     command: Command
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The answer of this group to a question in the log. Void when it is no member."""
 
     command: Command

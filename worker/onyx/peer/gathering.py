@@ -20,10 +20,11 @@ several entries for long ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId, PeerId, TaskName
 from onyx.replica.command import Command
@@ -37,8 +38,7 @@ job."""
 _ALL_TASKS = TaskName("")
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """Proposals of one key."""
 
     version: int
@@ -49,8 +49,7 @@ class Held:
     """ReadyPeers peers or exhausted partitions that are not written yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Gathering:
+class Gathering(msgspec.Struct, frozen=True):
     """What a group has heard from some of its peers and has not written."""
 
     held: Map[Key, Held] = NOTHING

@@ -23,10 +23,11 @@ Decisions:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
+import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId, PeerId, Position, TaskName
 from onyx.log.interface import Session
@@ -81,8 +82,7 @@ _NONE_GATHERED = Gathering()
 Result = tuple["GroupState", tuple[Action, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupState:
+class GroupState(msgspec.Struct, frozen=True):
     """All that one incarnation knows."""
 
     group: GroupId

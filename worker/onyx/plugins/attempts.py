@@ -9,7 +9,7 @@ that does not exist) is final at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onyx.errors import FailsAgain, NameNotRegistered, Unavailable, describe
 
@@ -21,8 +21,7 @@ BLOCKED_RETRY_S = 5.0
 """What waits for room (`Blocked`) is tried again so often: it may have to run a whole stage."""
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(msgspec.Struct):
     """The attempts of one thing. One that succeeds has a new value afterwards."""
 
     failed: int = 0

@@ -3,7 +3,7 @@
 A plugin is made by several processes: by a peer, by the driver of a job on Spark, within its query,
 and to check a job before it runs. All start from here: a plugin that knew less in one of them would
 refuse there what a check has let pass. What only some of them know, they put in with
-`dataclasses.replace`.
+`msgspec.structs.replace`.
 """
 
 from __future__ import annotations

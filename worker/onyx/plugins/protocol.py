@@ -14,10 +14,10 @@ methods for them (`ColumnsReader`, `ColumnsOutput`). Nowhere else do plugins tou
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
+from msgspec import field
 
 from onyx.errors import UserError
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
@@ -73,8 +73,7 @@ def _no_store() -> BlobStore:
     raise UserError("there is no store for state in this process")
 
 
-@dataclass(frozen=True, slots=True)
-class PluginContext:
+class PluginContext(msgspec.Struct, frozen=True):
     """Where a plugin runs, and what it may use of its worker."""
 
     job: JobId

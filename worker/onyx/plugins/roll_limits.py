@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class RollLimits:
+
+class RollLimits(msgspec.Struct, frozen=True):
     """A part or transaction ends when it reaches any of these."""
 
     size_bytes: int = 134_217_728

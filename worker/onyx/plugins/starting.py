@@ -11,11 +11,11 @@ with another `startFrom` would then give other segments the positions of those i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import field
 
 from onyx.errors import Problem, UserError
 from onyx.model.keys.durations import Duration
@@ -51,8 +51,7 @@ class StartAt(
 StartFrom = str | StartAt
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """What `startFrom` says, read."""
 
     form: Form = "beginning"

@@ -26,8 +26,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
+from msgspec import field
 
 from onyx.codec.segments import decode, encode
 from onyx.errors import Fenced, OnyxError, SegmentError, Unavailable
@@ -88,8 +90,7 @@ class TransactionStore(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Transaction:
+class _Transaction(msgspec.Struct):
     """A unit of `rolling`."""
 
     writer: str

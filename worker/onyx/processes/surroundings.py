@@ -5,7 +5,6 @@ Apart from `options`, because worker processes have no command line.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import signal
 import sys
@@ -13,6 +12,8 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from onyx.settings import Settings, TelemetrySettings, from_environment
 from onyx.telemetry.logs import configure
@@ -24,13 +25,13 @@ def settings(
     """Settings from ONYX_* variables, with what was given on the command line on top."""
     found = from_environment(os.environ)
     if zookeeper is not None:
-        address = dataclasses.replace(found.zookeeper, address=zookeeper)
-        found = dataclasses.replace(found, zookeeper=address)
+        address = replace(found.zookeeper, address=zookeeper)
+        found = replace(found, zookeeper=address)
     if tenancy is not None:
-        found = dataclasses.replace(found, tenancy_id=tenancy)
+        found = replace(found, tenancy_id=tenancy)
     if modules:
         names = tuple(name for each in modules for name in each.split(",") if name)
-        found = dataclasses.replace(found, modules=names)
+        found = replace(found, modules=names)
     return found
 
 

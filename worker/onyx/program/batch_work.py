@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+import msgspec
 import pyarrow as pa
+from msgspec import field
 
 from onyx.flow.batch import Batch, Segment, Segments, as_given, joined
 from onyx.flow.leaves import Leaves
@@ -15,8 +15,7 @@ from onyx.windows.coded import Keyed
 from onyx.windows.prepared import Prepared
 
 
-@dataclass(slots=True)
-class BatchWork:
+class BatchWork(msgspec.Struct):
     """A batch, and what each step of the program has added to it."""
 
     batch: Batch | None = None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from onyx.flow.apply import resolve_params
 from onyx.flow.columns.schemas import arrow_schema
@@ -50,7 +51,7 @@ def with_functions(
     params = [*resolve_params({name: fn_params}, entry), *lookups(tables, entry.tables)]
     program.event.update(params=params, fn=fn)
     kept = _kept(job, entry)
-    return dataclasses.replace(
+    return replace(
         program,
         fn=fn,
         join=_join(entry, tables, kept),

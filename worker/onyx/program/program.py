@@ -8,10 +8,11 @@ the assignment of a peer as well, because a query would then have to pretend tha
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import msgspec
 import pyarrow as pa
+from msgspec import field
 
 from onyx.flow.conditions import Conditions
 from onyx.flow.groups.grouping import Grouping
@@ -29,8 +30,7 @@ from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(msgspec.Struct, frozen=True):
     """One task of a job, ready to run; in part, until `with_functions`."""
 
     job_id: JobId

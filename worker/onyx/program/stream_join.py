@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import field
 
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
@@ -14,8 +16,7 @@ from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.coded import GroupKeys
 
 
-@dataclass(frozen=True, slots=True)
-class StreamSide:
+class StreamSide(msgspec.Struct, frozen=True):
     """One of the two streams."""
 
     task: str
@@ -28,8 +29,7 @@ class StreamSide:
     """Whether segments are emitted that have met none."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamJoin:
+class StreamJoin(msgspec.Struct, frozen=True):
     """A join of two streams."""
 
     task: str

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import fields
 from hashlib import blake2b
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -24,7 +23,7 @@ from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
-from onyx.structs import UNREADABLE
+from onyx.structs import UNREADABLE, fields
 
 FIELD_VALUES_KEPT_MAX = 64
 """Values of one field whose bytes are kept: those of a few replicas that are in use at a time."""

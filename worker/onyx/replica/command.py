@@ -17,10 +17,10 @@ log for ever, and not by the type checker.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from onyx.ids import GroupId, PeerId, Position
 from onyx.path_names import CHARACTERS_MAX, PATH_NAME

@@ -6,9 +6,8 @@ persistent maps that nobody touched are the same object.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from immutables import Map
+from msgspec.structs import replace
 
 from onyx.ids import JobId, PeerId, Position, Slot, TaskName
 from onyx.replica import jobs

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onyx.ids import JobId, PeerId, Position, TaskName
 from onyx.replica.members import without

@@ -11,7 +11,7 @@ changed and derives the rest, so that no command can forget it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onyx.ids import GroupId
 from onyx.replica import reconcile

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TypeVar
 
 from immutables import Map
+from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId, PeerId, Position
 from onyx.replica import ring

@@ -10,10 +10,11 @@ by job for each field was rejected: each end had to name them all.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 from immutables import Map
+from msgspec.structs import replace
 
 from onyx.ids import NO_POSITION, GroupId, JobId, PeerId, Position, Slot, TaskName
 from onyx.replica.spec import JobSpec
@@ -28,8 +29,7 @@ deaths of processes that had them and others in user code."""
 
 
 @prepared
-@dataclass(frozen=True, slots=True)
-class Partitions:
+class Partitions(msgspec.Struct, frozen=True):
     """The source partitions of one input task, numbered once for all by `register-partitions`."""
 
     first: int
@@ -39,8 +39,7 @@ class Partitions:
     """Content address of the list of their names (JSON array), in the chunk store of the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobRun:
+class JobRun(msgspec.Struct, frozen=True):
     """The half of a job's record that the job has only while it runs."""
 
     suspended: bool = False
@@ -81,8 +80,7 @@ class JobRun:
 _NO_RUN = JobRun()
 
 
-@dataclass(frozen=True, slots=True)
-class JobRecord:
+class JobRecord(msgspec.Struct, frozen=True):
     """All that the replica holds of one job."""
 
     spec: JobSpec
@@ -98,8 +96,7 @@ class JobRecord:
     """The entry that ended it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(msgspec.Struct, frozen=True):
     """The value that the log folds into. Field names follow the original's replica keys."""
 
     job_scheduler: str = "balanced"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 import msgspec
 
@@ -29,8 +28,7 @@ class Payload(msgspec.Struct, frozen=True):
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(msgspec.Struct, frozen=True):
     """One worker hands a part of a request to the worker that owns its partition."""
 
     partition: int
@@ -39,8 +37,7 @@ class Part:
     """Digest of the whole request."""
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
+class Append(msgspec.Struct, frozen=True):
     """A request of a client, or a part of one."""
 
     job: str

@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
+from msgspec import field
 
 from onyx.flow.batch import Segments
 from onyx.ledger.returns import Part
@@ -61,8 +63,7 @@ class Status(enum.StrEnum):
         return self in (Status.BUSY, Status.UNAVAILABLE, Status.TIMED_OUT)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The answer to a request."""
 
     status: Status
@@ -84,8 +85,7 @@ class Answer:
     """The worker that requests for the input are passed on to; empty: the one that was asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """Segments for one partition of an input."""
 
     id: str

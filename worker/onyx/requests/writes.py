@@ -8,7 +8,6 @@ the commit names the runs that count.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -35,8 +34,7 @@ class BatchOfWrite(NamedTuple):
         return hashlib.blake2b(self.write.encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """The request is held back until its batch is committed."""
 
     batch: BatchOfWrite

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import glob
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from msgspec.structs import replace
 
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
@@ -52,7 +53,7 @@ class Inputs:
 @contextmanager
 def partition_of_file(query: Query, task: str, path: str) -> Iterator[Partition]:
     """A file of the result of a Spark stage, as a partition that is read in columns."""
-    context = dataclasses.replace(query.plugins.context(task), batch_format="arrow")
+    context = replace(query.plugins.context(task), batch_format="arrow")
     files = FilesInput(context, InputOptions(path=glob.escape(path)))
     yield Partition(query, files, task, path, columns=True)
     files.close()

@@ -9,8 +9,9 @@ variables, which Spark Connect lacks.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from onyx.joins.table import Table
 from onyx.model.job import CatalogEntry, Job

@@ -5,8 +5,9 @@ With `window_state` the only module here that reaches a cluster. No worker impor
 
 from __future__ import annotations
 
-import dataclasses
 import os
+
+from msgspec.structs import replace
 
 from onyx.client.client import Client
 from onyx.client.workers import addresses_of
@@ -50,10 +51,10 @@ def settings(options: SourceOptions | WriteOptions) -> Settings:
     """The settings: those of ONYX_* variables, with what the options say."""
     found = from_environment(os.environ)
     if options.zookeeper is not None:
-        address = dataclasses.replace(found.zookeeper, address=options.zookeeper)
-        found = dataclasses.replace(found, zookeeper=address)
+        address = replace(found.zookeeper, address=options.zookeeper)
+        found = replace(found, zookeeper=address)
     if options.tenancy is not None:
-        found = dataclasses.replace(found, tenancy_id=options.tenancy)
+        found = replace(found, tenancy_id=options.tenancy)
     return found
 
 

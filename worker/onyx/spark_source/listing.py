@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from onyx.errors import UserError
 from onyx.plugins.parts.listing import files_in, parts_in
@@ -22,8 +24,7 @@ from onyx.structs import stored
 _RESULT = re.compile(r".*\.(parquet|json|json\.gz|jsonl|jsonl\.gz)")
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(msgspec.Struct, frozen=True):
     """A folder, and what is put before the names of its writers."""
 
     path: str
@@ -31,8 +32,7 @@ class Folder:
     writers: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OutputFiles:
+class OutputFiles(msgspec.Struct, frozen=True):
     """Where the rows of an output are."""
 
     folders: tuple[Folder, ...]

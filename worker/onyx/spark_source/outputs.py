@@ -6,8 +6,7 @@ A path is enough, and no ZooKeeper is asked then. A job and a task are looked up
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import pyarrow as pa
 
 from onyx.errors import UserError
@@ -27,8 +26,7 @@ from onyx.storage.opening import location_of
 _READABLE = [row.name for row in OUTPUTS.values() if row.keeps_parts]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """An output."""
 
     output: OutputFiles

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -43,8 +44,7 @@ QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Local properties of Spark's tasks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """The input that rows go to."""
 
     workers: tuple[str, ...]

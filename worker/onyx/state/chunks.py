@@ -7,10 +7,11 @@ its change is there. What records mean is defined in `windows/records`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
+from msgspec import field
 
 from onyx.flow.batch import U64, EncodedRun, Segments, part_of
 from onyx.runs import Numbers
@@ -45,8 +46,7 @@ class EmittedRun(NamedTuple):
         return EmittedRun(position, part_of(self.segments, past, len(self.segments)), self.child)
 
 
-@dataclass(slots=True)
-class ShardChange:
+class ShardChange(msgspec.Struct):
     """What became of one shard since the chunk before; in a snapshot, all of it."""
 
     records: Sequence[Record] = ()
@@ -62,8 +62,7 @@ class ShardChange:
     """Values of the `uniquenessKey` seen; in a snapshot, all that are remembered, oldest first."""
 
 
-@dataclass(slots=True)
-class Chunk:
+class Chunk(msgspec.Struct):
     """One atomic step of the state of a peer."""
 
     shards: Mapping[int, ShardChange] = field(default_factory=dict)

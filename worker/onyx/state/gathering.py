@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+from msgspec import field
 
 from onyx.ledger.applied import Applied
 from onyx.runs import U64, Numbers
@@ -17,8 +18,7 @@ CHUNK_COST_BYTES = 32_768
 """What it costs to read a chunk, however small."""
 
 
-@dataclass(slots=True)
-class Size:
+class Size(msgspec.Struct):
     """How much has to be read to know the state."""
 
     snapshot: int = 0
@@ -34,8 +34,7 @@ class Size:
             self.since += size_bytes + CHUNK_COST_BYTES
 
 
-@dataclass(slots=True)
-class Gathered:
+class Gathered(msgspec.Struct):
     """State of shards out of chunks that are taken in order."""
 
     shards: dict[int, ShardState]

@@ -12,7 +12,8 @@ under the same number, before anything else: creating the same bytes twice is on
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onyx.errors import Fenced, InvariantViolated
 from onyx.settings import StateSettings

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
+from msgspec import field
 
 from onyx.storage.interface import Stored
 
@@ -62,8 +64,7 @@ class TaskFolder(NamedTuple):
         return f"{self.chunk(key, seq)}.whole"
 
 
-@dataclass(slots=True)
-class Listed:
+class Listed(msgspec.Struct):
     """What a listing says of one log."""
 
     sizes: dict[int, int] = field(default_factory=dict)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
+
+import msgspec
+from msgspec import field
 
 from onyx.codec.records import decode_records
 from onyx.codec.values import decode_values
@@ -17,8 +19,7 @@ from onyx.state.local.spool import Kept, bytes_of
 from onyx.windows.records import Record
 
 
-@dataclass(slots=True)
-class ShardState:
+class ShardState(msgspec.Struct):
     """What is known of one shard."""
 
     settled: int = 0

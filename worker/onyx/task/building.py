@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from msgspec.structs import replace
 
 from onyx.model.plugins import STAGE
 from onyx.program.reading.event_times import SourceTimes
@@ -20,14 +20,14 @@ def build_plugin(runtime: Runtime) -> tuple[Source | None, Sink | None, bool]:
     entry, services, kind = runtime.program.entry, runtime.services, runtime.assignment.kind
     plugin, source, sink, cooperative = entry.plugin, None, None, True
     if kind is Kind.STAGE:
-        plugin, entry = STAGE, dataclasses.replace(entry, batch_format="arrow")
+        plugin, entry = STAGE, replace(entry, batch_format="arrow")
     if kind is Kind.FUNCTION and runtime.program.processing is not None:
         cooperative = runtime.program.processing.is_cooperative
     if kind is not Kind.FUNCTION:
         assert plugin is not None, "validated: inputs and outputs name a plugin"
         context = plugin_context(runtime)
         if kind is not Kind.OUTPUT:
-            context = dataclasses.replace(context, batch_format=entry.batch_format)
+            context = replace(context, batch_format=entry.batch_format)
             reads, times = services.build_input(plugin, context), _source_times(runtime)
             partition, retry_delay = runtime.delivery.partition, runtime.assignment.retry_delay
             source = Source(

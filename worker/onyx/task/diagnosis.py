@@ -8,7 +8,8 @@ is no stall.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import TaskName
 from onyx.model.job import CatalogEntry, Job
@@ -24,8 +25,7 @@ BUSY_S = 1.0
 """A step that has taken so long is inside something that does not come back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """What is seen of one task on one peer at a moment."""
 
     kind: Kind

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass
 
 import msgspec
 
@@ -36,8 +35,7 @@ class Stop(msgspec.Struct, frozen=True):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Completions:
+class Completions(msgspec.Struct, frozen=True):
     """Trees of this input peer that are complete (`retries_max` 0), or that a flow condition asks
     to be read again, at most so many times."""
 

@@ -6,7 +6,7 @@ later, or that was busy for an hour, takes the same ones.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onyx.task.batch_task import BatchTask
 from onyx.task.parts.runtime import Runtime

@@ -6,7 +6,7 @@ plugin reports while it waits (`PluginContext.progress`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onyx.plugins.protocol import SealProgress
 from onyx.telemetry.catalog import (
@@ -23,8 +23,7 @@ from onyx.telemetry.catalog import (
 from onyx.telemetry.interface import TaskMetrics
 
 
-@dataclass(slots=True)
-class LatestProgress:
+class LatestProgress(msgspec.Struct):
     """The progress of a seal that runs."""
 
     value: SealProgress | None = None

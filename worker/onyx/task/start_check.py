@@ -8,9 +8,10 @@ lifecycles, and plugins are made and closed again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from onyx.errors import describe
 from onyx.flow.apply import resolve_params

@@ -4,8 +4,9 @@ is read."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from onyx.joins.enrichment import Enrichment
 from onyx.joins.shares import Partition, Share

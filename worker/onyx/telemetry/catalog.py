@@ -12,8 +12,9 @@ scrape.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Kind = Literal["counter", "gauge", "histogram"]
 Merge = Literal["sum", "kept", "least"]
@@ -30,8 +31,7 @@ _SERVED_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30
 _SPARK_SECONDS = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Metric:
+class Metric(msgspec.Struct, frozen=True, eq=False):
     """One row: what is exported and what it means. Compared by identity, as it is a key."""
 
     name: str

@@ -13,10 +13,11 @@ import socket
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from threading import Event, Thread
 from typing import cast
 from urllib.parse import parse_qs
+
+import msgspec
 
 BACKLOG = 128
 """Connections that the system holds until they are accepted."""
@@ -30,8 +31,7 @@ _POLL_S = 0.2
 _END = b"\r\n\r\n"
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A GET; whoever is given it answers and closes the connection."""
 
     connection: socket.socket
@@ -42,8 +42,7 @@ class Request:
     """The names of the series that the client wants (`?name[]=`); empty: all."""
 
 
-@dataclass(slots=True)
-class _Half:
+class _Half(msgspec.Struct):
     """What has come of a request."""
 
     ends_s: float

@@ -22,6 +22,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
+from msgspec.structs import replace
+
 from onyx import api
 from onyx.client.statuses import JobStatus
 from onyx.errors import Unavailable
@@ -36,8 +39,7 @@ JOIN_TIMEOUT_S = 60.0
 _LOOK_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class TestEnv:
+class TestEnv(msgspec.Struct, frozen=True):
     """What the block gets."""
 
     __test__ = False
@@ -91,7 +93,7 @@ def with_test_env(
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="onyx-test-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        chosen = dataclasses.replace(settings or api.Settings(), modules=tuple(modules))
+        chosen = replace(settings or api.Settings(), modules=tuple(modules))
         env = api.start_env(chosen, folder)
         stack.callback(api.shutdown_env, env)
         if processes:

@@ -7,13 +7,15 @@ need no lock: they may see a value that is one event old, never a torn one.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
 
+import msgspec
+from msgspec import field
+
+from onyx.structs import fields
 from onyx.telemetry.labels import Refusal
 
 
-@dataclass(slots=True)
-class Counters:
+class Counters(msgspec.Struct):
     """Events since the start of the owner."""
 
     sent_bytes: int = 0
@@ -48,5 +50,5 @@ class Counters:
 
     def add(self, other: Counters) -> None:
         """Add the totals of another owner."""
-        for each in fields(self):
+        for each in fields(type(self)):
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))

@@ -14,16 +14,14 @@ packets breaks the stream and never reaches a task.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import pyarrow as pa
 
 from onyx.transport.inbox import BoundedInbox
 from onyx.transport.interface import Channel
 
 
-@dataclass(slots=True)
-class OutChannel:
+class OutChannel(msgspec.Struct):
     """Sending end of a channel."""
 
     number: int
@@ -57,8 +55,7 @@ class OutChannel:
         return True
 
 
-@dataclass(slots=True)
-class InChannel:
+class InChannel(msgspec.Struct):
     """Receiving end of a channel; without an inbox while its peer and version are not here."""
 
     number: int

@@ -6,9 +6,9 @@ of columns is no part of the bytes: a channel carries it once (`sending`, `recei
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec
@@ -19,8 +19,7 @@ from onyx.runs import Numbers
 from onyx.transport.interface import Partial
 
 
-@dataclass(frozen=True, slots=True)
-class Encoded:
+class Encoded(msgspec.Struct, frozen=True):
     """A batch as it came from the network, or goes there."""
 
     segments: int

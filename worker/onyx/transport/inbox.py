@@ -28,9 +28,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
+
+import msgspec
 
 from onyx.errors import InvariantViolated, SegmentError
 from onyx.flow.batch import Batch
@@ -52,8 +53,7 @@ def weight(item: Sendable | Encoded) -> int:
     return item.segments if isinstance(item, Encoded) else len(item)
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(msgspec.Struct):
     channel: Channel
     item: Sendable | Encoded
     weight: int

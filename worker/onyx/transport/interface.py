@@ -10,7 +10,6 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -92,8 +91,7 @@ class Partial(msgspec.Struct, frozen=True):
 Sendable = Batch | Partial | Control
 
 
-@dataclass(slots=True)
-class Delivery:
+class Delivery(msgspec.Struct):
     """What a task takes from its inbox."""
 
     channel: Channel

@@ -7,13 +7,12 @@ twice is the same. Both pass by the limits of a link: a task asks for one batch 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 
 
-@dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(msgspec.Struct, frozen=True):
     """A question to the peer that has some groups."""
 
     job: JobId
@@ -33,8 +32,7 @@ class LookUp:
     """Whether the answer waits until all that is in it is durable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(msgspec.Struct, frozen=True):
     """The answer to a question."""
 
     job: JobId

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 
 import msgspec
 from google.protobuf.message import DecodeError
@@ -27,8 +26,7 @@ TABLE = ".table/"
 """Before the name of a table, which windows and states may have as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class StateQuery:
+class StateQuery(msgspec.Struct, frozen=True):
     """A question to one peer (`queries.proto` explains the fields)."""
 
     tenancy: str

@@ -11,10 +11,10 @@ recognize the in-flight segments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.errors import Problem
 from onyx.model.job import Job, Upgrade, Window
@@ -45,8 +45,7 @@ class Step(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What happens to the state of all tasks and windows of both jobs."""
 
     steps: tuple[Step, ...]

@@ -8,8 +8,9 @@ completely, and the whole answer ends there too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from onyx.windows.firing import Extent
 from onyx.windows.selection import place_of
@@ -19,8 +20,7 @@ Order = tuple[Any, ...]
 What = TypeVar("What")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Extents in the order of their places (`selection`)."""
 
     extents: Sequence[Extent]

@@ -8,9 +8,9 @@ has to look at single segments makes lists of both.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -28,8 +28,7 @@ Values = Sequence[Any] | NDArray[Any]
 _INT64_MAX = 2**63 - 1
 
 
-@dataclass(slots=True)
-class Groups:
+class Groups(msgspec.Struct):
     """The groups of rows of columns."""
 
     codes: Indices

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import msgspec
+from msgspec.structs import replace
 
 from onyx.model.job import Window
 from onyx.windows.aggregations.aggregation import Aggregation
@@ -17,8 +16,7 @@ ROWS_PAGE_MAX = 10_000
 """Groups that fire together as rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledWindow:
+class CompiledWindow(msgspec.Struct, frozen=True):
     """One window with its triggers."""
 
     window: Window

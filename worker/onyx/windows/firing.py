@@ -7,8 +7,9 @@ complete by itself, so that this may happen later and its state is the one at th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
 
 from onyx.flow.batch import EncodedRun, Segment, Segments
 from onyx.flow.columns.record_batch import Columns
@@ -66,8 +67,7 @@ class Firing(NamedTuple):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class FiringRows:
+class FiringRows(msgspec.Struct, frozen=True):
     """Groups of one window that one trigger hands to its functions together (`firing_rows`)."""
 
     window: Window
@@ -131,8 +131,7 @@ PENDING: Final[list[AnyFiring]] = []
 """This very page: the next one is being computed elsewhere, and is to be asked for later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(msgspec.Struct, frozen=True):
     """What became of a batch."""
 
     firings: list[AnyFiring]
@@ -145,8 +144,7 @@ FROM, TO = float("-inf"), float("inf")
 """Bounds of what has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(msgspec.Struct, frozen=True):
     """One extent of a window, for a query."""
 
     group: Any

@@ -8,8 +8,9 @@ its place, so that one that has grown meanwhile does not come twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+import msgspec
 
 from onyx.errors import UserError
 from onyx.flow.groups.keys import key_bytes
@@ -52,8 +53,7 @@ def place_of(extent: Extent) -> Place:
     return place(extent.group, extent.lower, extent.upper, extent.of_session)
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The extents for which all that is given holds."""
 
     key: Any = ALL

@@ -1,6 +1,5 @@
 """Parts are durable and whole before they are visible, and the dead make nothing visible."""
 
-import dataclasses
 import fnmatch
 import gzip
 import io
@@ -11,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
@@ -289,7 +289,7 @@ def test_whom_to_fence_is_asked_anew_in_each_version(place):
 
 def test_tasks_that_share_a_directory_do_not_fence_each_other(place):
     context = plugin_context({"path": str(place.path)})
-    other = build_output("files", dataclasses.replace(context, task="other"))
+    other = build_output("files", replace(context, task="other"))
     other.write(numbers(1))
     files_output(place, incarnation="incarnation-2").fence([])
     other.flush()

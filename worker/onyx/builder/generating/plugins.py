@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -36,8 +35,7 @@ _FUNCTION_DOC = "`package.module:name`"
 """The docstring of an option that names a function begins so."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Direction:
+class _Direction(msgspec.Struct, frozen=True):
     """The options of a plugin in one direction, by their names, each as the members of its type."""
 
     made: str

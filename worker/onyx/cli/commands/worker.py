@@ -6,11 +6,11 @@ does without the engine.
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from onyx.cli.command_line import Option
 from onyx.cli.options import ModulesOption, TenancyOption, ZooKeeperOption
@@ -54,7 +54,7 @@ def worker(
     import_from(Path())
     found = settings(zookeeper, tenancy, modules)
     if metrics_port is not None:
-        telemetry = dataclasses.replace(found.telemetry, metrics_port=metrics_port)
-        found = dataclasses.replace(found, telemetry=telemetry)
+        telemetry = replace(found.telemetry, metrics_port=metrics_port)
+        found = replace(found, telemetry=telemetry)
     configure_logs(found.telemetry, {"tenancy": found.tenancy_id})
     run_until(stop, Supervisor(found, [peers] * processes), found)

@@ -8,11 +8,12 @@ than a command that is started for each, and ZooKeeper's admin server would need
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import socket
 import threading
 from pathlib import Path
 from typing import Annotated
+
+from msgspec.structs import replace
 
 from onyx.cli.command_line import Option
 from onyx.errors import Unavailable
@@ -39,9 +40,9 @@ def zookeeper(
     found = settings()
     chosen = found.zookeeper_server
     if port is not None:
-        chosen = dataclasses.replace(chosen, port=port)
+        chosen = replace(chosen, port=port)
     if data is not None:
-        chosen = dataclasses.replace(chosen, data_dir=str(data))
+        chosen = replace(chosen, data_dir=str(data))
     ensemble = ensemble_of(chosen, socket.gethostname())
     server = ZooKeeperServer(
         chosen.data_dir,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from onyx.client.states.checks import require_log, require_no_times, require_peers
 from onyx.client.states.shards import by_group
@@ -19,8 +20,7 @@ from onyx.windows.groups import Shards
 from onyx.windows.selection import Selection
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionState:
+class FunctionState(msgspec.Struct, frozen=True):
     """A state of a function. Implements `State`."""
 
     job: Job

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from onyx.client.states.checks import require_log, require_parts, require_states
 from onyx.client.states.shards import by_group
@@ -22,8 +23,7 @@ from onyx.windows.records import Record
 from onyx.windows.selection import Selection
 
 
-@dataclass(frozen=True, slots=True)
-class JoinState:
+class JoinState(msgspec.Struct, frozen=True):
     """What a join holds. Implements `State`."""
 
     job: Job

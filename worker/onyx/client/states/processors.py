@@ -7,8 +7,9 @@ whatever the key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.client.states.checks import require_log, require_no_times, require_peers
 from onyx.client.states.shards import EVERYWHERE
@@ -22,8 +23,7 @@ from onyx.windows.records import Record
 from onyx.windows.selection import Selection
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessorState:
+class ProcessorState(msgspec.Struct, frozen=True):
     """What the processors of a task have saved. Implements `State`."""
 
     job: Job

@@ -9,8 +9,9 @@ another process reads it anew in its source.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.client.states.checks import require_no_times, require_parts, require_peers
 from onyx.client.states.shards import by_group
@@ -27,8 +28,7 @@ from onyx.windows.selection import Selection
 _TIMES = ("timestamp", "date")
 
 
-@dataclass(frozen=True, slots=True)
-class TableState:
+class TableState(msgspec.Struct, frozen=True):
     """A table. Implements `State`."""
 
     job: Job

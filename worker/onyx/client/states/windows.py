@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from onyx.client.states.checks import require_log, require_states
 from onyx.client.states.shards import by_group, only_shard
@@ -24,8 +26,7 @@ from onyx.windows.task_windows import TaskWindows
 from onyx.windows.units import is_time
 
 
-@dataclass(frozen=True, slots=True)
-class WindowState:
+class WindowState(msgspec.Struct, frozen=True):
     """A window. Implements `State`."""
 
     job: Job

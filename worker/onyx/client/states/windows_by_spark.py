@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from onyx.client.states.checks import require_log
 from onyx.client.states.state import Files, Restored
@@ -16,8 +15,7 @@ from onyx.windows.records import Record, of_window
 from onyx.windows.selection import Selection
 
 
-@dataclass(frozen=True, slots=True)
-class WindowBySpark(WindowState):
+class WindowBySpark(WindowState, frozen=True):
     """A window with `engine: spark`. Implements `State`."""
 
     in_store = True

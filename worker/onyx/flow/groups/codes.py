@@ -11,7 +11,6 @@ Different is what Arrow calls different: `0.0` and `-0.0` may both be there, and
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Generic, TypeVar
 
@@ -34,8 +33,7 @@ _TABLE_A_ROW = 8
 """A table of codes may have so many entries a row; beyond it codes are sorted."""
 
 
-@dataclass(slots=True)
-class KeyCodes:
+class KeyCodes(msgspec.Struct):
     """The keys of a batch."""
 
     codes: Indices

@@ -7,8 +7,8 @@ came, and are moved only to be put behind others, or when most of them are of no
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -19,8 +19,7 @@ from onyx.flow.groups.hashes import combined_hashes
 from onyx.joins.streams.spans import Times
 
 
-@dataclass(frozen=True, slots=True)
-class KeyedRows:
+class KeyedRows(msgspec.Struct, frozen=True):
     """Rows of one side. None of the keys is null or has a part that is."""
 
     hashes: U64

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from onyx.flow.arrays import Indices
 from onyx.joins.streams.spans import Times
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """Segments of a batch whose keys are of the same kind."""
 
     where: Indices
@@ -22,8 +21,7 @@ class Rows:
     """A column for each part of the key; null: the key equals no other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Looked:
+class Looked(msgspec.Struct, frozen=True):
     """The segments of a batch."""
 
     times: Times

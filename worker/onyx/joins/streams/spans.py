@@ -10,9 +10,9 @@ groups may differ in theirs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,8 +59,7 @@ class Spans(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(msgspec.Struct, frozen=True):
     """The right row is at most so much earlier or later than the left one."""
 
     before: int
@@ -96,8 +95,7 @@ class Interval:
         return self.before if side else self.after
 
 
-@dataclass(frozen=True, slots=True)
-class Extents:
+class Extents(msgspec.Struct, frozen=True):
     """Both rows are in the same extent of a fixed length."""
 
     width: int
@@ -128,8 +126,7 @@ class Extents:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Latest:
+class Latest(msgspec.Struct, frozen=True):
     """The left row meets the latest right one that is not later, and not older than that."""
 
     age_max: int | None

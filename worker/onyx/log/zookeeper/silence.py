@@ -16,10 +16,10 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 import msgspec
+from msgspec.structs import replace
 
 logger = logging.getLogger("onyx.log")
 
@@ -55,8 +55,7 @@ class Look(msgspec.Struct, frozen=True):
     """Whether kazoo takes the connection for alive."""
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """What is remembered between two looks."""
 
     looked_s: float

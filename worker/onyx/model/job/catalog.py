@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from onyx.model import names
@@ -22,8 +21,7 @@ GROUPED = ("function", "output", "reduce")
 """Types of tasks whose segments may be grouped."""
 
 
-@dataclass(frozen=True, slots=True)
-class CatalogEntry(Work):
+class CatalogEntry(Work, frozen=True):
     """One task: where segments come from, what is done with them, or where they go."""
 
     min_peers: Annotated[

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import field
 
 from onyx.model.job.types import Targets
 from onyx.model.keys.compound import OneOrMore
@@ -18,8 +20,7 @@ Predicate = str | tuple[Any, ...]
 `("is-null", key)`, `("sql", expression)`, or `("and"|"or"|"not", predicate...)`."""
 
 
-@dataclass(frozen=True, slots=True)
-class FlowCondition:
+class FlowCondition(msgspec.Struct, frozen=True):
     """Which segments of a task go to which of its children. A task without flow conditions sends
     every segment to every child."""
 

@@ -12,8 +12,10 @@ so that a typo is found).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import field
 
 from onyx.model.job.catalog import CatalogEntry
 from onyx.model.job.flow_conditions import FlowCondition
@@ -34,8 +36,7 @@ DEPTH_MAX = 64
 """Longest path through a workflow, in edges."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """A job: its tasks, how segments flow between them, and what is guaranteed."""
 
     name: Annotated[str, NOT_A_KEY]

@@ -7,8 +7,10 @@ Rejected: `on`, as in SQL, for `key`: readers of YAML 1.1, kubectl among them, t
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import field
 
 from onyx.model.job.types import TaskName
 from onyx.model.keys.compound import ListOf, OneOrMore
@@ -16,8 +18,7 @@ from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Text
 
 
-@dataclass(frozen=True, slots=True)
-class LookupJoin:
+class LookupJoin(msgspec.Struct, frozen=True):
     """Segments get the row that a table has under their key, or what another task keeps there."""
 
     key: Annotated[

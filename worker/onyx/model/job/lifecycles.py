@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any
+
+import msgspec
+from msgspec import field
 
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import Function, Name
 
 
-@dataclass(frozen=True, slots=True)
-class Lifecycle:
+class Lifecycle(msgspec.Struct, frozen=True):
     """Functions that are called around the work of a task."""
 
     task: Annotated[str, Name("task", words=("all",)), Key(origin="lifecycle/task")]

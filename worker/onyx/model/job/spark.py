@@ -7,8 +7,10 @@ windows, stages and inputs of a job on peers share one warm child a worker.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated
+
+import msgspec
+from msgspec import field
 
 from onyx.model.keys.compound import MapOf
 from onyx.model.keys.key import EMPTY, Key
@@ -17,8 +19,7 @@ from onyx.model.keys.kinds import Text
 SETTINGS_MAX = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Spark:
+class Spark(msgspec.Struct, frozen=True):
     """Where and how Spark runs the job, or windows, stages and inputs of it. A stage or an input
     that names a `master` of its own takes nothing from here; otherwise its `sparkConf` comes on top
     of the settings here."""

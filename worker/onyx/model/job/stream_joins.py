@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
+
+import msgspec
 
 from onyx.model.job.types import TaskName
 from onyx.model.keys.compound import OneOrMore
@@ -16,8 +17,7 @@ HOW = ("inner", "left", "right", "outer", "asof")
 """What becomes of rows that find no partner, or that want the latest one."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinSide:
+class JoinSide(msgspec.Struct, frozen=True):
     """One of the two streams of a join."""
 
     task: Annotated[TaskName, Key(restriction="A parent of the join; not that of the other side.")]
@@ -41,8 +41,7 @@ class JoinSide:
         return (self.key,) if isinstance(self.key, str) else self.key
 
 
-@dataclass(frozen=True, slots=True)
-class Within:
+class Within(msgspec.Struct, frozen=True):
     """How far the times of two segments may be apart that meet."""
 
     before: Annotated[int, Duration(0, STATE_TTL_MS_MAX)] = 0

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import field
 
 from onyx.model import names
 from onyx.model.job.types import Time, WindowName
@@ -15,8 +17,7 @@ from onyx.model.keys.kinds import Choice, Function, Name, Share
 from onyx.model.kinds import EMIT_ROWS, TRIGGERS
 
 
-@dataclass(frozen=True, slots=True)
-class Trigger:
+class Trigger(msgspec.Struct, frozen=True):
     """When a window fires, what happens then, and what becomes of its state."""
 
     window_id: Annotated[WindowName, Key(origin="trigger/window-id")]

@@ -8,16 +8,17 @@ carry their state over unless the manifest says otherwise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Literal
+
+import msgspec
+from msgspec import field
 
 from onyx.model.job.types import TaskName, WindowName
 from onyx.model.keys.key import EMPTY, Key
 from onyx.model.keys.kinds import PathName
 
 
-@dataclass(frozen=True, slots=True)
-class Upgrade:
+class Upgrade(msgspec.Struct, frozen=True):
     """The job that this one upgrades. State of tasks and windows of the same name is carried
     over."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import field
 
 from onyx.model import names
 from onyx.model.job.types import TaskName, TimeOrElements, WindowName
@@ -17,8 +19,7 @@ BOUNDED = ("fixed", "sliding", "session")
 """Types of windows whose extents end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(msgspec.Struct, frozen=True):
     """An aggregation over segments of a task, grouped into extents."""
 
     id: Annotated[WindowName, Key(origin="window/id", restriction="Unique in the job.")]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import field
 
 from onyx.model import plugins
 from onyx.model.column_types import COLUMNS_MAX
@@ -19,8 +21,7 @@ from onyx.model.limits import BATCH_SEGMENTS_MAX, TIMEOUT_MS_MAX
 REFRESH_MS_MIN = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(msgspec.Struct, frozen=True):
     """What is done with the segments of a task."""
 
     name: Annotated[
@@ -195,7 +196,7 @@ class Work:
 
     def __post_init__(self) -> None:
         if self.sql is not None:  # it is over columns, whoever asks
-            object.__setattr__(self, "batch_format", "arrow")
+            msgspec.structs.force_setattr(self, "batch_format", "arrow")
 
     @property
     def stage(self) -> str | None:

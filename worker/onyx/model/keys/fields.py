@@ -9,47 +9,56 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import NODEFAULT
+from msgspec.structs import replace
 
 from onyx.model.keys.compound import ListOf, MapOf
 from onyx.model.keys.key import NOT_A_KEY, Key
 from onyx.model.keys.kinds import Anything, Choice, Flag, Kind, Options, Text
 from onyx.model.keys.section import Entries, Entry, Section
 from onyx.model.names import yaml_key
+from onyx.structs import Field, fields, is_struct
 
 
 @cache
-def section_of(cls: type[Any]) -> Section:
-    """The keys of a frozen dataclass, in the order of its fields.
+def section_of(cls: type[msgspec.Struct], name: str = "") -> Section:
+    """The keys of a frozen struct, in the order of its fields.
 
-    Raises:
-        TypeError: the kind of a field neither follows from its type nor stands in its annotation.
+    Args:
+        cls: the struct.
+        name: what messages call an entry; by default the words of the name of the class.
     """
-    hints = get_type_hints(cls, include_extras=True)
-    keys = [_key(cls, field, hints[field.name]) for field in fields(cls)]
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", cls.__name__).lower()
     doc = (cls.__doc__ or "").partition("\n\n")[0]
-    return Section(words, " ".join(doc.split()), tuple(filter(None, keys)), cls)
+    return Section(name or words, " ".join(doc.split()), lambda: _keys(cls), cls)
 
 
-def _key(owner: type[Any], field: Field[Any], hint: Any) -> Key | None:
+def _keys(cls: type[msgspec.Struct]) -> tuple[Key, ...]:
+    """Raises:
+    TypeError: the kind of a field neither follows from its type nor stands in its annotation.
+    """
+    hints = get_type_hints(cls, include_extras=True)
+    return tuple(filter(None, (_key(cls, each, hints[each.name]) for each in fields(cls))))
+
+
+def _key(owner: type[Any], field: Field, hint: Any) -> Key | None:
     kind, extras = _unwrapped(hint)
     said = next((each for each in reversed(extras) if isinstance(each, Key)), Key())
     if said is NOT_A_KEY:
         return None
     default = field.default
-    if field.default_factory is not MISSING:
-        default = field.default_factory()
     return replace(
         said,
         yaml=said.yaml or yaml_key(field.name),
         field=field.name,
         kind=_kind(kind, extras, said, default),
-        required=default is MISSING,
-        default=None if default is MISSING else default,
+        required=default is NODEFAULT,
+        default=None if default is NODEFAULT else default,
         owner=owner,
     )
 
@@ -81,21 +90,17 @@ def _kind(hint: Any, extras: list[Any], said: Key, default: Any) -> Kind:
         return Text(empty=default == "")
     if origin is Literal:
         return Choice(parameters)
-    if _has_keys(hint):
+    if is_struct(hint):
         return Entry(section_of(hint))
     if origin is Mapping:
         return (
             Options() if parameters[1] is Any else MapOf(_part(parameters[0]), _part(parameters[1]))
         )
-    if origin is tuple and _has_keys(parameters[0]):
+    if origin is tuple and is_struct(parameters[0]):
         return Entries(section_of(parameters[0]), said.items_max, said.map_key)
     if origin is tuple and parameters[1:] == (...,):
         return ListOf(_part(parameters[0]))
     raise TypeError(f"the kind of {hint} must stand in the field's annotation")
-
-
-def _has_keys(hint: Any) -> bool:
-    return isinstance(hint, type) and is_dataclass(hint)
 
 
 def _part(hint: Any) -> Kind:

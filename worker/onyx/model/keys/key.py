@@ -1,6 +1,6 @@
 """What is known about one key of a manifest, and where it is said: on a field.
 
-A key is a field of a frozen dataclass. Its type, its default and the docstring below it say most;
+A key is a field of a frozen struct. Its type, its default and the docstring below it say most;
 what they cannot say stands in the annotation, as a kind and a `Key`:
 
     batch_size: Annotated[int, Count(1, 100_000, "segments"), Key(origin="onyx/batch-size")] = 20
@@ -14,9 +14,10 @@ words that stand in place of lists nor rules by the entry's type.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+import msgspec
 
 from onyx.field_docs import field_docs
 from onyx.model.keys.kinds import Anything, Kind
@@ -29,8 +30,7 @@ UNKNOWN = Anything()
 """Kind of a key that no class has yet."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Key:
+class Key(msgspec.Struct, frozen=True, kw_only=True):
     """One key of a manifest: first what its author writes, then what the field itself says."""
 
     restriction: str = ""

@@ -6,14 +6,15 @@ and only a draft without problems becomes a value. The JSON schema of a section 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
 from onyx.model.keys.key import Key
 from onyx.model.keys.kinds import Anything, Choice, Flag, Kind, Options, Schema, Text, refuse
 from onyx.model.report import INVALID, Report, at, listed, nearest
+from onyx.structs import is_struct
 
 _EMPTY: tuple[Any, ...] = (None, "", [], {})
 
@@ -21,21 +22,38 @@ Draft = dict[str, Any]
 """What could be read of an entry, by attribute; wrong keys are there as INVALID."""
 
 
-@dataclass(frozen=True, slots=True)
 class Section:
-    """The keys of one kind of entry."""
+    """The keys of one kind of entry.
 
-    name: str
-    """In the singular, as messages say it: `catalog entry`."""
-    doc: str
-    keys: tuple[Key, ...]
-    make: type[Any] | None = None
-    """The class of the finished entry; none when the section is only checked."""
-    by_yaml: Mapping[str, Key] = field(init=False, repr=False, compare=False)
+    Args:
+        name: In the singular, as messages say it: `catalog entry`.
+        doc: What such an entry is.
+        keys: Its keys. They are asked for when the first entry is read: most jobs have entries of
+            few kinds, and to gather the keys of all takes longer than to read a job.
+        make: The class of the finished entry; none when the section is only checked.
+    """
 
-    def __post_init__(self) -> None:
-        by_yaml = MappingProxyType({key.yaml: key for key in self.keys})
-        object.__setattr__(self, "by_yaml", by_yaml)
+    def __init__(
+        self,
+        name: str,
+        doc: str,
+        keys: Callable[[], tuple[Key, ...]],
+        make: type[Any] | None = None,
+    ) -> None:
+        self.name = name
+        self.doc = doc
+        self.make = make
+        self._keys = keys
+
+    @cached_property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys, in the order in which they are written."""
+        return self._keys()
+
+    @cached_property
+    def by_yaml(self) -> Mapping[str, Key]:
+        """The keys by their names."""
+        return MappingProxyType({key.yaml: key for key in self.keys})
 
     def read(self, value: Any, path: str, report: Report) -> Draft | None:
         """What can be read of `value`; None when it is not even a mapping."""
@@ -209,7 +227,7 @@ _PLAIN = (Anything, Choice, Entries, Entry, Flag, Options, Text)
 
 def shown_default(default: Any) -> str:
     """A default in words; nothing when it is empty, or a value with keys of its own."""
-    if default in _EMPTY or default == () or is_dataclass(default):
+    if default in _EMPTY or default == () or is_struct(type(default)):
         return ""
     if isinstance(default, bool):
         return str(default).lower()

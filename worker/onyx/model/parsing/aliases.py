@@ -9,17 +9,17 @@ on as it is. A value does not remember that it came from an alias; its line is t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import yaml
+from msgspec import field
 
 _BEGINS = (yaml.MappingStartEvent, yaml.SequenceStartEvent)
 _ENDS = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
 
 
-@dataclass(slots=True)
-class _Anchored:
+class _Anchored(msgspec.Struct):
     """A node with an anchor, while it is read."""
 
     anchor: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.model.report import INVALID, Report, at, nearest, show
 
@@ -16,8 +17,7 @@ _OBJECT_META = (
 """What Kubernetes knows under metadata; of these only the name concerns us."""
 
 
-@dataclass(frozen=True, slots=True)
-class NameRule:
+class NameRule(msgspec.Struct, frozen=True):
     """What the objects of one kind may be called."""
 
     kind: str

@@ -14,10 +14,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
 import yaml
+from msgspec import field
+from msgspec.structs import replace
 
 from onyx.errors import Problem
 from onyx.model.parsing.aliases import expanded
@@ -54,8 +56,7 @@ _COERCED = (
 )  # fmt: skip
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(msgspec.Struct):
     """A mapping or list that is being read."""
 
     value: dict[str, Any] | list[Any]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 from onyx.field_docs import field_docs
 from onyx.settings import Settings
+from onyx.structs import fields, is_struct
 
 TABLE = "| variable | default | meaning |\n|---|---|---|\n"
 _HEAD = """# Settings
@@ -33,11 +33,11 @@ def rows(settings: Any, prefix: str) -> Iterator[str]:
         prefix: of the variables, such as `ONYX`.
     """
     docs = field_docs(type(settings))
-    for each in fields(settings):
+    for each in fields(type(settings)):
         default, variable = getattr(settings, each.name), f"{prefix}_{each.name.upper()}"
         if isinstance(default, Settings):
             continue
-        if is_dataclass(default):
+        if is_struct(type(default)):
             yield from rows(default, variable)
         else:
             yield f"| `{variable}` | {_shown(default)} | {docs[each.name]} |\n"

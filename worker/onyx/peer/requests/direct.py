@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from onyx.ids import GroupId
 from onyx.peer.requests.inputs import RequestInput, RequestInputs

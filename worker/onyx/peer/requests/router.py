@@ -19,8 +19,10 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from onyx.errors import OnyxError, contained
 from onyx.flow.batch import Segments
@@ -51,8 +53,7 @@ ID_BITS = 128
 _ENDS = Answer(Status.UNAVAILABLE, "this worker leaves the cluster", AGAIN_MAX_S)
 
 
-@dataclass(frozen=True, slots=True)
-class _Whole:
+class _Whole(msgspec.Struct, frozen=True):
     """What all parts of a request have in common."""
 
     input: RequestInput

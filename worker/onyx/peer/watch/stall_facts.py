@@ -8,8 +8,9 @@ several looks.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from math import isfinite
+
+from msgspec.structs import replace
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.plugins import runs_spark

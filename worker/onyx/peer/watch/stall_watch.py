@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.model.locations import without_secrets
@@ -34,8 +35,7 @@ WHY_CHARACTERS_MAX = 800
 LOG_INTERVAL_S = 60.0
 
 
-@dataclass(slots=True)
-class _Watched:
+class _Watched(msgspec.Struct):
     """What is remembered of a task between two looks."""
 
     mark: Mark

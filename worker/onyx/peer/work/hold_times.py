@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import JobId
 from onyx.model.job import Job
@@ -16,8 +17,7 @@ LOOK_INTERVAL_S = 0.25
 LOOK_INTERVAL_MIN_S = 0.02
 
 
-@dataclass(slots=True)
-class _Times:
+class _Times(msgspec.Struct):
     """When a job is reported next, and how often it is."""
 
     job: Job

@@ -16,8 +16,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from onyx.task.table import ADVANCED, DONE, Progress
 
@@ -38,8 +39,7 @@ class Tasklet(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True, eq=False):
     """A tasklet in a loop."""
 
     order: int

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from onyx.errors import OnyxError, UserError
 from onyx.plugins.files.byte_sources import FileBytes

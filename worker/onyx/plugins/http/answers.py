@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import email.utils
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Literal
+
+import msgspec
 
 FIRST_PAUSE_S = 0.2
 """Before a request is sent again for the first time; doubled each time."""
@@ -25,8 +26,7 @@ Verdict = Literal["delivered", "again", "refused", "exhausted", "wrong"]
 often as the job says. `wrong`: none is ever taken, because the job is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What a server has said, or why there is no answer."""
 
     status: int | None

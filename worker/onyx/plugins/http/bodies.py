@@ -8,7 +8,6 @@ segments of one `write` may be in several bodies, and a body may have those of s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote
 
@@ -130,8 +129,7 @@ class Single:
         )
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(msgspec.Struct):
     """A body that is not full."""
 
     pieces: list[Any]

@@ -11,7 +11,9 @@ import contextlib
 import itertools
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import field
 
 from onyx.errors import Unavailable
 from onyx.flow.batch import Segments
@@ -28,8 +30,7 @@ FINISH_WAIT_S_MAX = 10.0
 log again."""
 
 
-@dataclass(slots=True)
-class _Unit:
+class _Unit(msgspec.Struct):
     """A unit of `rolling`."""
 
     name: str

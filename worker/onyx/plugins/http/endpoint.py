@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onyx.plugins.http.address import Address, address_of
 from onyx.plugins.http.answers import Answer, verdict_of

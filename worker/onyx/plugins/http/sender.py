@@ -12,8 +12,9 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from onyx.errors import contained, describe
 from onyx.plugins.http.answers import Answer, Tries, Verdict, asked_pause_s, pause_s
@@ -42,8 +43,7 @@ class Request(NamedTuple):
     segments: int
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """A request is not sent any more."""
 
     answer: Answer

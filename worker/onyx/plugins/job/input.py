@@ -9,9 +9,9 @@ read as the input `files` reads them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from onyx.errors import UserError
 from onyx.journal.journal import Journal

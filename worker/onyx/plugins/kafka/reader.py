@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
@@ -49,8 +48,7 @@ class Marker(msgspec.Struct, frozen=True):
         return Cursor(self.position, [self.offset, self.end])
 
 
-@dataclass(slots=True)
-class Known:
+class Known(msgspec.Struct):
     """What the input remembers of a partition over its readers."""
 
     read: int = 0

@@ -24,10 +24,10 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
 from confluent_kafka import (
     OFFSET_INVALID,
     Consumer,
@@ -67,8 +67,7 @@ _NO_GROUP = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.INVALID_GROUP_ID)
 Report = Callable[[KafkaError | None, object], None]
 
 
-@dataclass(slots=True)
-class _Session:
+class _Session(msgspec.Struct):
     """A producer under the id of a writer, which no other producer has used since."""
 
     producer: Producer

@@ -13,12 +13,13 @@ again.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from onyx.errors import OnyxError, Unavailable
 from onyx.flow.segment import Segment
@@ -57,8 +58,7 @@ class PartFormat(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class Part:
+class Part(msgspec.Struct):
     """A unit of `rolling`."""
 
     staged: Staged
@@ -87,7 +87,7 @@ class PartsWriter(RollingWriter):
         limits: RollLimits = ROLL_LIMITS,
     ) -> None:
         size_bytes = min(limits.size_bytes, store.size_bytes_max)
-        super().__init__(context, dataclasses.replace(limits, size_bytes=size_bytes))
+        super().__init__(context, replace(limits, size_bytes=size_bytes))
         self._store = store
         self._form = form
         self._part: Part | None = None
@@ -128,7 +128,7 @@ class PartsWriter(RollingWriter):
         """Leave publishing to others: see `protocol.StagingOutput`. A part ends by its size only,
         because nobody waits for it."""
         self._keep = keep
-        self._limits = dataclasses.replace(self._limits, age_s=math.inf)
+        self._limits = replace(self._limits, age_s=math.inf)
 
     def sweep(self) -> None:
         """Remove what others have left staged: see `protocol.StagingOutput`."""

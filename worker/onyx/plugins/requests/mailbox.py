@@ -16,9 +16,10 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+from msgspec import field
 
 from onyx.errors import OnyxError
 from onyx.flow.batch import U64
@@ -41,8 +42,7 @@ HELD_RETRY_S = 1.0
 MOVES = "the partition moves to another worker"
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     """A request that is known by its id."""
 
     digest: bytes

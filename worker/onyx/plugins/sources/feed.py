@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from onyx.errors import OnyxError, Unavailable, contained
@@ -30,8 +30,7 @@ from onyx.telemetry.interface import TaskMetrics
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(msgspec.Struct):
     """A message that is in the journal."""
 
     first: int

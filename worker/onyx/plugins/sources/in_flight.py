@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from onyx.flow.arrays import Indices
@@ -19,8 +19,7 @@ from onyx.flow.batch import U64, Segments
 from onyx.plugins.sources.portions import Messages
 
 
-@dataclass(slots=True)
-class _Held:
+class _Held(msgspec.Struct):
     """The messages of one portion."""
 
     first: int

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import UserError
 from onyx.model.report import show
 from onyx.path_names import PLAIN_NAMES, is_plain_name
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """Where rows go."""
 
     table: str

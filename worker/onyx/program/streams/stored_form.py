@@ -6,8 +6,7 @@ nobody who gets a result can change what is stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import pyarrow as pa
 
 from onyx.codec.segments import decode_apart, encode_apart
@@ -19,8 +18,7 @@ _DICTS = pa.schema([("\0segment", pa.binary())])
 """No key of a segment is called so by chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(msgspec.Struct, frozen=True):
     """Segments in their stored form."""
 
     rows: pa.RecordBatch

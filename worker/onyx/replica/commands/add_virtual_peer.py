@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from immutables import Map
 from msgspec import Meta
+from msgspec.structs import replace
 
 from onyx.ids import Position
 from onyx.replica.command import Command, Group, Peer

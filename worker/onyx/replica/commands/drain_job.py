@@ -10,7 +10,7 @@ is complete at once. Waiting for peers to find that out could take for ever.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onyx.ids import JobId, Position
 from onyx.replica import jobs

@@ -6,10 +6,10 @@ partition a shard, at which the trees begin of what their triggers emit.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from onyx.ids import JobId, Position, TaskName
 from onyx.replica.command import Command

@@ -10,10 +10,10 @@ A job whose state another one still has to carry over stays.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from onyx.ids import JobId, Position
 from onyx.replica import jobs

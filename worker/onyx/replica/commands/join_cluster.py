@@ -16,7 +16,7 @@ one; `prepared` and `accepted` have at most one joiner for each watcher.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onyx.ids import GroupId, PeerId, Position
 from onyx.replica import members, ring

@@ -6,10 +6,10 @@ one that won. The names are in the chunk store under `digest`.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from onyx.ids import Position
 from onyx.replica.command import Command

@@ -7,11 +7,11 @@ decided by those who get the segments: a limit is a setting, and no entry of the
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from immutables import Map
 from msgspec import Meta
+from msgspec.structs import replace
 
 from onyx.ids import Position, TaskName
 from onyx.replica import losses

@@ -6,7 +6,7 @@ because the new peer has a new id, and whoever takes the task over may be in ano
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onyx.ids import Position
 from onyx.replica.command import Command

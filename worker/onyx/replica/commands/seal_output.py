@@ -3,7 +3,7 @@ unless tasks in the middle of it have still to give what others wait for."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onyx.ids import Position
 from onyx.replica import jobs

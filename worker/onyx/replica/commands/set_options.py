@@ -10,11 +10,11 @@ The values go with the running half of the job. A job that upgrades it begins wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated
 
 from immutables import Map
 from msgspec import UNSET, Meta, Struct, UnsetType, convert, structs
+from msgspec.structs import replace
 
 from onyx.ids import Position, TaskName
 from onyx.model.limits import (

@@ -7,10 +7,10 @@ another version than the present one is late and means nothing: its channels are
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from onyx.ids import JobId, PeerId, Position
 from onyx.replica.command import Command, Peer

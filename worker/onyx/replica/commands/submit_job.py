@@ -7,7 +7,7 @@ completed, it has no state to carry over, and the new job starts without it.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onyx.ids import Position
 from onyx.replica import jobs

@@ -8,7 +8,7 @@ frontiers. If it drains (`drain-job`), it completes its in-flight segments and r
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from onyx.ids import Position
 from onyx.replica.command import Command

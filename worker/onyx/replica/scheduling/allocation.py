@@ -8,9 +8,9 @@ original it keeps its old peers by accident, here it has none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from immutables import Map
+from msgspec.structs import replace
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.scheduling.ackers import choose_ackers

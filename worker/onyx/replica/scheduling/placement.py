@@ -13,7 +13,8 @@ cluster computes the same places.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ids import JobId, PeerId, TaskName
 from onyx.replica.scheduling.colocation import PINNING, Batches, by_machine
@@ -24,8 +25,7 @@ Seat = tuple[JobId, TaskName]
 Places = dict[Seat, tuple[PeerId, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """How many sit where."""
 
     counts: Mapping[JobId, Mapping[TaskName, int]]

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from onyx.model.kinds import WINDOWS
 from onyx.spark.answers.files import ROWS_MAX, FileReader

@@ -11,7 +11,6 @@ it are done, and their rows fixed, before it runs, and its own rows begin a late
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -84,8 +83,7 @@ class Fragment(msgspec.Struct, frozen=True):
     """All tasks that it runs, parents first. A task may be in several fragments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """How Spark runs a job."""
 
     job: str

@@ -17,9 +17,9 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.errors import OnyxError, UserError
 from onyx.plugins.parts.stores import folder_name
@@ -44,8 +44,7 @@ Evaluate = Callable[[Target], None]
 """Write the DataFrame as Parquet files. Raises what `child.request.StageRunner` does."""
 
 
-@dataclass(slots=True)
-class Snapshot:
+class Snapshot(msgspec.Struct):
     """The snapshot of one input task of one job. Any method may raise UserError if something is
     damaged, or Unavailable."""
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 
 from onyx.errors import OnyxError
 from onyx.spark.objects.bodies import Body, body, suffix
@@ -93,8 +93,7 @@ def uploaded(
         raise
 
 
-@dataclass(slots=True)
-class _Object:
+class _Object(msgspec.Struct):
     """One that is being written."""
 
     name: str
@@ -184,9 +183,7 @@ class _Uploads:
         staged = Staged(done.name, done.rows, done.writer.tell())
         if done.note:
             upload = done.writer.upload()
-            staged = msgspec.structs.replace(
-                staged, upload=upload["upload"], tags=tuple(upload["tags"])
-            )
+            staged = replace(staged, upload=upload["upload"], tags=tuple(upload["tags"]))
         else:
             done.writer.complete()
         self._staged.append(staged)

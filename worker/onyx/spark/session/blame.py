@@ -14,8 +14,9 @@ import builtins
 import os
 import re
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from onyx.errors import FailsAgain, OnyxError, Unavailable, UserError, UserFunctionError
 from onyx.spark.session.connect import is_lost
@@ -45,8 +46,7 @@ _MISSING = re.compile(r"ModuleNotFoundError: No module named '(?P<module>[^'.]+)
 _OURS = (str(Path(__file__).parents[2]), f"{os.sep}pyspark", f"{os.sep}py4j", "<frozen ")
 
 
-@dataclass(frozen=True, slots=True)
-class Blame:
+class Blame(msgspec.Struct, frozen=True):
     """The blame for one error."""
 
     message: str

@@ -7,9 +7,10 @@ leave in the current directory goes to a scratch directory that is removed after
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from onyx.errors import SettingsError
 from onyx.spark.session.blame import blame

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId
 from onyx.plugins.protocol import PluginContext, UpgradedJob

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -48,8 +47,7 @@ class Spark(msgspec.Struct, frozen=True):
     """The attempts of a run that fails, the first one included; see `plugins.attempts`."""
 
 
-@dataclass(slots=True)
-class Aggregator:
+class Aggregator(msgspec.Struct):
     """The run of a window, if there is one."""
 
     where: str

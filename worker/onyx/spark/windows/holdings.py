@@ -7,8 +7,8 @@ shards move between peers, and a file that one peer wrote is then read by severa
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import replace
 
 from onyx.spark.windows.plan import Piece, Ranges, ranges
@@ -17,8 +17,7 @@ from onyx.windows.firing import Number
 from onyx.windows.records import Records, SpooledPart, append
 
 
-@dataclass(slots=True)
-class Source:
+class Source(msgspec.Struct):
     """A file, or the folder of a result."""
 
     part: SpooledPart

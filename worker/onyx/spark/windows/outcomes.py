@@ -7,9 +7,11 @@ what was emitted: whoever recovers a shard goes on there, with the same rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 
+import msgspec
 import pyarrow as pa
+from msgspec import field
+from msgspec.structs import replace
 
 from onyx.spark.windows.spool import Spool
 from onyx.windows.firing import EventType, Number
@@ -19,8 +21,7 @@ THROUGH = -1
 """In place of a file: all is emitted."""
 
 
-@dataclass(slots=True, eq=False)
-class Outcome:
+class Outcome(msgspec.Struct, eq=False):
     """What one trigger made fire, for shards of which as much is emitted."""
 
     name: str
@@ -57,8 +58,7 @@ class Outcome:
         return SpooledEmitted(window, self.trigger, self.name, self.file, self.row)
 
 
-@dataclass(slots=True)
-class Restored:
+class Restored(msgspec.Struct):
     """Outcomes as records tell them, shard by shard."""
 
     firsts: dict[str, Outcome] = field(default_factory=dict)

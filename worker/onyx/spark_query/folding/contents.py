@@ -4,7 +4,9 @@ has seen."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import field
 
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.program.program import Program
@@ -17,8 +19,7 @@ from onyx.windows.task_windows import TaskWindows
 from onyx.windows.uniqueness import UniqueKeys
 
 
-@dataclass(slots=True)
-class Contents:
+class Contents(msgspec.Struct):
     """The state of one bucket of a task, and which keys it has seen."""
 
     held: TaskWindows | JoinedStreams

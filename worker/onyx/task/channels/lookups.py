@@ -9,8 +9,9 @@ process share, among them perhaps the one that is to answer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.codec.lookups import decode_states, key_pieces
 from onyx.flow.batch import Batch
@@ -28,8 +29,7 @@ KEYS_BYTES_MAX = 1_000_000
 """Groups in one question, encoded; a single one may be larger."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(msgspec.Struct, frozen=True):
     """What a task looks up, and of whom."""
 
     state: str
@@ -38,8 +38,7 @@ class Reads:
     durable: bool
 
 
-@dataclass(slots=True)
-class _Question:
+class _Question(msgspec.Struct):
     site: Site
     message: LookUp
     keys: list[Any]

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Container
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import UserError
 from onyx.flow.batch import Batch
@@ -27,8 +28,7 @@ BACK_SEGMENTS_MAX = 1_000_000
 """Segments of a task that may wait to go back in a loop."""
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(msgspec.Struct):
     item: Sendable
     sites: tuple[Site, ...]
     """One of them must take it."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.protocol import Output, PluginContext

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
+from msgspec import field
 
 from onyx.ids import AllocationVersion
 from onyx.spark.driver.driver import Driver
-from onyx.task.parts.assignment import Assigned, Assignment, Registration
+from onyx.task.parts.assignment import Assigned, Registration
 from onyx.task.task import Task
 from onyx.telemetry.interface import TaskMetrics
 
 
-@dataclass(slots=True)
-class Membership:
+class Membership(msgspec.Struct):
     """Its part in one allocation version."""
 
     version: AllocationVersion
@@ -21,11 +21,9 @@ class Membership:
     exhaust_proposed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DriverRuntime(Assigned):
+class DriverRuntime(Assigned, frozen=True):
     """What a driver has once its job is loaded."""
 
-    assignment: Assignment
     driver: Driver
     metrics: TaskMetrics
     registration: Registration = field(default_factory=Registration)

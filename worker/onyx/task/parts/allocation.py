@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
+from msgspec import field
 
 from onyx.flow.groups.checks import GroupChecks
 from onyx.runs import Numbers
@@ -19,8 +20,7 @@ from onyx.task.window_state.windowing import Windowing
 from onyx.transport.interface import Inbox
 
 
-@dataclass(slots=True)
-class Allocation:
+class Allocation(msgspec.Struct):
     """What belongs to one allocation version. Nothing of it outlives the version: what was in
     flight is replayed, and frames of an older version are refused."""
 

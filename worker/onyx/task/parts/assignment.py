@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -83,10 +82,9 @@ def assign(
     return Assignment(services, peer, job_id, task, kind, wake, wanted, background, latest)
 
 
-class Assigned:
+class Assigned(msgspec.Struct, frozen=True):
     """What follows from the `assignment` of a task, for the values that have one."""
 
-    __slots__ = ()
     assignment: Assignment
 
     @property
@@ -110,8 +108,7 @@ class Assigned:
         return self.assignment.services.clock
 
 
-@dataclass(slots=True)
-class Registration:
+class Registration(msgspec.Struct):
     """The registration of the partitions of the task, by the log; once a job."""
 
     proposed: bool = False

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 from immutables import Map
 
 from onyx.ids import TaskName
@@ -12,8 +11,7 @@ from onyx.model.job import Job
 from onyx.replica.state import NOTHING, JobRun
 
 
-@dataclass(slots=True)
-class Followed:
+class Followed(msgspec.Struct):
     """The values that a task works with, and by what it found its part of a limit."""
 
     manifest: Job

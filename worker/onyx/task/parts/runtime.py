@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import field
 
 from onyx.program.program import Program
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.channels.combining import Combiners
 from onyx.task.delivery.policy import Delivery
-from onyx.task.parts.assignment import Assigned, Assignment, Registration
+from onyx.task.parts.assignment import Assigned, Registration
 from onyx.task.parts.followed import Followed
 from onyx.task.parts.tables import TaskTables
 from onyx.task.seal_progress import LatestProgress
@@ -17,11 +17,9 @@ from onyx.task.source.source import Source
 from onyx.telemetry.interface import TaskMetrics
 
 
-@dataclass(frozen=True, slots=True)
-class Runtime(Assigned):
+class Runtime(Assigned, frozen=True):
     """A task as a peer runs it."""
 
-    assignment: Assignment
     program: Program
     delivery: Delivery
     sizing: BatchSizing

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import msgspec
+from msgspec import field
 
 from onyx.plugins.attempts import Attempts
 
@@ -17,8 +16,7 @@ class Restart(msgspec.Struct, frozen=True):
     """Restarts before this one do not count."""
 
 
-@dataclass(slots=True)
-class Status:
+class Status(msgspec.Struct):
     """How a task gets on. All times are monotonic, in seconds."""
 
     started: bool = False
@@ -42,8 +40,7 @@ class Status:
     """How often the task has come to the end of its loop."""
 
 
-@dataclass(slots=True)
-class Sealing:
+class Sealing(msgspec.Struct):
     """The sealing of an output whose peer was elected to seal it."""
 
     wanted: bool = False

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
+from msgspec import field
 
 from onyx.ids import JobId, TaskName
 from onyx.joins.shares import Share
@@ -24,8 +24,7 @@ class TableSource(msgspec.Struct, frozen=True):
     """Whether a peer has the rows of its groups only."""
 
 
-@dataclass(slots=True)
-class TaskTables:
+class TaskTables(msgspec.Struct):
     """What a task looks up. Other tasks of the process may look up the same tables."""
 
     job_id: JobId

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import field
 
 from onyx.flow.batch import Batch
 from onyx.ids import PeerId
@@ -13,8 +15,7 @@ from onyx.task.batching.timer import BatchTimer
 from onyx.transport.interface import Control, Partial
 
 
-@dataclass(slots=True)
-class Pieces:
+class Pieces(msgspec.Struct):
     """What was read at once and is worked on piece by piece: because it has suspects, is too
     large, or has segments of several forms."""
 
@@ -25,11 +26,10 @@ class Pieces:
     """Came with the batch, and go on with the last piece."""
 
 
-@dataclass(slots=True)
-class Work(BatchWork):
+class Work(BatchWork, kw_only=True):
     """The batch on its way through the phases, and what came with it."""
 
-    timer: BatchTimer = field(kw_only=True)
+    timer: BatchTimer
     beside: list[Batch] = field(default_factory=list)
     """Segments of other forms that were read with the batch, before they are its pieces."""
     controls: list[tuple[PeerId, Control]] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from msgspec.structs import replace
 
 from onyx.model.tables import looked_up
 from onyx.program.building import with_functions
@@ -45,9 +45,9 @@ def load_job(task: BatchTask) -> Answer:
     # Before lifecycles are compiled, which may fail: then the failure is one of a loaded job.
     task.load(runtime)
     lifecycles = compile_lifecycles(job, assignment.task, services.resolve)
-    program = dataclasses.replace(program, lifecycles=lifecycles)
+    program = replace(program, lifecycles=lifecycles)
     tables = tables_of(assignment, job, entry) if looked_up(entry) else None
-    task.load(dataclasses.replace(runtime, program=program, tables=tables))
+    task.load(replace(runtime, program=program, tables=tables))
     task.user_code.phases = user_phases(program)
     return ADVANCED
 
@@ -71,11 +71,11 @@ def build(task: BatchTask) -> Answer:
     fn_params = services.fn_params(task.assignment.task)
     now = {} if tables is None else tables.now
     program = with_functions(task.runtime.program, services.resolve, fn_params, now)
-    runtime = dataclasses.replace(task.runtime, program=program)
+    runtime = replace(task.runtime, program=program)
     source, sink, cooperative = build_plugin(runtime)
     program.event["cooperative"] = cooperative
     combined = combiners(program.job, program.task, services.resolve)
-    task.load(dataclasses.replace(runtime, source=source, sink=sink, combiners=combined))
+    task.load(replace(runtime, source=source, sink=sink, combiners=combined))
     task.user_code.phases = user_phases(program)
     task.successors = successors(task.assignment.kind, _nothing_to_do(program))
     return ADVANCED

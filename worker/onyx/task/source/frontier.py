@@ -11,9 +11,9 @@ and nothing that was never read.
 from __future__ import annotations
 
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.errors import Unavailable
 from onyx.ids import JobId, TaskName
@@ -28,8 +28,7 @@ CONFLICTS_MAX = 5
 
 
 @prepared
-@dataclass(frozen=True, slots=True)
-class Frontier:
+class Frontier(msgspec.Struct, frozen=True):
     """What is remembered of a partition."""
 
     position: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.ledger.lineage import source_number
 from onyx.ledger.pending import PendingWindow
@@ -28,8 +29,7 @@ WINDOWS: Mapping[str, type[PendingWindow]] = {
 """By the `retryMode` of the input."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opener:
+class Opener(msgspec.Struct, frozen=True):
     """Opens the partitions of one task."""
 
     plugin: Input

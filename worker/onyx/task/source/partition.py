@@ -10,10 +10,11 @@ knows how far anybody may have read, and a job that drains ends exactly there.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import ClassVar
 
+import msgspec
 import numpy as np
+from msgspec import field
 
 from onyx.flow.batch import Batch
 from onyx.flow.mixed import Mixed, Read, pieces_of, take_of_read
@@ -47,8 +48,7 @@ DRAIN_IDLE_S = 2.0
 """A source that has given nothing for so long gives all again that it had ever given."""
 
 
-@dataclass(slots=True)
-class Partition:
+class Partition(msgspec.Struct):
     """A partition of a job whose segments are accounted for."""
 
     number: int
@@ -271,7 +271,6 @@ class Partition:
 class UntrackedPartition(Partition):
     """Under at-most-once: what is reserved is given away, and never read again."""
 
-    __slots__ = ()
     certain = False
 
     def wanted(self, in_flight: int) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Collection
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from onyx.flow.batch import U64, Batch
 from onyx.flow.segment_failure import SegmentFailure

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+
+import msgspec
 
 from onyx.errors import Fenced, Unavailable
 from onyx.seams import Clock
@@ -25,8 +26,7 @@ RETRY_INTERVAL_S = 1.0
 """Between two attempts to write a chunk."""
 
 
-@dataclass(slots=True)
-class Append:
+class Append(msgspec.Struct):
     """A chunk on its way."""
 
     values: list[Columns]

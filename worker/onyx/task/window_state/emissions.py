@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+from msgspec import field
 
 from onyx.flow.batch import Batch, Segments, format_of, joined, take
 from onyx.ledger.holds import Holds
@@ -45,16 +46,14 @@ Taken = dict[int, list[Placed]]
 """Runs with their positions, by shard."""
 
 
-@dataclass(slots=True)
-class _Wave:
+class _Wave(msgspec.Struct):
     """What came into the log in one chunk, or was taken over."""
 
     emissions: int = 0
     unsent: int = 0
 
 
-@dataclass(slots=True)
-class _Shard:
+class _Shard(msgspec.Struct):
     window: PendingWindow | None
     """None without trees."""
     next_position: int

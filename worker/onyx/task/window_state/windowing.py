@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from onyx.flow.batch import EncodedRun, Segments
 from onyx.ledger.applied import Mask
@@ -34,8 +35,7 @@ from onyx.windows.groups import Shards
 from onyx.windows.watermarks import Mark, moved
 
 
-@dataclass(slots=True)
-class Moment:
+class Moment(msgspec.Struct):
     """What fires at one moment, page by page."""
 
     runs: Pages

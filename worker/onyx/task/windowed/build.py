@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from onyx.flow.groups.keys import shard_of
 from onyx.on_demand import OnDemand

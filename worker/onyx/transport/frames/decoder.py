@@ -7,10 +7,10 @@ Everything in a frame is checked here, before any of it is delivered. The only e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from google.protobuf.message import DecodeError
+from msgspec.structs import replace
 
 from onyx.codec import columns as columns_codec
 from onyx.codec import segments as codec

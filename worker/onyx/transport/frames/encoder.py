@@ -6,10 +6,10 @@ resend costs nothing, and the size of everything that waits is known exactly.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from onyx.codec import segments as codec
@@ -185,7 +185,7 @@ def returns_packet(
 
 def lookup_packet(message: Lookup) -> bytes:
     """A packet with a question about a state, or its answer."""
-    fields = dataclasses.asdict(message)
+    fields = msgspec.structs.asdict(message)
     if isinstance(message, LookUp):
         return _packet(look_up=pb.LookUp(**fields))
     return _packet(found=pb.Found(**fields))

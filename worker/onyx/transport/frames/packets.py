@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import msgspec
 import pyarrow as pa
 
@@ -29,8 +27,7 @@ class FrameError(Unavailable):
     closed, and what was not received is sent again on the next."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(msgspec.Struct, frozen=True):
     """First frame of a stream, in both directions (`streams.proto` explains the fields)."""
 
     tenancy: str
@@ -80,8 +77,7 @@ class Credit(msgspec.Struct, frozen=True):
     window: int
 
 
-@dataclass(frozen=True, slots=True)
-class Acks:
+class Acks(msgspec.Struct, frozen=True):
     """For an acker: values to XOR into roots, two columns of the same length."""
 
     job: JobId
@@ -91,8 +87,7 @@ class Acks:
     values: Numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Completions:
+class Completions(msgspec.Struct, frozen=True):
     """For an input: roots whose trees are complete, or are to be read again (`retries_max` > 0)."""
 
     job: JobId
@@ -102,8 +97,7 @@ class Completions:
     retries_max: int
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """For an input or an acker: roots of trees on which somebody works."""
 
     job: JobId
@@ -127,8 +121,7 @@ Packet = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """A frame as received."""
 
     first: int

@@ -11,9 +11,9 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import replace
 
 import grpc
+from msgspec.structs import replace
 
 from onyx.errors import SegmentError
 from onyx.requests.append import Append

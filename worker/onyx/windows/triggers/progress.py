@@ -13,8 +13,10 @@ order in common, and sorting costs more than listing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import field
 
 from onyx.windows.firing import EventType
 from onyx.windows.groups import Keys, dump_keys, load_keys
@@ -32,8 +34,7 @@ class Course(NamedTuple):
     shard: int
 
 
-@dataclass(slots=True)
-class _Part:
+class _Part(msgspec.Struct):
     """Extents before this one have fired, and of it these groups."""
 
     extent: int | None = None

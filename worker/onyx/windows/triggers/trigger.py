@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Protocol, Self
+
+import msgspec
 
 from onyx.flow.batch import Segment
 from onyx.flow.predicates import Resolve
@@ -33,8 +34,7 @@ from onyx.windows.units import standard
 from onyx.windows.user_functions import Call, find_calls, find_function
 
 
-@dataclass(frozen=True, slots=True)
-class Declaration:
+class Declaration(msgspec.Struct, frozen=True):
     """A trigger as the job declares it, and what is needed to compile it."""
 
     trigger: Declared

@@ -6,10 +6,9 @@ order of their coordinates, those that are not further from all before than the 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from onyx.flow.batch import Indices, Mask
 from onyx.flow.groups.codes import compact

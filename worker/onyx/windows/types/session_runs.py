@@ -13,8 +13,8 @@ has sessions that merge within the batch, and floats that were added apart: its 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,8 +29,7 @@ COORDINATE_MAX = 2**60
 """Beyond it the arithmetic of 64 bits could overflow."""
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(msgspec.Struct, frozen=True):
     """The runs of a batch, in order of their first rows."""
 
     groups: Groups
