@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec import field
 
 from onyx.model.reference.settings import rows
 from onyx.settings import Settings, variables
 from onyx_operator.settings import OperatorSettings
 
 
-@dataclass(frozen=True)
-class DiskSettings:
+class DiskSettings(msgspec.Struct, frozen=True):
     folder: str = ""
     """Where it is."""
     spill: bool = False
@@ -21,8 +21,7 @@ class DiskSettings:
     at all."""
 
 
-@dataclass(frozen=True)
-class SomeSettings:
+class SomeSettings(msgspec.Struct, frozen=True):
     workers_max: int = 4
     """Most workers."""
     disk: DiskSettings = field(default_factory=DiskSettings)

@@ -19,7 +19,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def java(folder: Path, version: int = 17, own_classes: bool = True) -> Java:
     (folder / "bin").mkdir(parents=True, exist_ok=True)
-    (folder / "bin" / "java").touch()
+    if not (folder / "bin" / "java").exists():
+        (folder / "bin" / "java").touch()
     if own_classes:
         (folder / "lib" / "server").mkdir(parents=True, exist_ok=True)
         (folder / "lib" / "server" / "classes.jsa").touch()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
+import msgspec
 import pytest
 
 from onyx.model.cluster_manifest import CLUSTER
@@ -88,8 +88,7 @@ def test_a_default_is_a_value_that_the_key_itself_takes(section: Section) -> Non
         assert not report
 
 
-@dataclass(frozen=True)
-class SomePart:
+class SomePart(msgspec.Struct, frozen=True):
     """A part. More about it.
 
     Not on any page.
@@ -100,8 +99,7 @@ class SomePart:
     it is."""
 
 
-@dataclass(frozen=True)
-class SomeThing:
+class SomeThing(msgspec.Struct, frozen=True):
     """A thing."""
 
     name: Annotated[str, NOT_A_KEY]
@@ -133,8 +131,7 @@ def test_keys_follow_from_the_fields_of_a_class() -> None:
 
 
 def test_a_field_whose_kind_nobody_knows_is_refused() -> None:
-    @dataclass(frozen=True)
-    class Vague:
+    class Vague(msgspec.Struct, frozen=True):
         size: int
 
     with pytest.raises(TypeError, match="must stand in the field's annotation"):
