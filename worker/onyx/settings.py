@@ -367,6 +367,10 @@ class Settings(msgspec.Struct, frozen=True):
     telemetry: TelemetrySettings = field(default_factory=TelemetrySettings)
     supervisor: SupervisorSettings = field(default_factory=SupervisorSettings)
 
+    def __hash__(self) -> int:
+        """By what tells clusters apart: `fn_params` cannot be hashed."""
+        return hash((self.zookeeper, self.tenancy_id))
+
 
 def from_environment(environment: Mapping[str, str], prefix: str = "ONYX") -> Settings:
     """Settings from variables: `ONYX_TENANCY_ID`, `ONYX_LOG_ENTRY_BYTES_MAX`, ...
