@@ -12,7 +12,6 @@ in parts.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import itertools
 import os
 import signal
@@ -26,6 +25,7 @@ from typing import NamedTuple
 
 import psutil
 from benchmarks.figures import Figure, Measured, Size, parser, run
+from msgspec.structs import replace
 
 from onyx import api
 from onyx.processes.child import NAME, worker_environment
@@ -79,7 +79,7 @@ def seen(settings: api.Settings, count: int, forked: bool) -> Seen:
     launcher = Launcher(worker_environment(settings))
     if not forked:
         launcher.close()
-    settings = dataclasses.replace(settings, tenancy_id=uuid.uuid4().hex)
+    settings = replace(settings, tenancy_id=uuid.uuid4().hex)
     workers = Supervisor(settings, [1] * count, launcher)
     with api.connect(settings) as client:
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.examples import examples
 from msgspec.structs import replace
+from tests.support.examples import examples
 from tests.support.jobs.bench import Bench
 
 from onyx.settings import Settings

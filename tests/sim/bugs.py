@@ -16,8 +16,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from immutables import Map
-from tests.sim.planting import FoundBy, Plants, planted_of
 from msgspec.structs import replace
+from tests.sim.planting import FoundBy, Plants, planted_of
 
 from onyx.ids import GroupId
 from onyx.log import append_queue

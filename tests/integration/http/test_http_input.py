@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import urllib3
-from tests.support.patience import WAIT_S
 from msgspec.structs import replace
+from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.client.appending import appender

@@ -10,9 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 import urllib3
+from msgspec.structs import replace
 from tests.support.patience import WAIT_S
 from tests.support.servers.processes import workers_of
-from msgspec.structs import replace
 
 from onyx import api
 from onyx.cli.local_cluster import local_cluster

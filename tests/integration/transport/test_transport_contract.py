@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from msgspec import structs
-from tests.support.patience import WAIT_S
 from msgspec.structs import replace
+from tests.support.patience import WAIT_S
 from tests.support.servers.certificates import Secret
 from tests.support.servers.tcp_proxy import TcpProxy
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tests.sim.planting import FoundBy, Plants, planted_of
 from msgspec.structs import replace
+from tests.sim.planting import FoundBy, Plants, planted_of
 from tests.sim.windows.bugs import ack_all, only_what_failed
 
 from onyx.flow.batch import as_dicts

@@ -9,7 +9,6 @@ the process of the tests. They are forks (`processes.launcher`), as are workers 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import signal
 import threading
@@ -20,9 +19,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 import psutil
+from msgspec.structs import replace
 from tests.support.patience import WAIT_S
 from tests.support.servers.processes import ONYX, launcher, workers_of
-from msgspec.structs import replace
 
 import onyx
 from onyx import api

@@ -16,9 +16,9 @@ import pytest
 import trustme
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.examples import examples
 from tests.support.patience import WAIT_S
-from msgspec.structs import replace
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.fake_requests import FakeRequests
 

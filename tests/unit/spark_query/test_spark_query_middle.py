@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.examples import examples
 from msgspec.structs import replace
+from tests.support.examples import examples
 from tests.support.servers.object_stores import ObjectStore
 from tests.support.spark.query import Frames, publish_all, request_of, run_query
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 
-from onyx.cli.following import follow
-from typing import TYPE_CHECKING
 from msgspec.structs import replace
+
+from onyx.cli.following import follow
 from onyx.cli.functions import named_modules
 from onyx.cli.local_cluster import HTTP, local_cluster, ways_in
 from onyx.cli.progress import Progress

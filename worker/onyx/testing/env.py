@@ -11,13 +11,11 @@ Started once for several tests it costs about a second.
 from __future__ import annotations
 
 import atexit
-import dataclasses
 import shutil
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
