@@ -14,7 +14,6 @@ import random
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 from unittest import mock
@@ -54,8 +53,7 @@ JOB = JobId("job-1")
 PEERS_OF_PROCESS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """Of one run, drawn from its seed; every family of faults is off in half of the runs."""
 
     processes: int
