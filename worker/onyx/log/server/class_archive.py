@@ -51,7 +51,7 @@ class ClassArchive:
         return cls(folder / f"zookeeper-{name}.jsa")
 
     def flags(self) -> list[str]:
-        """What the virtual machine is to be told."""
+        """Flags of the virtual machine."""
         if self.missing:
             return [*_SILENT, f"-XX:ArchiveClassesAtExit={self._made}"]
         if self._path.stat().st_size == 0:
