@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import os
 import signal
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 import trustme
+from msgspec.structs import replace
 from tests.support.servers.certificates import Secret
 from tests.support.servers.kafka_broker import KafkaBroker
 from tests.support.servers.object_stores import Gateway, ObjectStore
@@ -114,10 +114,10 @@ def environments_share_a_server(request: pytest.FixtureRequest) -> Iterator[None
     def start_env(settings: Settings, folder: Path) -> api.Env:
         server: ZooKeeperServer = request.getfixturevalue("zookeeper")
         url = settings.state.url or str(folder / "state")
-        shared = dataclasses.replace(
+        shared = replace(
             settings,
-            zookeeper=dataclasses.replace(settings.zookeeper, address=server.address),
-            state=dataclasses.replace(settings.state, url=url),
+            zookeeper=replace(settings.zookeeper, address=server.address),
+            state=replace(settings.state, url=url),
             tenancy_id=folder.name,
         )
         return api.Env(shared, server)
