@@ -53,7 +53,7 @@ sys.path[:0] = [{str(Path(__file__).parents[3])!r}]
 from onyx.spark.driver import process
 process.COMMAND = {fake_query.COMMAND!r}
 """
-"""Imported by each process of a worker as it starts."""
+"""Of the user's module, so that each worker runs it, however its process was started."""
 ROWS = ["Hello, Ada", "Hello, Grace"]
 
 
@@ -196,7 +196,7 @@ def test_a_query_whose_process_is_killed_is_run_again(env: TestEnv, folder: Path
 
 @pytest.fixture
 def cluster(zookeeper: ZooKeeperServer, folder: Path) -> Iterator[Cluster]:
-    (folder / "sitecustomize.py").write_text(PATCHED)
+    (folder / f"{MODULE}.py").write_text(USER_CODE + PATCHED)
     with Cluster(zookeeper.address, folder, folder / f"{MODULE}.py") as cluster:
         cluster.start_workers(2, 1)
         yield cluster
@@ -252,7 +252,8 @@ def test_files_of_a_stage_in_the_middle_go_with_its_query(
 def test_when_its_worker_dies_in_a_stage_another_one_begins_anew(
     zookeeper: ZooKeeperServer, folder: Path
 ) -> None:
-    (folder / "sitecustomize.py").write_text(PATCHED.replace("fake_query", "frames_query"))
+    patched = PATCHED.replace("fake_query", "frames_query")
+    (folder / f"{MODULE}.py").write_text(USER_CODE + patched)
     with Cluster(zookeeper.address, folder, folder / f"{MODULE}.py") as cluster:
         cluster.start_workers(2, 1)
         job = cluster.submit(with_a_stage(folder))

@@ -65,7 +65,7 @@ from onyx.spark.middle.spool import StageSpool
 from tests.support.spark.fake_stage import double
 StageSpool.__init__.__defaults__ = (double,)
 """
-"""Imported by each process of a worker as it starts."""
+"""Of the user's module, so that each worker runs it, however its process was started."""
 JOIN = """
     guarantee: exactly-once
     workflow: [[read, stage], [read, count-up], [count-up, stage], [stage, write], [stage, small]]
@@ -322,8 +322,7 @@ def test_bundles_of_a_stream_come_through_once_although_workers_are_killed_and_f
 ) -> None:
     """A worker is lost after every other result, whatever the others are at then."""
     module = tmp_path / f"{MODULE}.py"
-    module.write_text(USER_CODE)
-    (tmp_path / "sitecustomize.py").write_text(PATCHED)
+    module.write_text(USER_CODE + PATCHED)
     many = 2_400
     spec = manifest(tmp_path, more="bundleSegments: 250, rollSegments: 60")
     read = spec["spec"]["catalog"][0]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -44,11 +43,12 @@ def hold(publish):
         return publish(*arguments)
     return held
 
-if "onyx.cli" in sys.orig_argv:
+if "onyx.peer.group" in sys.modules:
     from onyx.spark.driver.outputs import Outputs
     Outputs.publish = hold(Outputs.publish)
 """
-"""Imported by each process of a worker as it starts."""
+"""Of the module of the jobs, for workers alone: queries of Spark and its Python workers import that
+too."""
 Row = tuple[int, ...]
 Happened = Callable[[], bool]
 
@@ -80,12 +80,13 @@ class Kind:
 
 
 def prepared(folder: Path) -> Path:
-    """The module of the jobs, beside which what holds a micro-batch between its commit and its
-    publication is found by every worker."""
+    """The module of the jobs, with what holds a micro-batch between its commit and its
+    publication."""
     code = folder / "code"
     code.mkdir()
-    (code / "sitecustomize.py").write_text(HELD)
-    return Path(shutil.copy(spark_job.__file__, code))
+    source = Path(spark_job.__file__)
+    (code / source.name).write_text(source.read_text() + HELD)
+    return code / source.name
 
 
 def manifest(name: str, folder: Path, master: str) -> dict[str, Any]:
