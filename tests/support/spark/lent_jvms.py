@@ -136,6 +136,10 @@ class Lender:
 
     def serve(self) -> None:
         """Until the run ends, or the JVM does."""
+        ends = os.open(self._place.with_name(LIFE), os.O_RDONLY | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):  # as long as somebody holds it
+            os.read(ends, 1)
+            return  # it has ended already, of which nobody would be told
         self._start()
         try:
             listener = socket.socket(socket.AF_UNIX)
@@ -143,7 +147,6 @@ class Lender:
             listener.bind(str(new))
             listener.listen()
             new.rename(self._place)
-            ends = os.open(self._place.with_name(LIFE), os.O_RDONLY | os.O_NONBLOCK)
             watched = (listener, ends, os.pidfd_open(self._jvm.pid))
             for each in watched:
                 self._events.register(each, selectors.EVENT_READ)
