@@ -15,6 +15,9 @@ WORKER_IMAGE ?= localhost/onyx-worker:dev
 OPERATOR_IMAGE ?= localhost/onyx-operator:dev
 FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 
+# Containers often forbid Python to keep what it has compiled: then each process compiles it anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo check test test-all static short rest lowest format lint type imports sim conformance generate monitoring objects clients kafka queues golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help

@@ -368,7 +368,7 @@ class Settings(msgspec.Struct, frozen=True):
     supervisor: SupervisorSettings = field(default_factory=SupervisorSettings)
 
     def __hash__(self) -> int:
-        """Of what distinguishes clusters: `fn_params` cannot be hashed."""
+        """The hash of what distinguishes clusters: `fn_params` cannot be hashed."""
         return hash((self.zookeeper, self.tenancy_id))
 
 
