@@ -25,6 +25,9 @@ import numpy as np
 from onyx.processes.forking import Launcher
 from onyx.processes.programs import Program
 
+MODULE = "tests.support.servers.zygote_programs"
+"""This one, whose name is another while it is executed."""
+
 
 def main() -> None:
     name, *arguments = sys.argv[1:]
@@ -120,8 +123,8 @@ def calls(descriptor: str) -> None:
 
 def supervises(descriptor: str) -> None:
     """Starts a program, as it was started itself, and waits for a signal."""
-    launcher = Launcher(os.environ, [__name__])
-    program = Program(__name__, ["patient", descriptor], os.environ, [int(descriptor)])
+    launcher = Launcher(os.environ, [MODULE])
+    program = Program(MODULE, ["patient", descriptor], os.environ, [int(descriptor)])
     child = launcher.launch(program)
     asked = subprocess.run(["ps", "-o", "ppid=", str(child.pid)], capture_output=True, check=True)
     say(descriptor, [os.getpid(), int(asked.stdout), child.pid])

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import psutil
 import pytest
-from tests.support.servers import zygote_programs
+from tests.support.servers.zygote_programs import MODULE
 
 from onyx.processes import forking
 from onyx.processes.child import worker_environment
@@ -22,7 +22,6 @@ from onyx.processes.forking import WORKER, Launcher
 from onyx.processes.programs import Program
 from onyx.settings import Settings
 
-MODULE = zygote_programs.__name__
 WAIT_S = 60.0
 OWN = {"ONYX_TENANCY_ID": "own", "PYTHONPATH": os.pathsep.join(["/own", *filter(None, sys.path)])}
 THREAD = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
@@ -214,19 +213,23 @@ def test_signals_to_everybody_reach_the_forks_alone(
     assert Started(launcher, "draws").process.wait(WAIT_S) == 0
 
 
+@pytest.mark.parametrize("forks", [True, False], ids=["forked", "executed"])
 @pytest.mark.parametrize("victim", [0, 1], ids=["supervisor", "its zygote"])
-def test_a_forked_supervisor_forks_and_nothing_outlives_it(victim: int, launcher: Launcher) -> None:
-    started = Started(launcher, "supervises")
-    said = [started.says() for _ in range(2)]
-    supervisor, zygote, child = next(each for each in said if isinstance(each, list))
+def test_nothing_outlives_a_supervisor_or_its_zygote(
+    victim: int, forks: bool, launcher: Launcher
+) -> None:
+    with a_launcher(forks=False) as executing:
+        started = Started(launcher if forks else executing, "supervises")
+        said = [started.says() for _ in range(2)]
+        supervisor, zygote, child = next(each for each in said if isinstance(each, list))
 
-    assert supervisor == started.process.pid
-    assert psutil.Process(zygote).ppid() == supervisor, "it was forked too"
-    os.kill((supervisor, zygote)[victim], signal.SIGKILL)
-    if victim:
-        psutil.wait_procs([psutil.Process(child)], WAIT_S)
-        started.process.kill()
-    assert started.ends() == [], "who has the pipe is gone"
+        assert supervisor == started.process.pid
+        assert psutil.Process(zygote).ppid() == supervisor
+        os.kill((supervisor, zygote)[victim], signal.SIGKILL)
+        if victim:
+            psutil.wait_procs([psutil.Process(child)], WAIT_S)
+            started.process.kill()
+        assert started.ends() == [], "who has the pipe is gone"
 
 
 def test_without_zygotes_everything_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
