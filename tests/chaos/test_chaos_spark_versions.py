@@ -59,6 +59,7 @@ def result(folder: Path) -> Counter[tuple[int, int]]:
     return Counter({(row["v"], row["time"]): row["count"] for row in rows})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("guarantee", "versions"),
     [

@@ -158,6 +158,7 @@ def test_a_job_on_spark_completes_with_one_peer(env: TestEnv, folder: Path) -> N
     assert staged(folder) == []
 
 
+@pytest.mark.slow
 def test_a_suspended_job_begins_anew_when_it_is_resumed(env: TestEnv, folder: Path) -> None:
     job, first = started(env, folder)
     env.client.suspend(job)
@@ -169,6 +170,7 @@ def test_a_suspended_job_begins_anew_when_it_is_resumed(env: TestEnv, folder: Pa
     assert rows(folder) == ROWS
 
 
+@pytest.mark.slow
 def test_nothing_is_left_of_a_job_that_is_killed(env: TestEnv, folder: Path) -> None:
     job, running = started(env, folder)
     env.client.kill(job)
@@ -185,6 +187,7 @@ def test_a_job_that_is_drained_completes_without_a_result(env: TestEnv, folder: 
     assert rows(folder) == []
 
 
+@pytest.mark.slow
 def test_a_query_whose_process_is_killed_is_run_again(env: TestEnv, folder: Path) -> None:
     job, first = started(env, folder)
     first.kill()
@@ -202,7 +205,7 @@ def cluster(zookeeper: ZooKeeperServer, folder: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("end", ["killed", "frozen"])
+@pytest.mark.parametrize("end", ["killed", pytest.param("frozen", marks=pytest.mark.slow)])
 def test_when_its_worker_dies_another_one_runs_the_query_and_the_result_appears_once(
     cluster: Cluster, folder: Path, end: str
 ) -> None:
@@ -232,7 +235,7 @@ def test_when_its_worker_dies_another_one_runs_the_query_and_the_result_appears_
         assert rows(folder) == ROWS
 
 
-@pytest.mark.parametrize("end", ["completed", "killed"])
+@pytest.mark.parametrize("end", ["completed", pytest.param("killed", marks=pytest.mark.slow)])
 def test_files_of_a_stage_in_the_middle_go_with_its_query(
     env: TestEnv, folder: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
@@ -249,6 +252,7 @@ def test_files_of_a_stage_in_the_middle_go_with_its_query(
     wait_for(lambda: not any((folder / "bundles").iterdir()), "the files are removed")
 
 
+@pytest.mark.slow
 def test_when_its_worker_dies_in_a_stage_another_one_begins_anew(
     zookeeper: ZooKeeperServer, folder: Path
 ) -> None:

@@ -141,6 +141,7 @@ def test_rows_of_the_stage_go_on_as_segments(env: TestEnv, tmp_path: Path) -> No
     assert doubled(tmp_path) == DOUBLED
 
 
+@pytest.mark.slow
 def test_frames_are_named_after_the_tasks_upstream_and_conditions_are_about_rows(
     env: TestEnv, tmp_path: Path
 ) -> None:
@@ -246,6 +247,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     return fake
 
 
+@pytest.mark.slow
 def test_at_least_once_the_stage_gets_all_segments(
     env: TestEnv, spark: FakeSpark, tmp_path: Path
 ) -> None:
@@ -269,6 +271,7 @@ def test_a_stage_that_fails_kills_the_job_with_its_error(
     assert rows(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_suspended_job_runs_its_stage_again_and_emits_each_row_once(
     env: TestEnv, spark: FakeSpark, tmp_path: Path
 ) -> None:
@@ -284,6 +287,7 @@ def test_a_suspended_job_runs_its_stage_again_and_emits_each_row_once(
     assert doubled(tmp_path) == DOUBLED
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_in_its_stage_leaves_no_row(
     env: TestEnv, spark: FakeSpark, tmp_path: Path
 ) -> None:
@@ -295,6 +299,7 @@ def test_a_job_that_is_killed_in_its_stage_leaves_no_row(
     assert list((tmp_path / "bundles").glob("*.stage/results/**/*.parquet")) == []
 
 
+@pytest.mark.slow
 def test_a_job_that_drains_passes_on_what_its_stage_makes(
     env: TestEnv, spark: FakeSpark, tmp_path: Path
 ) -> None:
@@ -306,6 +311,7 @@ def test_a_job_that_drains_passes_on_what_its_stage_makes(
     assert doubled(tmp_path) == DOUBLED
 
 
+@pytest.mark.slow
 def test_what_runs_is_shown_as_the_reason_why_the_job_does_not_advance(
     env: TestEnv, spark: FakeSpark, tmp_path: Path
 ) -> None:
@@ -317,6 +323,7 @@ def test_what_runs_is_shown_as_the_reason_why_the_job_does_not_advance(
     assert env.client.wait(job, WAIT_S)
 
 
+@pytest.mark.slow
 def test_bundles_of_a_stream_come_through_once_although_workers_are_killed_and_frozen(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:

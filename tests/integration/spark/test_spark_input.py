@@ -78,7 +78,7 @@ def env(frames: Path) -> Iterator[TestEnv]:
         yield env
 
 
-@pytest.mark.parametrize("form", ["dicts", "arrow"])
+@pytest.mark.parametrize("form", [pytest.param("dicts", marks=pytest.mark.slow), "arrow"])
 def test_a_job_reads_each_row_of_a_frame_once(env: TestEnv, tmp_path: Path, form: str) -> None:
     spec = JOB.replace("FOLDER", str(tmp_path)).replace("FORMAT", form)
     assert env.run(manifest(spec), WAIT_S).state == "completed"
@@ -107,6 +107,7 @@ def source(folder: Path, incarnation: str) -> Any:
     return build_input("spark", context)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_in_a_snapshot_leaves_none_of_it(
     frames: Path, tmp_path: Path
 ) -> None:

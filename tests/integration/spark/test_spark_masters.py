@@ -141,7 +141,10 @@ def at(server: SparkServer) -> str:
     return f"sc://127.0.0.1:{server.port}"
 
 
-@pytest.mark.parametrize("stage", ["remote_stages:doubled", "packed_stages.inner:doubled"])
+@pytest.mark.parametrize(
+    "stage",
+    ["remote_stages:doubled", pytest.param("packed_stages.inner:doubled", marks=pytest.mark.slow)],
+)
 def test_a_stage_and_its_functions_run_on_a_connect_server(
     connect: SparkServer, stages: Path, stage: str
 ) -> None:
@@ -149,6 +152,7 @@ def test_a_stage_and_its_functions_run_on_a_connect_server(
     assert sorted((row["n"], row["twice"]) for row in rows(stages)) == [(1, 2), (2, 4), (3, 6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "made"),
     [
@@ -230,6 +234,7 @@ def with_a_middle(folder: Path) -> Job:
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [pytest.param("standalone", marks=pytest.mark.slow), "connect"])
 def test_a_stage_in_the_middle_of_a_whole_job_runs_where_the_job_does(
     kind: str, stages: Path, request: pytest.FixtureRequest
@@ -260,6 +265,7 @@ def test_a_stage_in_the_middle_of_a_whole_job_runs_where_the_job_does(
     assert sorted((each["n"], each["twice"], each["marked"]) for each in found) == expected
 
 
+@pytest.mark.slow
 def test_a_stage_and_its_functions_run_on_a_master_and_its_workers(
     standalone: SparkServer, stages: Path
 ) -> None:
@@ -268,6 +274,7 @@ def test_a_stage_and_its_functions_run_on_a_master_and_its_workers(
     assert sorted((row["n"], row["twice"]) for row in rows(stages)) == [(1, 2), (2, 4), (3, 6)]
 
 
+@pytest.mark.slow
 def test_a_stage_that_is_not_wanted_ends_at_the_connect_server(
     connect: SparkServer, stages: Path
 ) -> None:
@@ -286,6 +293,7 @@ def test_a_stage_that_is_not_wanted_ends_at_the_connect_server(
         assert not loan.child.fresh
 
 
+@pytest.mark.slow
 def test_a_server_that_dies_under_a_stage_is_named_and_the_stage_runs_again(
     connect: SparkServer, stages: Path
 ) -> None:

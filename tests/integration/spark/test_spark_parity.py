@@ -135,6 +135,7 @@ def in_order(rows: Iterable[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(each, sort_keys=True) for each in examples.comparable(rows))
 
 
+@pytest.mark.slow
 def test_examples_write_the_same_rows_on_either_engine(
     tmp_path: Path, spark: Any, env: TestEnv
 ) -> None:
@@ -147,6 +148,7 @@ def test_examples_write_the_same_rows_on_either_engine(
     assert all(any(rows.values()) for rows in here.values())
 
 
+@pytest.mark.slow
 def test_windows_of_the_cases_fire_as_on_peers(tmp_path: Path, spark: Any) -> None:
     cases = windows.window_cases()
     paths = {name: tmp_path / f"{number}.jsonl" for number, name in enumerate(cases)}
@@ -174,6 +176,7 @@ def test_whole_jobs_of_the_cases_write_what_these_expect(tmp_path: Path, spark: 
 
 # Threads of the cluster use `random` while jobs are drawn, and jobs are long: a warning about that
 # would take the place of what has failed.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module")
 @pytest.mark.filterwarnings("ignore:Generating overly large repr")
 @given(made=st.lists(drawn.jobs(), min_size=MADE, max_size=MADE))

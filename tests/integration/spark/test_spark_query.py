@@ -67,6 +67,7 @@ def written(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for text in texts for line in text.splitlines()]
 
 
+@pytest.mark.slow
 def test_stages_and_shuffles_give_the_rows_of_peers(folder: Path, spark: Any) -> None:
     reply = run(folder / "failures", "job.yaml", "orders", spark)
     assert reply.failure is None, reply.failure
@@ -75,6 +76,7 @@ def test_stages_and_shuffles_give_the_rows_of_peers(folder: Path, spark: Any) ->
     assert len(written(folder / "failures/bad")) == 3
 
 
+@pytest.mark.slow
 def test_tables_give_the_rows_of_peers(folder: Path, spark: Any) -> None:
     reply = run(folder / "joins", "job.yaml", None, spark)
     assert reply.failure is None, reply.failure
@@ -93,7 +95,9 @@ def test_windows_by_event_time_give_the_rows_of_peers(
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(expected)
 
 
-@pytest.mark.parametrize("times", [[1, 5, 61, 70, 130], [130, 70, 1, 61, 5]])
+@pytest.mark.parametrize(
+    "times", [[130, 70, 1, 61, 5], pytest.param([1, 5, 61, 70, 130], marks=pytest.mark.slow)]
+)
 def test_a_window_gives_the_same_whether_segments_are_in_order_or_not(
     times: list[int], tmp_path: Path, spark: Any
 ) -> None:

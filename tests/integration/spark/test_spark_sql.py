@@ -117,6 +117,7 @@ def test_the_dialects_agree_about_what_most_rows_need(spark: Any) -> None:
     assert differ == {}
 
 
+@pytest.mark.slow
 def test_where_the_dialects_differ_is_listed(spark: Any) -> None:
     agree = []
     for each in DIFFER:

@@ -197,6 +197,7 @@ def held(cluster: Cluster, job: JobId) -> dict[tuple[str, int], int]:
     return {(each.group, int(each.lower)): each.state for page in pages for each in page.extents}
 
 
+@pytest.mark.slow
 def test_when_its_worker_is_killed_another_one_goes_on_behind_the_last_micro_batch(
     cluster: Cluster, folder: Path
 ) -> None:

@@ -80,6 +80,7 @@ def job_of(how: str, folder: Path, columns: bool, endless: bool = False) -> Any:
     return parse_manifest(json.dumps({**head, "spec": spec}).encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["outer", "asof"])
 @pytest.mark.parametrize("columns", [False, True])
 def test_a_query_joins_as_a_plain_loop_does(
@@ -94,8 +95,8 @@ def test_a_query_joins_as_a_plain_loop_does(
     assert counted(written(tmp_path)) == counted(JOINS[how][0].join(ORDERS, PAYMENTS))
 
 
-@pytest.mark.parametrize("how", ["outer", "asof"])
-@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("how", ["outer", pytest.param("asof", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("columns", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_micro_batches_of_which_one_is_lost_join_as_a_plain_loop_does(
     how: str, columns: bool, tmp_path: Path, spark: Any
 ) -> None:

@@ -152,6 +152,7 @@ class Stream:
         self.cluster.worker_of(peers[0]).kill()
 
 
+@pytest.mark.slow
 def test_a_stream_writes_each_row_once_when_batches_are_repeated_and_workers_die(
     cluster: Cluster, spark: Any, job: JobId, tmp_path: Path
 ) -> None:

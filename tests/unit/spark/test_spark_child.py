@@ -311,6 +311,7 @@ def kill_and_wait(pid: int) -> None:
     os.close(descriptor)
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(real: Keeper, tmp_path: Path) -> None:
     """[remember, cancel in the middle, recall, kill of the JVM, recall, kill in the middle]"""

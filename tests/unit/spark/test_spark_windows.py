@@ -51,6 +51,7 @@ CASES = {
         [{"type": "percentile-watermark", "watermark_percentage": 0.5, **DISCARD}],
     ),
 }  # fmt: skip
+SHORT = {"sliding sum, kept", "fixed min of columns, late", "session average of columns"}
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,10 @@ def waited(peer: Peer, pages: Any) -> Counter[str]:
     return Counter(shown(peer.fired(pages)))
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [each if each in SHORT else pytest.param(each, marks=pytest.mark.slow) for each in CASES],
+)
 def test_spark_fires_what_peers_fire(name: str, stages: Any, tmp_path: Path) -> None:
     (window, triggers), as_columns = CASES[name], "columns" in name
     peers = task_windows((window, triggers), group_by="k")
