@@ -5,6 +5,7 @@ gets and makes."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,10 @@ def test_a_stage_in_the_middle_of_a_job_on_spark_has_its_files_there_and_leaves_
 ) -> None:
     with with_test_env(2, modules=[module]) as env:
         status = env.run(job_on_spark(real_store), WAIT_S)
+        # Its peer removes them when it hears that the job has ended, as this test does.
+        ends_s = time.monotonic() + WAIT_S
+        while real_store.keys("bundles/") and time.monotonic() < ends_s:
+            time.sleep(0.05)
     assert status.exception is None
     assert status.state == "completed"
     tables = [

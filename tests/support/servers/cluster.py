@@ -280,8 +280,9 @@ def _without_late_replays(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
     spec = manifest["spec"]
     if spec.get("guarantee") == "at-most-once" or spec.get("engine") == "spark":
         return manifest  # which replay nothing
+    late = {"pendingTimeout": PENDING_TIMEOUT_MS}
     catalog = [
-        {"pendingTimeout": PENDING_TIMEOUT_MS, **entry} if entry["type"] == "input" else entry
+        late | entry if entry["type"] == "input" and "guarantee" not in entry else entry
         for entry in spec["catalog"]
     ]
     return {**manifest, "spec": {**spec, "catalog": catalog}}

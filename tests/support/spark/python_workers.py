@@ -20,6 +20,7 @@ import os
 import random
 import socket
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,9 @@ def _become_daemon(asked: socket.socket) -> None:
     sys.path[:0] = [wanted["folder"], *filter(None, os.environ["PYTHONPATH"].split(os.pathsep))]
     importlib.invalidate_caches()
     random.seed()
+    tempfile.tempdir = None  # the environment may say another one
+    # As `python -m pyspark.daemon` has it: the source looks whether its process is one of Spark.
+    sys.modules["__main__"].__spec__ = pyspark.daemon.__spec__
     pyspark.daemon.manager()
 
 

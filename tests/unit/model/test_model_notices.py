@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -168,7 +169,10 @@ def test_keys_of_the_operator_are_warned_of_at_their_lines(
     # A plan is for Spark, which refuses to keep state.
     keys = [key for key in OF_THE_OPERATOR if command != "plan" or "KeepState" not in key]
     file.write_text(text_of(more="".join(f"  {key}\n" for key in keys)))
-    monkeypatch.setattr(f"onyx.cli.commands.{command}.settings", None, raising=False)
+    next_step = "settings_for" if command == "run" else "settings"
+    monkeypatch.setattr(f"onyx.cli.commands.{command}.{next_step}", None, raising=False)
+    no_zygote = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr("onyx.cli.commands.run.Launcher", lambda _: no_zygote)
     with contextlib.suppress(TypeError, AttributeError, ManifestError):  # there are no settings
         run_command([command, str(file)])
     what = "is for the operator on Kubernetes: `onyx run` and `onyx submit` ignore it"

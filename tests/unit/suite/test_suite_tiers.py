@@ -31,7 +31,7 @@ MARKS = "[pytest]\nmarkers =\n    slow\n    simulation\n"
     ("tier", "names"),
     [
         ("short", {"test_plain", "test_simulated", "test_property"}),
-        ("rest", {"test_slow", "test_simulated", "test_property"}),
+        ("rest", {"test_slow", "test_property"}),
         (None, {"test_plain", "test_slow", "test_simulated", "test_property"}),
     ],
 )

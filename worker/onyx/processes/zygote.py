@@ -38,6 +38,9 @@ NOT_FOR_US = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Whoever asks a whole container to end means workers, which leave in an orderly way as long as
 their zygote is there. It ends with who has started it."""
 _THREADS = Path("/proc/self/task")
+_as_started: dict[signal.Signals, Any] = {}
+"""How these were handled before: a fork does the same, and so stays deaf to a terminal that closes
+if `nohup` has started all."""
 
 
 def main() -> None:
@@ -126,9 +129,8 @@ def _become(asked: Spawn, channel: socket.socket, received: Sequence[int]) -> st
     os.setsid()
     channel.close()
     _place(received, asked.descriptors)
-    for each in NOT_FOR_US:
-        signal.signal(each, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number, handler in _as_started.items():
+        signal.signal(number, handler)
     os.environ.clear()
     for variable in asked.environment:
         name, _, value = variable.partition(b"=")
@@ -169,7 +171,7 @@ def _tie() -> Callable[[], None]:
 
 def _ignore_signals() -> None:
     for each in NOT_FOR_US:
-        signal.signal(each, signal.SIG_IGN)
+        _as_started[each] = signal.signal(each, signal.SIG_IGN)
 
 
 def _place(received: Sequence[int], numbers: Sequence[int]) -> None:
