@@ -150,7 +150,8 @@ class CostsPlugin:
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._costs.files[report.location[0]] += sum(
+        file, _, _ = report.nodeid.partition("::")  # where it stands; it may be written elsewhere
+        self._costs.files[file] += sum(
             cost_s for key, cost_s in report.user_properties if key == _KEY
         )
 
