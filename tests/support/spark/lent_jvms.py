@@ -222,6 +222,11 @@ class Lender:
         sessions = jvm.org.apache.spark.sql.classic.SparkSession
         sessions.clearActiveSession()
         sessions.clearDefaultSession()
+        # Spark keeps where the first context of a JVM had its files, and that folder may be gone.
+        utils = jvm.java.lang.Class.forName("org.apache.spark.util.Utils$")
+        utils = utils.getField("MODULE$").get(None)
+        utils.clearLocalRootDirs()
+        getattr(utils, "cachedLocalDir_$eq")("")
         # What the borrower had references to stays otherwise: it had no time to give them back.
         objects = self._gateway.java_gateway_server.getGateway().getBindings().keySet()
         kept = jvm.java.util.HashSet()
