@@ -129,7 +129,8 @@ PROGRAMS = {
         "recovery", "of a job with state, when a worker is killed", slow=CLUSTER
     ),
     "spark_recovery": Program(
-        "spark_recovery", "of an endless job on Spark, when a part is killed", slow=SPARK
+        "spark_recovery", "of an endless job on Spark, when a part is killed",
+        elsewhere="it kills a JVM of Spark, and tests lend theirs to one process after the other",
     ),
     "bench_log": Program(
         "bench_log", "reading and writing the log on ZooKeeper",

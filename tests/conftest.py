@@ -99,6 +99,15 @@ def own_jvms() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def spark_connect_is_forgotten() -> Iterator[None]:
+    """A session with a Connect server has PySpark set variables, by which each process that is
+    started later would look for that server."""
+    yield
+    for name in ("SPARK_CONNECT_MODE_ENABLED", "SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
+        os.environ.pop(name, None)
+
+
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """A running server shared by all tests: use a tenancy of your own and do not stop it."""
