@@ -47,6 +47,8 @@ sys.dont_write_bytecode = False
 # that tests start: what is sent to them to end them would do nothing.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # as `nohup` does
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 # Of what is collected nothing becomes garbage, and looking for it time and again takes 2 s.
