@@ -129,8 +129,8 @@ def _become(asked: Spawn, channel: socket.socket, received: Sequence[int]) -> st
     os.setsid()
     channel.close()
     _place(received, asked.descriptors)
-    for number, handler in _as_started.items():
-        signal.signal(number, handler)
+    for each, handler in _as_started.items():
+        signal.signal(each, handler)
     os.environ.clear()
     for variable in asked.environment:
         name, _, value = variable.partition(b"=")
