@@ -49,32 +49,18 @@ class Kind:
             yield from pool.map(one, seeds, chunksize=CHUNK_SEEDS)
 
 
+_JOBS = {
+    "windows": (windows, window_bugs),
+    "requests": (requests, request_bugs),
+    "keyed": (keyed, keyed_bugs),
+    "joins": (joins, join_bugs),
+}
 WORLDS = {
     "cluster": Kind(cluster.simulate, cluster.explain, cluster_bugs.PLANTS, cluster_bugs.FOUND_BY),
-    "windows": Kind(
-        windows.simulate,
-        partial(windows.explain, world="windows"),
-        window_bugs.PLANTS,
-        window_bugs.FOUND_BY,
-    ),
-    "requests": Kind(
-        requests.simulate,
-        partial(windows.explain, world="requests"),
-        request_bugs.PLANTS,
-        request_bugs.FOUND_BY,
-    ),
-    "keyed": Kind(
-        keyed.simulate,
-        partial(windows.explain, world="keyed"),
-        keyed_bugs.PLANTS,
-        keyed_bugs.FOUND_BY,
-    ),
-    "joins": Kind(
-        joins.simulate,
-        partial(windows.explain, world="joins"),
-        join_bugs.PLANTS,
-        join_bugs.FOUND_BY,
-    ),
+    **{
+        world: Kind(run.simulate, partial(windows.explain, world=world), bugs.PLANTS, bugs.FOUND_BY)
+        for world, (run, bugs) in _JOBS.items()
+    },
 }
 WORLD_OF = {bug: world for world, kind in WORLDS.items() for bug in kind.plants}
 """Where each bug is looked for."""

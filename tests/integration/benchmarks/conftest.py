@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -210,7 +211,7 @@ def warm(zookeeper: ZooKeeperServer, tmp_path_factory: pytest.TempPathFactory) -
         cluster.settings.state, memory_extents_max=EXTENTS_MAX, scratch_dir=str(folder / "scratch")
     )
     cluster.settings = replace(cluster.settings, modules=MODULES, state=state)
-    with cluster, WarmPython(IMPORTED, path, folder) as python:
+    with cluster, closing(WarmPython(IMPORTED, path, folder)) as python:
         cluster.start_workers(3, PEERS)
         yield Warm(Workers(cluster), python, folder)
         for worker in cluster.workers:

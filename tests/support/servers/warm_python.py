@@ -15,7 +15,6 @@ import runpy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from onyx.processes.child import worker_environment
@@ -39,7 +38,7 @@ class Ended(NamedTuple):
 
 
 class WarmPython:
-    """Use as a context manager."""
+    """What starts the programs."""
 
     def __init__(self, modules: Sequence[str], path: Sequence[Path], folder: Path) -> None:
         """
@@ -54,15 +53,8 @@ class WarmPython:
         self._output = folder / "called.txt"
         self._launcher = Launcher(self._environment({}), [__name__, *modules])
 
-    def __enter__(self) -> WarmPython:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End it, and what it runs."""
         self._launcher.close()
 
     def run(self, arguments: Sequence[str], environment: Mapping[str, str], output: Path) -> Ended:
