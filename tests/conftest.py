@@ -31,7 +31,7 @@ from onyx.settings import Settings, ZooKeeperSettings
 
 pytest_plugins = [
     "pytester",
-    *(f"tests.support.suite.{name}" for name in ("tiers", "costs", "skips")),
+    *(f"tests.support.suite.{name}" for name in ("tiers", "costs")),
 ]
 
 # A query of Spark runs once here, over few rows: to compile it takes longer than to interpret it.

@@ -8,7 +8,7 @@ import sys
 import pytest
 from tests.support.suite.costs import OVER_MAX, Meter, layer_of, problems
 
-SUITE_PLUGINS = ["-p", "tests.support.suite.tiers", "-p", "tests.support.suite.skips"]
+SUITE_PLUGINS = ["-p", "tests.support.suite.tiers"]
 FILE = """
 import pytest
 from hypothesis import given, strategies
