@@ -20,7 +20,6 @@ from tests.sim.seeds import COMMAND, FOUND, chosen, first_found, run_with
 from tests.sim.swarm import FAMILIES, draw_options
 from tests.sim.worlds import WORLD_OF, WORLDS
 
-pytestmark = pytest.mark.simulation
 ROOT = Path(__file__).parents[2]
 FEW = {"cluster": 60, "windows": 4, "requests": 4, "keyed": 4, "joins": 4}
 MANY = {"cluster": 1_500, "windows": 48, "requests": 48, "keyed": 96, "joins": 48}

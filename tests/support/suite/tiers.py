@@ -1,7 +1,7 @@
 """Two tiers of tests: `short`, which is `make test`, and `rest`, which `make test-all` adds to it.
 
-A test that is marked `slow` is in `rest` only. Properties and simulations are in both: with few
-examples in `short`, with all of them in `rest`. Everything else is in `short` only. Without a tier
+A test that is marked `slow` is in `rest` only. Properties are in both: with few examples in
+`short`, with all of them in `rest`. Everything else is in `short` only. Without a tier
 (`pytest tests/unit/flow`) all tests that are named run, with all examples. CONTRIBUTING.md has a
 table of what each tier promises.
 
@@ -12,7 +12,6 @@ becomes cheaper would move.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import hypothesis
 import pytest
@@ -22,8 +21,6 @@ EXAMPLES = {"short": 10, "full": 100}
 """Examples of a property that asks for no number of its own, by profile of Hypothesis; others
 follow in proportion (`tests.support.examples`). Those of `short` are the same in each run: what
 fails there has been broken by a change."""
-IN_BOTH = ("hypothesis",)
-"""Marks of tests that `rest` repeats with more examples; Hypothesis sets it itself."""
 
 
 def tier_of(config: pytest.Config) -> str | None:
@@ -64,12 +61,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _belongs(item: pytest.Item, tier: str) -> bool:
-    slow = _is_marked(item, ["slow"])
-    return slow or _is_marked(item, IN_BOTH) if tier == "rest" else not slow
-
-
-def _is_marked(item: pytest.Item, names: Sequence[str]) -> bool:
-    return any(item.get_closest_marker(name) is not None for name in names)
+    slow = item.get_closest_marker("slow") is not None
+    if tier == "short":
+        return not slow
+    return slow or item.get_closest_marker("hypothesis") is not None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -18,21 +18,18 @@ def test_plain(): pass
 @pytest.mark.slow
 def test_slow(): pass
 
-@pytest.mark.simulation
-def test_simulated(): pass
-
 @given(strategies.none())
 def test_property(value): pass
 """
-MARKS = "[pytest]\nmarkers =\n    slow\n    simulation\n"
+MARKS = "[pytest]\nmarkers =\n    slow\n"
 
 
 @pytest.mark.parametrize(
     ("tier", "names"),
     [
-        ("short", {"test_plain", "test_simulated", "test_property"}),
+        ("short", {"test_plain", "test_property"}),
         ("rest", {"test_slow", "test_property"}),
-        (None, {"test_plain", "test_slow", "test_simulated", "test_property"}),
+        (None, {"test_plain", "test_slow", "test_property"}),
     ],
 )
 def test_a_tier_has_its_tests(pytester: pytest.Pytester, tier: str | None, names: set[str]) -> None:
