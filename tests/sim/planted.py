@@ -139,18 +139,7 @@ def main() -> int:
     args = parser.parse_args()
     finders = Finders(args.bug, args.paths)
     began_s = time.process_time()
-    code = pytest.main(
-        [
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--capture=no",
-            "-m",
-            "not server",
-            *args.paths,
-        ],
-        plugins=[finders],
-    )
+    code = pytest.main([*OPTIONS, *args.paths], plugins=[finders])
     alone = [bug for bug, (finder, _) in finders.found.items() if not finder]
     took_s = time.process_time() - began_s + _children_s()
     print(f"{len(finders.found)} bugs in {took_s:.0f} CPU s; found by none of these: {alone}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,24 @@ from benchmarks.quoted import QUOTED
 
 pytestmark = pytest.mark.server
 
-RUN_HERE = [
-    pytest.param(name, marks=pytest.mark.slow if program.slow else ())
-    for name, program in PROGRAMS.items()
-    if not program.elsewhere
-]
+
+def cases() -> Iterator[Any]:
+    """Programs, and what no test runs of them, with the reason."""
+    for name, program in PROGRAMS.items():
+        marks = [pytest.mark.slow] if program.slow else []
+        if program.elsewhere:
+            marks.append(pytest.mark.skip(f"benchmark {name}: {program.elsewhere}"))
+        yield pytest.param(name, marks=marks)
+        for pattern, why in program.not_tiny.items():
+            reason = f"figures {pattern.strip('*/ ')!r} of {name}: {why}"
+            yield pytest.param(name, id=f"{name}: {pattern}", marks=pytest.mark.skip(reason))
+
+
 MAY_SHRINK = "growth"
 """Memory may be given back, and files may go."""
 
 
-@pytest.mark.parametrize("name", RUN_HERE)
+@pytest.mark.parametrize("name", list(cases()))
 @pytest.mark.usefixtures("warm_starts")
 def test_a_benchmark_has_its_figures(name: str, tmp_path: Path) -> None:
     program, path = PROGRAMS[name], tmp_path / "figures.json"
@@ -54,14 +63,3 @@ def _is_number(figure: dict[str, Any]) -> bool:
     if value is None or not math.isfinite(value):
         return False
     return value > 0 or MAY_SHRINK in figure["name"]
-
-
-def test_what_is_left_out_is_said() -> None:
-    left_out = [
-        f"{name}: {each.elsewhere}" for name, each in PROGRAMS.items() if each.elsewhere
-    ] + [
-        f"{pattern.strip('*/ ')} of {name}: {why}"
-        for name, each in PROGRAMS.items()
-        for pattern, why in each.not_tiny.items()
-    ]
-    pytest.skip(f"benchmarks that no test runs: {'; '.join(left_out)}")
