@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -78,7 +79,11 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def jvms_are_lent(run_folder: Path) -> Iterator[None]:
-    """Processes that tests start inherit where: see `lent_jvms`."""
+    """Processes that tests start inherit where: see `lent_jvms`. Without PySpark, as with the
+    lowest versions of all else, there is nothing to lend."""
+    if find_spec("pyspark") is None:
+        yield
+        return
     with lending(run_folder / "jvms") as home, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(home))
         yield
