@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
@@ -97,11 +97,10 @@ def run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float
     Raises:
         RuntimeError: it failed or took longer than `timeout_s`; with the end of its output.
     """
-    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     strangers = frozenset(_descendants())
     before = _children_cpu_s()
     started = time.monotonic()
-    with tempfile.TemporaryFile("w+") as output:
+    with _adopting(), tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -117,6 +116,18 @@ def run(command: Sequence[str], environment: Mapping[str, str], timeout_s: float
     if process.returncode:
         raise RuntimeError(f"{' '.join(command)}: exit {process.returncode}\n{text[-3000:]}")
     return Run(wall_s, _children_cpu_s() - before, rss_peak, text)
+
+
+@contextlib.contextmanager
+def _adopting() -> Iterator[None]:
+    """Children of children whose parent has ended become those of this process. Afterwards they go
+    to `init` again, because nobody would reap them here."""
+    prctl = ctypes.CDLL(None).prctl
+    prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        prctl(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 def fresh(work: Callable[..., T], *arguments: object) -> T:

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+import uuid
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -134,7 +135,7 @@ def environments_share_a_server(request: pytest.FixtureRequest) -> Iterator[None
             settings,
             zookeeper=replace(settings.zookeeper, address=server.address),
             state=replace(settings.state, url=url),
-            tenancy_id=folder.name,
+            tenancy_id=uuid.uuid4().hex,
         )
         return api.Env(shared, server)
 
