@@ -91,6 +91,7 @@ JOB: tuple[JobRule, ...] = (
     tracking.check_native,
     tracking.check_retry_modes,
     tracking.check_ackers,
+    tracking.check_exemptions,
     tracking.check_conditions,
     tracking.check_retries,
     upgrade.check_upgrade,

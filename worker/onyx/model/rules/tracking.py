@@ -13,7 +13,7 @@ from onyx.model.keys.section import Draft
 from onyx.model.plugins import reads_native
 from onyx.model.report import Report, at
 from onyx.model.rules.catalog import STAGES
-from onyx.model.rules.looking import entries, good, tasks_with_state
+from onyx.model.rules.looking import entries, good, known_tasks, tasks_with_state
 
 _EXACTLY = (
     "in a job with guarantee exactly-once, whose windows and outputs know segments by the ids that "
@@ -105,6 +105,40 @@ def check_ackers(spec: Draft, path: str, report: Report) -> None:
         report.add(at(path, "ackers"), what, "keep one of them")
 
 
+def check_exemptions(spec: Draft, path: str, report: Report) -> None:
+    """Some task is left whose peers may be ackers: without any, no tree would ever be complete."""
+    known = known_tasks(spec)
+    if good(spec, "engine") == "spark" or good(spec, "guarantee") == "at-most-once" or not known:
+        return
+    exempt = {key: tasks & known for key, tasks in _exempt(spec, path).items() if tasks & known}
+    if exempt and set().union(*exempt.values()) == known:
+        key = next(iter(exempt))
+        others = list(exempt)[1:]
+        together = f" together with {' and '.join(others)}" if others else ""
+        report.add(
+            at(path, key),
+            f"exempts{together} all tasks of the job, so that no peer would be an acker",
+            "leave the peers of one task to be ackers",
+        )
+
+
+def _exempt(spec: Draft, path: str) -> dict[str, set[str]]:
+    """The tasks that each key of the job exempts, by the name of the key."""
+    tasks = [
+        (good(draft, "name") or "", good(draft, "type"), _is_stage(draft))
+        for draft, _ in entries(spec, "catalog", path, "catalog")
+    ]
+    inputs, outputs = (
+        {name for name, kind, stage in tasks if stage or kind == wanted}
+        for wanted in ("input", "output")
+    )
+    return {
+        "ackerExemptTasks": set(good(spec, "acker_exempt_tasks") or ()),
+        "ackerExemptInputTasks": inputs if good(spec, "acker_exempt_input_tasks") else set(),
+        "ackerExemptOutputTasks": outputs if good(spec, "acker_exempt_output_tasks") else set(),
+    }
+
+
 def check_conditions(spec: Draft, path: str, report: Report) -> None:
     """What is sent unanchored is sent to somebody, and is no exception."""
     for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
@@ -151,12 +185,16 @@ def _untracked(spec: Draft, path: str) -> Iterator[tuple[str, str]]:
 def _by_spark(spec: Draft, path: str) -> str | None:
     """A part of the job that Spark runs."""
     for draft, _ in entries(spec, "catalog", path, "catalog"):
-        if any(good(draft, field) is not None for field in STAGES):
+        if _is_stage(draft):
             return f"the Spark stage {good(draft, 'name')}"
     for draft, _ in entries(spec, "windows", path, "windows"):
         if good(draft, "engine") == "spark":
             return f"window {good(draft, 'id')} with engine spark"
     return None
+
+
+def _is_stage(draft: Draft) -> bool:
+    return any(good(draft, field) is not None for field in STAGES)
 
 
 def _reached_tracked(spec: Draft, path: str) -> set[str] | None:
