@@ -62,7 +62,7 @@ class Follower:
         self._client: Client | None = None
         self._following = contextlib.ExitStack()
         self._newest = self.replica = Replica()
-        self._closed = False
+        self._closed = self._broken = False
         self._told = True
         self._arrivals: list[tuple[Position, asyncio.Future[None]]] = []
         self._poke = asyncio.Event()
@@ -126,22 +126,25 @@ class Follower:
     async def _follow(self) -> None:
         while not self._closed:
             try:
-                await self._in_thread(self._open)
-                await self._stay()
+                try:
+                    await self._in_thread(self._open)
+                    await self._stay()
+                finally:
+                    with contextlib.suppress(Unavailable):
+                        await self._in_thread(self._close_log)
             except OnyxError as error:
                 self._set_trouble(Trouble("LogUnreachable", str(error)))
             except Exception as error:
                 logger.exception("following the log at %s failed", self._where())
                 self._set_trouble(Trouble("LogUnreachable", f"{type(error).__name__}: {error}"))
-            with contextlib.suppress(Unavailable):
-                await self._in_thread(self._close_log)
             await asyncio.sleep(REOPEN_S)
 
     async def _stay(self) -> None:
         """While the session can be used, with breaks; another error ends it, such as LogReplaced:
-        what this client knew is of a log that is gone."""
+        what this client knew is of a log that is gone. What `_deliver` raises ends it too, and
+        `_close_log` raises it."""
         assert self._client is not None
-        while True:
+        while not self._broken:
             try:
                 await self._in_thread(self._client.log.origin)
                 self._set_trouble(None)
@@ -156,7 +159,9 @@ class Follower:
         client = Client(self._connect(self._settings), self._settings.job_scheduler)
         self._client = client
         self._newest = client.replica()
-        self._following.enter_context(client.follow(self._deliver, after=self._newest))
+        self._broken = False
+        following = client.follow(self._deliver, self._newest, self._break)
+        self._following.enter_context(following)
         if self._closed:
             self._close_log()
         else:
@@ -165,8 +170,8 @@ class Follower:
     def _close_log(self) -> None:
         client, self._client = self._client, None
         if client is not None:
-            self._following.close()
-            client.close()
+            with client:
+                self._following.close()
 
     def _deliver(self, item: Entry | Origin, replica: Replica) -> None:
         """On the log's thread: the next entry."""
@@ -177,6 +182,12 @@ class Follower:
             self._told = False
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._publish)
+
+    def _break(self) -> None:
+        """On the log's thread: `_deliver` has raised, and no more entries come."""
+        self._broken = True
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._poke.set)
 
     def _publish(self) -> None:
         """Take over the newest replica."""

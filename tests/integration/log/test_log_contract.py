@@ -147,6 +147,27 @@ def test_a_burst_from_two_groups_reaches_a_reader_completely_and_in_each_writers
         assert [e.sequence for e in entries if e.writer == writer] == list(range(1, 151))
 
 
+def test_a_reader_that_raises_is_told_nothing_more_and_what_it_raised_is_told(world):
+    client, log = world.client(), world.group("g1")
+    told: list[str] = []
+    failures = Inbox()
+
+    def deliver(entry: Any) -> None:
+        told.append(entry.command.id)
+        if told == ["a", "b"]:
+            raise SystemExit("no more of this")
+
+    for name in "abcd":
+        client.append(marker(name))
+    log.subscribe(NO_POSITION, deliver, failures)
+    other = follow(log)
+    assert [str(each) for each in failures.take(1)] == ["no more of this"]
+    assert other.names(4) == ["a", "b", "c", "d"]
+    client.append(marker("e"))
+    assert other.names(1) == ["e"]
+    assert told == ["a", "b"]
+
+
 def test_after_unsubscribing_nothing_more_is_delivered(world):
     client = world.client()
     stopped, other = Inbox(), follow(client)

@@ -26,6 +26,7 @@ from onyx.log.append_queue import Append, AppendQueue, Reply, check_size
 from onyx.log.callback_loop import Loop
 from onyx.log.interface import ChunkGone, Document, Origin, Session
 from onyx.log.paths import Paths
+from onyx.log.reader import Reader
 from onyx.replica.command import Command
 from onyx.replica.entry import Entry
 from onyx.settings import LogSettings
@@ -74,16 +75,12 @@ class MemoryLog:
         return written[0]
 
 
-class _Reader:
+class _Subscription:
     """One subscription: its place and whom to tell."""
 
-    def __init__(self, position: Position, deliver: Deliver) -> None:
+    def __init__(self, position: Position, reader: Reader) -> None:
         self.position = position
-        self.deliver = deliver
-        self.stopped = False
-
-    def stop(self) -> None:
-        self.stopped = True
+        self.reader = reader
 
 
 class MemorySession:
@@ -93,7 +90,7 @@ class MemorySession:
         self._store = store
         self._connected = True
         self._closed = False
-        self._readers: list[_Reader] = []
+        self._subscriptions: list[_Subscription] = []
         self._loop = Loop("onyx-log-memory")
         with store.lock:
             store.sessions.append(self)
@@ -107,10 +104,15 @@ class MemorySession:
             wanted = sorted(p for p in store.entries if p > after)[:entries_max]
             return [decode_entry(p, store.entries[p]) for p in wanted]
 
-    def subscribe(self, after: Position, deliver: Deliver) -> Callable[[], None]:
-        reader = _Reader(after, deliver)
+    def subscribe(
+        self,
+        after: Position,
+        deliver: Deliver,
+        failed: Callable[[BaseException], None] = lambda _: None,
+    ) -> Callable[[], None]:
+        reader = Reader(deliver, failed)
         with self._serving():
-            self._readers.append(reader)
+            self._subscriptions.append(_Subscription(after, reader))
             self.look()
         return reader.stop
 
@@ -205,16 +207,17 @@ class MemorySession:
     def look(self) -> None:
         """Something changed (called under the lock): give the readers what is new, on the loop."""
         if self._connected and not self._closed:
-            for reader in tuple(self._readers):
-                if reader.stopped:
-                    self._readers.remove(reader)
+            for each in tuple(self._subscriptions):
+                if each.reader.stopped:
+                    self._subscriptions.remove(each)
                 else:
-                    self._loop.call(partial(self._deliver, reader))
+                    self._loop.call(partial(self._deliver, each))
 
-    def _deliver(self, reader: _Reader) -> None:
-        while not reader.stopped and (item := self._next(reader.position)) is not None:
-            reader.position = item.position
-            reader.deliver(item)
+    def _deliver(self, subscription: _Subscription) -> None:
+        reader = subscription.reader
+        while not reader.stopped and (item := self._next(subscription.position)) is not None:
+            subscription.position = item.position
+            reader.give(item)
 
     def _next(self, position: Position) -> Entry | Origin | None:
         with self._store.lock:

@@ -84,7 +84,8 @@ def _watch(
 
     waited_s, shown_s = 0.0, 0.0
     watcher = Watcher(client, job)
-    with client.follow(look), Live(console=console, auto_refresh=False, transient=False) as live:
+    following = client.follow(look, failed=ended.set)
+    with following, Live(console=console, auto_refresh=False, transient=False) as live:
         while not ended.wait(SAMPLE_INTERVAL_S):
             waited_s += SAMPLE_INTERVAL_S
             progress.sample()

@@ -61,10 +61,13 @@ class JobReader:
         return self._replicas.at(at)
 
     def follow(
-        self, deliver: Callable[[Entry | Origin, Replica], None], after: Replica | None = None
+        self,
+        deliver: Callable[[Entry | Origin, Replica], None],
+        after: Replica | None = None,
+        failed: Callable[[], None] = lambda: None,
     ) -> AbstractContextManager[None]:
         """Call `deliver` for each entry with the replica after it. See `Replicas.follow`."""
-        return self._replicas.follow(deliver, after)
+        return self._replicas.follow(deliver, after, failed)
 
     def exception(self, job: JobId) -> dict[str, Any] | None:
         """The report of a task that killed its job; None if no task did."""

@@ -40,7 +40,7 @@ def wait(
             ended.set()
 
     progress(replica)
-    with replicas.follow(look, replica):
+    with replicas.follow(look, replica, ended.set):
         if not ended.wait(timeout_s):
             raise TimeoutError(f"job {job} has not ended after {timeout_s} s")
     if answer[0] is None:

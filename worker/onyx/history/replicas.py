@@ -73,10 +73,19 @@ class Replicas:
 
     @contextmanager
     def follow(
-        self, deliver: Callable[[Entry | Origin, Replica], None], after: Replica | None = None
+        self,
+        deliver: Callable[[Entry | Origin, Replica], None],
+        after: Replica | None = None,
+        failed: Callable[[], None] = lambda: None,
     ) -> Iterator[None]:
         """Call `deliver` for each entry from the origin on, or behind the replica `after`, with the
-        replica after it."""
+        replica after it.
+
+        What `deliver` raises ends that, and the end of the block raises it.
+
+        Args:
+            failed: is called when `deliver` has raised, for a block that waits.
+        """
         replica = self._start() if after is None else after
 
         def apply(item: Entry | Origin) -> None:
@@ -87,11 +96,19 @@ class Replicas:
                 replica = machine.apply(replica, item)
             deliver(item, replica)
 
-        unsubscribe = self._log.subscribe(replica.version, apply)
+        failures: list[BaseException] = []
+
+        def fail(error: BaseException) -> None:
+            failures.append(error)
+            failed()
+
+        unsubscribe = self._log.subscribe(replica.version, apply, fail)
         try:
             yield
         finally:
             unsubscribe()
+        if failures:
+            raise failures[0]
 
     def _start(self) -> Replica:
         origin = self._log.origin()

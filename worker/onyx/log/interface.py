@@ -63,11 +63,15 @@ class LogReader(Protocol):
         ...
 
     def subscribe(
-        self, after: Position, deliver: Callable[[Entry | Origin], None]
+        self,
+        after: Position,
+        deliver: Callable[[Entry | Origin], None],
+        failed: Callable[[BaseException], None] = lambda _: None,
     ) -> Callable[[], None]:
         """Deliver every entry after a position, in order, until the returned function is called.
 
-        A reader that has fallen behind a garbage collection gets the origin first.
+        A reader that has fallen behind a garbage collection gets the origin first. When `deliver`
+        raises, that ends the subscription, and `failed` is given the exception.
         """
         ...
 

@@ -51,7 +51,7 @@ class EventQueue:
 
     def crash(self, error: BaseException) -> None:
         """A thread of this incarnation has ended because of a bug: `next` raises."""
-        self._put(_Crash(f"a thread of the tasks has ended: {describe(error)}"))
+        self._put(_Crash(f"a thread of the group has ended: {describe(error)}"))
 
     def next(self, timeout_s: float) -> Event | None:
         """The oldest event; None when none comes within `timeout_s`.

@@ -111,7 +111,9 @@ class Incarnation:
         try:
             origin = self._connect()
             self._state, actions = group.start(self.group, self._feed.replica_at(origin))
-            unsubscribe = self._log.subscribe(origin.position, self._feed.read)
+            unsubscribe = self._log.subscribe(
+                origin.position, self._feed.read, self._life.events.crash
+            )
             end = self._actions.carry_out(actions)
             self.post(Report(loss_reports.pending(self._context.recorder)))
             self.add_peers(peers)

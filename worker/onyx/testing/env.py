@@ -125,7 +125,7 @@ def _await(client: api.Client, peers: int, workers: Supervisor) -> None:
         if len(replica.peers) == peers:
             joined.set()
 
-    with client.follow(look):
+    with client.follow(look, failed=joined.set):
         for _ in range(int(JOIN_TIMEOUT_S / _LOOK_S)):
             if joined.wait(_LOOK_S):
                 return

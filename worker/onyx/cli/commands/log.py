@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
+from contextlib import closing
 from typing import Annotated, Any
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec import Meta
 from onyx.cli.command_line import Option
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption
 from onyx.client.connection import connect
+from onyx.client.subscription import Subscription
 from onyx.ids import Position
 from onyx.log.interface import Origin
 from onyx.processes.surroundings import settings
@@ -31,11 +32,11 @@ def log(
     """Print the entries of the log, one a line."""
     with connect(settings(zookeeper, tenancy)) as client:
         if follow:
-            stop = client.log.subscribe(Position(first - 1), lambda item: _print(item, as_json))
-            try:
-                threading.Event().wait()
-            finally:
-                stop()
+            printing = Subscription(
+                client.log, lambda item: _print(item, as_json), Position(first - 1)
+            )
+            with closing(printing):
+                printing.wait()
         for entry in client.entries(Position(first - 1)):
             _print(entry, as_json)
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import Document, Origin
 from onyx.log.paths import Paths
+from onyx.log.reader import Reader
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.documents import Documents
 from onyx.log.zookeeper.entries import read_entries
@@ -72,7 +73,10 @@ class ZooKeeperLog:
         return read_entries(self._session, self._paths, after, entries_max)
 
     def subscribe(
-        self, after: Position, deliver: Callable[[Entry | Origin], None]
+        self,
+        after: Position,
+        deliver: Callable[[Entry | Origin], None],
+        failed: Callable[[BaseException], None] = lambda _: None,
     ) -> Callable[[], None]:
         """Follow the log; see the protocol."""
         self._session.check()
@@ -81,7 +85,7 @@ class ZooKeeperLog:
             self._paths,
             self._origins,
             after,
-            deliver,
+            Reader(deliver, failed),
             self._settings.poll_interval_s,
         )
         return subscription.stop

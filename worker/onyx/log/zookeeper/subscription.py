@@ -22,13 +22,13 @@ from kazoo.protocol.states import EventType, WatchedEvent
 
 from onyx.errors import OnyxError
 from onyx.ids import Position
-from onyx.log.interface import Origin, Session
+from onyx.log.interface import Session
 from onyx.log.paths import Paths, entry_positions
+from onyx.log.reader import Reader
 from onyx.log.tail import Actions, Cause, Deliver, GetEntry, ListChildren, LogTail, ReadOrigin
 from onyx.log.zookeeper.multi_read import NODES_MAX, read_nodes
 from onyx.log.zookeeper.origins import Origins
 from onyx.log.zookeeper.session import ZooKeeperSession
-from onyx.replica.entry import Entry
 
 
 class Subscription:
@@ -40,7 +40,7 @@ class Subscription:
         paths: Paths,
         origins: Origins,
         after: Position,
-        deliver: Callable[[Entry | Origin], None],
+        reader: Reader,
         poll_interval_s: float,
     ) -> None:
         self._session = session
@@ -48,21 +48,22 @@ class Subscription:
         self._origins = origins
         self._czxid = origins.log_czxid
         self._tail = LogTail(after)
-        self._deliver = deliver
-        self._stopped = False
+        self._forgotten = False
+        self._reader = reader
         self._forget_session = session.on_session(self._on_session)
         self._stop_poll = session.loop.every(poll_interval_s, lambda: self._run(self._tail.on_poll))
         session.loop.call(lambda: self._run(self._tail.start))
 
     def stop(self) -> None:
         """Deliver nothing more; a delivery that has begun is not waited for."""
-        if not self._stopped:
-            self._stopped = True
+        self._reader.stop()
+        if not self._forgotten:
+            self._forgotten = True
             self._stop_poll()
             self._forget_session()
 
     def _run(self, event: Callable[[], Actions]) -> None:
-        if not self._stopped:
+        if not self._reader.stopped:
             self._perform(event())
 
     def _perform(self, actions: Actions) -> None:
@@ -80,8 +81,7 @@ class Subscription:
                         target=self._read_origin, args=(above,), name="onyx-log-origin", daemon=True
                     ).start()
                 case Deliver(item):
-                    if not self._stopped:
-                        self._deliver(item)
+                    self._reader.give(item)
         for start in range(0, len(wanted), NODES_MAX):
             self._get(wanted[start : start + NODES_MAX])
 
