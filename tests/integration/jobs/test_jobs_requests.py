@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.support.jobs import job_functions
 from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, until
 from tests.support.patience import WAIT_S
 
@@ -186,6 +190,57 @@ def test_what_is_in_the_journal_is_processed_although_the_job_drains(env: TestEn
     futures = [running.appenders[n % 3].send({"n": n}, ack="journal") for n in range(200)]
     assert {each.result(WAIT_S).status for each in futures} == {Status.JOURNALLED}
     assert len(running.end()) == 200
+
+
+@pytest.mark.parametrize("by", ["name", "id"])
+def test_clients_of_a_job_are_answered_while_another_upgrades_it(
+    env: TestEnv, by: str, tmp_path: Path
+) -> None:
+    name = f"upgraded-by-{by}"
+    spec = f"""
+        guarantee: exactly-once
+        workflow: [[in, work], [work, out]]
+        catalog:
+          - name: in
+            type: input
+            plugin: requests
+            options: {{partitions: 3, partitionKey: n}}
+          - {{name: work, type: function, fn: "f:same"}}
+          - {{name: out, type: output, plugin: files, options: {{path: {tmp_path}}}}}
+        """
+    old = env.submit(manifest(spec, name))
+    until(env, lambda replica: len(replica.run(old).ready) > 2)
+    workers = addresses_of(env.client.replica())
+    appenders = [Appender(each, name if by == "name" else old) for each in workers]
+    rows = [[{"n": n}, {"n": n + 100}] for n in range(60)]
+    with ThreadPoolExecutor(6) as threads:
+        answers = [threads.submit(appenders[n % 3].append, row) for n, row in enumerate(rows)]
+        new = env.submit(manifest(f"{spec}upgrade: {{from: {old}}}", name))
+        assert {each.result(WAIT_S).status for each in answers} == {Status.PROCESSED}
+    for each in appenders:
+        each.close()
+    env.client.drain(new)
+    assert env.client.wait(new, WAIT_S)
+    lines = [line for part in tmp_path.rglob("*.jsonl") for line in part.read_text().splitlines()]
+    found = sorted(json.loads(line)["n"] for line in lines)
+    assert found == sorted(each["n"] for row in rows for each in row)
+
+
+def test_whoever_waits_is_answered_while_the_job_drains(env: TestEnv) -> None:
+    running = start(env, "f:held")
+    job_functions.gate.clear()
+    rows = {f"id-{n}": {"n": n} for n in range(6)}
+    futures = [running.appenders[n % 3].send(rows[id], id=id) for n, id in enumerate(rows)]
+    for id, row in rows.items():
+        running.appenders[0].append(row, ack="journal", id=id)
+    env.client.drain(running.job)
+    until(env, lambda replica: replica.run(running.job).draining)
+    with pytest.raises(NotYetTaken, match="drains: it takes nothing new"):
+        running.appenders[1].append({"n": 7}, timeout_s=0.5)
+    again = running.appenders[2].send(rows["id-0"], id="id-0")
+    job_functions.gate.set()
+    assert {each.result(WAIT_S).status for each in (*futures, again)} == {Status.PROCESSED}
+    assert sorted(row["n"] for row in running.end()) == list(range(6))
 
 
 def test_an_upgrade_goes_on_with_journal_and_ids(env: TestEnv) -> None:

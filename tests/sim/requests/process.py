@@ -30,7 +30,7 @@ class RequestProcess(Process):
         self.loop = VirtualLoop(world.clock)
         world.loops.append(self.loop)
         self.router = RequestRouter(
-            RequestInputs(self.replica, self.log),
+            RequestInputs(self.replica, self.log, world.clock),
             self.desk,
             self.transport,
             self.background,

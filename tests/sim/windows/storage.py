@@ -19,7 +19,7 @@ from tests.sim.windows.violation import fatal
 
 from onyx.errors import Fenced, Unavailable
 from onyx.flow.batch import as_dicts
-from onyx.ids import GroupId
+from onyx.ids import GroupId, Position
 from onyx.log.interface import Document
 from onyx.plugins.protocol import Token
 from onyx.state.chunk_codec import ChunkReader, Kind
@@ -183,6 +183,9 @@ class DocumentsOf:
         self.put_chunk = documents.put_chunk
         self.get_chunk = documents.get_chunk
         self.get_document = documents.get_document
+
+    def read(self, after: Position, entries_max: int) -> tuple[()]:
+        return ()
 
     def put_document(self, path: str, data: bytes, version: int | None) -> int | None:
         return self._documents.put(self._group, path, data, version)

@@ -22,7 +22,7 @@ class FakeRequests:
         self.hold = False
         """Whether requests wait for ever."""
 
-    async def find(self, job: str, task: str) -> Target | Answer:
+    async def find(self, job: str, task: str, is_new: bool) -> Target | Answer:
         if job != "orders" or task not in ("in", "", "bus"):
             return Answer(Status.UNKNOWN, "there is no such input")
         plugin = "requests" if task == "bus" else "http"

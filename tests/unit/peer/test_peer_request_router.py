@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.patience import WAIT_S
 
@@ -19,10 +20,11 @@ from onyx.front.loop import Loop
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import Part
 from onyx.model.job import CatalogEntry
-from onyx.peer.requests.inputs import Owner, RequestInput, RequestInputs
+from onyx.peer.requests.inputs import Owner, RequestInput, RequestInputs, not_final
 from onyx.peer.requests.reception import Reception
 from onyx.peer.requests.router import RequestRouter
 from onyx.requests.append import Append, Form, Payload
+from onyx.requests.append import Part as PartOfRequest
 from onyx.requests.desk import Address, Desk
 from onyx.requests.request import Answer, Request, Status
 from onyx.storage.memory import MemoryBlobStore
@@ -42,11 +44,24 @@ def no_function(name: str) -> Callable[..., Any]:
 class Inputs:
     """Implements `RequestInputs` for one input with one partition, which is owned here."""
 
-    def known(self, job: str, task: str) -> RequestInput | None:
-        return INPUT if job == "job" else None
+    def __init__(self) -> None:
+        self.running = ["job"]
+        """Ids of the jobs of which each upgrades the one before; the last one runs."""
 
-    def find(self, job: str, task: str) -> RequestInput | Answer:
-        return Answer(Status.UNKNOWN, "no such job")
+    def known(self, job: str, task: str) -> RequestInput | None:
+        return replace(INPUT, job=JobId(job)) if job in self.running[-1:] else None
+
+    def find(self, job: str, task: str, is_new: bool) -> RequestInput | Answer:
+        found = self.running[-1:] if job in self.running else []
+        unknown = Answer(Status.UNKNOWN, "no such job")
+        none = unknown if is_new else not_final(unknown)
+        return replace(INPUT, job=JobId(found[0])) if found else none
+
+    def ended(self, found: RequestInput) -> bool:
+        return found.job not in self.running[-1:]
+
+    def drains(self, found: RequestInput) -> bool:
+        return False
 
     def stopped(self, found: RequestInput) -> Answer | None:
         return None
@@ -76,10 +91,12 @@ class Mailbox:
 class World:
     def __init__(self) -> None:
         self.reception, self.mailbox, desk = Reception(), Mailbox(), Desk()
-        self.clock = ManualClock()
+        self.clock, self.inputs = ManualClock(), Inputs()
+        self.successor = Mailbox()
         desk.open(Address(JobId("job"), TaskName("in"), 0), self.mailbox)
+        desk.open(Address(JobId("new"), TaskName("in"), 0), self.successor)
         self.router = RequestRouter(
-            cast(RequestInputs, Inputs()),
+            cast(RequestInputs, self.inputs),
             desk,
             cast(Transport, None),
             self.in_background,
@@ -143,6 +160,39 @@ def test_a_request_whose_partition_moves_goes_to_its_new_owner(world: World) -> 
     assert world.mailbox.ids[0] == world.mailbox.ids[1] != ""
 
 
+MOVED = Answer(Status.UNAVAILABLE, "moves")
+
+
+def test_a_request_whose_job_is_upgraded_goes_to_the_one_in_its_place(world: World) -> None:
+    future = world.waiting()
+    world.inputs.running.append("new")
+    world.mailbox.offered[0].set_result(MOVED)
+    until(lambda: bool(world.successor.offered))
+    assert world.successor.ids == world.mailbox.ids, "its journal knows it by this id"
+    world.successor.offered[0].set_result(Answer(Status.PROCESSED, segments=1))
+    assert future.result(WAIT_S).status is Status.PROCESSED
+
+
+@pytest.mark.parametrize("id", ["", "mine"])
+def test_a_request_whose_job_is_killed_is_not_refused_for_good(world: World, id: str) -> None:
+    future = world.router.append(replace(APPEND, id=id))
+    until(lambda: bool(world.mailbox.offered))
+    world.inputs.running.clear()
+    world.mailbox.offered[0].set_result(MOVED)
+    answer = future.result(WAIT_S)
+    assert answer.status is Status.UNAVAILABLE
+    assert "whether this request was taken before is not known" in answer.reason
+
+
+def test_a_part_of_a_request_never_goes_to_another_job_than_it_names(world: World) -> None:
+    part = replace(APPEND, id="mine", part=PartOfRequest(0, b"digest"))
+    for running in (["job", "new"], []):
+        world.inputs.running = running
+        answer = world.router.append(part).result(WAIT_S)
+        assert answer.status is Status.UNAVAILABLE
+    assert world.mailbox.offered == world.successor.offered == []
+
+
 def test_values_are_put_together_before_a_request_is_answered(world: World) -> None:
     future = world.waiting()
     parts = {"total": Part("sum", 3, 8), "best": Part("shop:none", 1, 8)}
@@ -176,7 +226,7 @@ def test_a_router_that_nobody_has_used_ends_without_a_thread(world: World) -> No
 
 
 def test_without_an_incarnation_clients_come_again(world: World) -> None:
-    found = asyncio.run(world.reception.find("job", "in"))
+    found = asyncio.run(world.reception.find("job", "in", True))
     answer = asyncio.run(world.reception.append(APPEND))
     assert isinstance(found, Answer)
     assert (found.status, answer.status) == (Status.UNAVAILABLE, Status.UNAVAILABLE)
@@ -184,12 +234,12 @@ def test_without_an_incarnation_clients_come_again(world: World) -> None:
 
 def test_the_front_learns_the_options_of_an_input(world: World) -> None:
     world.reception.open(world.router)
-    assert asyncio.run(world.reception.find("job", "in")) == Target(
+    assert asyncio.run(world.reception.find("job", "in", True)) == Target(
         "job", "in", "http", {"tokenEnv": "T"}
     )
-    assert isinstance(asyncio.run(world.reception.find("other", "in")), Answer)
+    assert isinstance(asyncio.run(world.reception.find("other", "in", True)), Answer)
     world.reception.close(world.router)
-    assert isinstance(asyncio.run(world.reception.find("job", "in")), Answer)
+    assert isinstance(asyncio.run(world.reception.find("job", "in", True)), Answer)
 
 
 def test_a_loop_that_is_closed_takes_nothing(world: World) -> None:

@@ -188,3 +188,35 @@ def test_a_client_that_has_gone_does_not_hold_up_others() -> None:
     journalled(mailbox)
     mailbox.acked(positions(0, 1))
     assert status(other) is Status.PROCESSED
+
+
+def test_a_mailbox_that_drains_answers_for_what_it_has_and_takes_nothing_new() -> None:
+    mailbox = new()
+    acked, on_its_way = mailbox.offer(request("a", 1)), None
+    journalled(mailbox)
+    on_its_way = mailbox.offer(request("b", 2, level=Level.JOURNAL))
+    content = mailbox.take(1, 0.0)
+    left = mailbox.offer(request("c", 3))
+    mailbox.refuse()
+    assert [status(each) for each in (acked, on_its_way)] == [None, None]
+    assert status(left) is Status.UNAVAILABLE
+    for id in ("c", "d"):
+        assert (
+            mailbox.offer(request(id, 3)).result().reason == "the job drains: it takes nothing new"
+        )
+    assert content is not None
+    mailbox.appended(content)
+    assert status(on_its_way) is Status.JOURNALLED
+    again = mailbox.offer(request("a", 1))
+    mailbox.acked(positions(0, 1))
+    assert [status(each) for each in (acked, again)] == [Status.PROCESSED] * 2
+
+
+def test_a_mailbox_that_has_drained_sends_whoever_waits_to_the_next_owner() -> None:
+    mailbox = new()
+    waiting = mailbox.offer(request("a", 1))
+    journalled(mailbox)
+    mailbox.refuse()
+    mailbox.close(None)
+    assert waiting.result().reason == "the partition moves to another worker"
+    assert status(mailbox.offer(request("a", 1))) is Status.UNAVAILABLE

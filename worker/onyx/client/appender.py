@@ -135,13 +135,13 @@ class Appender:
             NotYetTaken: `timeout_s` is over; the message says what kept it.
             SegmentError: a segment cannot travel.
         """
-        return self._until_taken(self._append(segments, ack, id, timeout_s))
+        return self._until_taken(self.request(segments, ack, id, timeout_s))
 
     def hold(self, segments: Segments, held: Held, timeout_s: float = TIMEOUT_S) -> Answer:
         """Hand segments over, to be taken when their batch is committed. The answer comes when they
         are durable. Raises like `append`."""
         return self._until_taken(
-            replace(self._append(segments, Level.JOURNAL, "", timeout_s), write=held)
+            replace(self.request(segments, Level.JOURNAL, "", timeout_s), write=held)
         )
 
     def commit(
@@ -152,15 +152,16 @@ class Appender:
         commit may be sent again after `NotYetTaken`.
         """
         nothing = Payload(Form.MSGPACK, b"")
-        append = self._request(nothing, ack, uuid.uuid4().hex, timeout_s)
+        append = self._of(nothing, ack, uuid.uuid4().hex, timeout_s)
         return self._until_taken(replace(append, write=commit))
 
     def _until_taken(self, append: Append) -> Answer:
+        again = replace(append, fresh=False)
         timeout_s = append.timeout_s
         ends_s = self._clock.monotonic_s() + timeout_s
         wait_s = AGAIN_FIRST_S
         while True:
-            answer = self._once(append, ends_s)
+            answer, append = self._once(append, ends_s), again
             if answer.status.reached:
                 return answer
             if not answer.status.again:
@@ -185,7 +186,7 @@ class Appender:
     ) -> Future[Answer]:
         """Hand segments over without waiting, once. The answer may be BUSY, UNAVAILABLE or
         TIMED_OUT: send them again then, under the same id. Raises SegmentError like `append`."""
-        return self._send(self._append(segments, ack, id, timeout_s))
+        return self.begin(self.request(segments, ack, id, timeout_s))
 
     def close(self) -> None:
         """End the connections; whoever waits gives up."""
@@ -193,13 +194,15 @@ class Appender:
         self._streams.close()
         self._on_close()
 
-    def _append(self, segments: Segments, ack: str, id: str, timeout_s: float) -> Append:
+    def request(self, segments: Segments, ack: str, id: str, timeout_s: float) -> Append:
+        """What is sent for `append`. Raises SegmentError, UserError."""
         if len(id) > ID_CHARACTERS_MAX:
             raise UserError(f"an id has at most {ID_CHARACTERS_MAX} characters, not {len(id)}")
         payload = payload_of(_checked(segments))
-        return self._request(payload, ack, id or uuid.uuid4().hex, timeout_s)
+        append = self._of(payload, ack, id or uuid.uuid4().hex, timeout_s)
+        return replace(append, fresh=not id)
 
-    def _request(self, payload: Payload, ack: str, id: str, timeout_s: float) -> Append:
+    def _of(self, payload: Payload, ack: str, id: str, timeout_s: float) -> Append:
         if ack not in set(Level):
             raise UserError(f"ack is {', '.join(Level)}, and not {ack!r}")
         if not 0 < timeout_s <= TIMEOUT_S_MAX:
@@ -213,7 +216,7 @@ class Appender:
 
     def _once(self, append: Append, ends_s: float) -> Answer:
         left_s = max(0.001, ends_s - self._clock.monotonic_s())
-        future = self._send(replace(append, timeout_s=left_s))
+        future = self.begin(replace(append, timeout_s=left_s))
         try:
             answer = future.result(left_s + AGAIN_MAX_S)
         except TimeoutError:
@@ -223,7 +226,8 @@ class Appender:
             self.next_worker()
         return answer
 
-    def _send(self, append: Append) -> Future[Answer]:
+    def begin(self, append: Append) -> Future[Answer]:
+        """Send a request once."""
         try:
             if not self._workers:
                 self._workers = list(self._find())
@@ -256,14 +260,13 @@ class AsyncAppender:
         timeout_s: float = TIMEOUT_S,
     ) -> Answer:
         """Hand segments over as `Appender.append`, without a thread that waits."""
-        id = id or uuid.uuid4().hex
-        wait_s = AGAIN_FIRST_S
+        append, wait_s = self._appender.request(segments, ack, id, timeout_s), AGAIN_FIRST_S
         answer = Answer(Status.TIMED_OUT, "no worker has answered")
         try:
             async with asyncio.timeout(timeout_s):
                 while True:
-                    future = self._appender.send(segments, ack, id, timeout_s)
-                    answer = await asyncio.wrap_future(future)
+                    answer = await asyncio.wrap_future(self._appender.begin(append))
+                    append = replace(append, fresh=False)
                     if answer.status.reached:
                         return answer
                     if not answer.status.again:
@@ -272,7 +275,7 @@ class AsyncAppender:
                     await asyncio.sleep(max(wait_s, answer.retry_after_s or 0.0))
                     wait_s = min(2 * wait_s, AGAIN_MAX_S)
         except TimeoutError:
-            raise NotYetTaken(answer, id) from None
+            raise NotYetTaken(answer, append.id) from None
 
 
 def _given(workers: str | Sequence[str]) -> Callable[[], Sequence[str]]:

@@ -55,8 +55,9 @@ class Target(msgspec.Struct, frozen=True):
 class Requests(Protocol):
     """Where requests go. Both run on the event loop of the front."""
 
-    async def find(self, job: str, task: str) -> Target | Answer:
-        """An input by the id or name of its job, or the answer that there is none."""
+    async def find(self, job: str, task: str, is_new: bool) -> Target | Answer:
+        """An input by the id or name of its job, or the answer that there is none. `is_new`: no
+        journal can have the request."""
         ...
 
     async def append(self, append: Append) -> Answer:
@@ -141,7 +142,7 @@ class App:
     async def _find(self, asked: Asked) -> Target | Answer:
         try:
             async with asyncio.timeout(asked.timeout_s):
-                found = await self._requests.find(asked.job, asked.task)
+                found = await self._requests.find(asked.job, asked.task, not asked.id)
         except TimeoutError as error:
             what = f"the job was not found within {asked.timeout_s:g} s"
             raise Rejected(504, what, after(BUSY_RETRY_S)) from error

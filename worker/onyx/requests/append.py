@@ -54,5 +54,12 @@ class Append(msgspec.Struct, frozen=True):
     number: int = 0
     """Comes back with the answer: answers of one stream come as they are found."""
     part: Part | None = None
+    fresh: bool = False
+    """Whether nobody has sent anything under this id before, so that no journal can have it."""
     write: Held | Commit | None = None
     """The request is one of a write; or it has no segments, and commits a batch of one."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no journal can have it."""
+        return self.fresh or not self.id

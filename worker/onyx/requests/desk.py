@@ -16,6 +16,10 @@ if TYPE_CHECKING:  # plugins are also checked where Arrow is not installed
     from onyx.requests.request import Answer, Request
 
 
+MOVES = "the partition moves to another worker"
+"""Why nobody takes a request for it here."""
+
+
 class Address(NamedTuple):
     """A partition of an input of a running job."""
 

@@ -86,7 +86,8 @@ class DirectRequests:
         request = Request(place.id, place.digest, segments, append.level, size_bytes)
         offered = place.mailbox.offer(request)
         future.add_done_callback(lambda _: offered.cancel())
-        again = partial(self._again, replace(append, id=place.id), ends_s)
+        there = replace(append, job=found.job, task=found.task, id=place.id, fresh=False)
+        again = partial(self._again, there, ends_s)
         offered.add_done_callback(partial(self._offered, future, append.part is None, again))
         return future
 
@@ -99,7 +100,9 @@ class DirectRequests:
             return None
         if part is not None:
             mailbox = self._desk.find(Address(found.job, found.task, part.partition))
-            return None if mailbox is None else _Place(mailbox, append.id, part.digest)
+            if mailbox is None or found.job != append.job:
+                return None
+            return _Place(mailbox, append.id, part.digest)
         if (inputs.stopped(found) or inputs.waits(found)) is not None:
             return None
         count = inputs.partitions(found)

@@ -57,6 +57,9 @@ class HeldWrites:
         stopped = self._inputs.stopped(found)
         if stopped is not None:
             return stopped
+        if self._inputs.drains(found):
+            reason = f"job {found.job} drains: it takes nothing new"
+            return Answer(Status.UNAVAILABLE, reason)
         if isinstance(write, Held):
             return await self._hold(found, append, write)
         return await self._commit(found, append, write)
@@ -97,9 +100,6 @@ class HeldWrites:
             # All are in the journal, in order, so now they may be waited for in any order.
             alone = [[name] for names in left for name in names]
             taken = await self._all(alone, batch, commit, whole, drops=True)
-        if taken.status is Status.UNKNOWN:
-            # The job has just ended. The same commit finds the one that upgrades it, or nothing.
-            taken = replace(taken, status=Status.UNAVAILABLE)
         if not taken.status.reached:
             return taken
         await self._blocking(batch.sweep)

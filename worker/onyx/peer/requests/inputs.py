@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
+from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.log.interface import LogReader
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import takes_requests
-from onyx.replica.jobs import has_completed
+from onyx.replica.jobs import has_completed, is_known
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 from onyx.requests.request import Answer, Status
+from onyx.seams import Clock
 from onyx.task.channels.wiring import sites_of
 
 JOBS_MAX = 256
 """Manifests that are remembered."""
 STOPPED_RETRY_S = 1.0
 STARTING_RETRY_S = 0.1
+LOOK_INTERVAL_S = 0.2
+"""Between two looks at the log for a job that nobody knows here: strangers may ask."""
+ENDED_MAX = 100
+"""Jobs that have ended, the last ones, that are known by their names."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -51,9 +60,12 @@ class RequestInput(msgspec.Struct, frozen=True):
 class RequestInputs:
     """What a replica and the manifests say. `find` may block on ZooKeeper; from one thread."""
 
-    def __init__(self, replica: Callable[[], Replica], log: LogReader) -> None:
+    def __init__(self, replica: Callable[[], Replica], log: LogReader, clock: Clock) -> None:
         self._replica = replica
         self._log = log
+        self._clock = clock
+        self._next_look_s = -math.inf
+        """When the log may be asked again whether it has more."""
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._found: tuple[object, dict[tuple[str, str], RequestInput]] = ((), {})
         """Inputs as clients name them, as long as exactly these jobs run."""
@@ -70,19 +82,46 @@ class RequestInputs:
         input_ = self._input(JobId(job), found, task)
         return input_ if isinstance(input_, RequestInput) else None
 
-    def find(self, job: str, task: str) -> RequestInput | Answer:
-        """The input, or the answer that there is none."""
+    def find(self, job: str, task: str, is_new: bool) -> RequestInput | Answer:
+        """The input, or the answer that there is none. Of a job that has ended, the input of the
+        job that upgrades it.
+
+        Args:
+            is_new: whether no journal can have the request. The answer to another one is not final
+                while a journal may have it.
+        """
         replica = self._replica()
-        found = self._job_id(replica, job)
-        if isinstance(found, Answer):
-            return found
-        manifest = self._manifest(replica, found)
+        named = self._jobs_named(replica, job)
+        running = [*filter(None, map(partial(_in_place_of, replica), named))]
+        if not named:
+            return self._unheard_of(replica, job, is_new)
+        if not running:
+            ended = Answer(Status.UNKNOWN, self._ended(replica, named[0]), STOPPED_RETRY_S)
+            return ended if is_new else not_final(ended)
+        if len(running) > 1:
+            reason = f"several jobs are named {job!r}: give the id of {', '.join(running)}"
+            several = Answer(Status.INVALID, reason, STOPPED_RETRY_S)
+            return several if is_new else not_final(several)
+        manifest = self._manifest(replica, running[0])
         if manifest is None:
             return Answer(Status.UNKNOWN, f"there is no job {job!r}")
-        input_ = self._input(found, manifest, task)
+        input_ = self._input(running[0], manifest, task)
         if isinstance(input_, RequestInput):
             self._remember(replica, job, task, input_)
-        return input_
+            return input_
+        # A job of before may have had the input, with a journal.
+        is_new = is_new or replica.upgrades(running[0]) is None
+        return input_ if is_new else not_final(input_)
+
+    def _unheard_of(self, replica: Replica, job: str, is_new: bool) -> Answer:
+        """The answer when no job is named so, as far as this worker has read."""
+        now_s, reason = self._clock.monotonic_s(), f"there is no job {job!r}"
+        may_look = now_s >= self._next_look_s
+        if may_look:
+            self._next_look_s = now_s + LOOK_INTERVAL_S
+        if self._log.read(replica.version, 1) if may_look else not is_new:
+            return Answer(Status.UNAVAILABLE, f"{reason} yet", STARTING_RETRY_S)
+        return Answer(Status.UNKNOWN, reason)
 
     def _remember(self, replica: Replica, job: str, task: str, found: RequestInput) -> None:
         jobs, inputs = self._found
@@ -93,17 +132,17 @@ class RequestInputs:
 
     def stopped(self, found: RequestInput) -> Answer | None:
         """Why the input takes nothing until somebody does something; None: it does."""
-        replica, job = self._replica(), found.job
-        completed = has_completed(replica, job)
-        if completed is not None:
-            how = "has completed" if completed else "was killed"
-            return Answer(Status.UNKNOWN, f"job {job} {how}")
-        run = replica.run(job)
-        if run.suspended:
-            return Answer(Status.UNAVAILABLE, f"job {job} is suspended", STOPPED_RETRY_S)
-        if run.draining:
-            return Answer(Status.UNAVAILABLE, f"job {job} drains: it takes nothing new")
+        if self._replica().run(found.job).suspended:
+            return Answer(Status.UNAVAILABLE, f"job {found.job} is suspended", STOPPED_RETRY_S)
         return None
+
+    def ended(self, found: RequestInput) -> bool:
+        """Whether the job has ended: `find` gives the one that has taken its place."""
+        return not _runs(self._replica(), found.job)
+
+    def drains(self, found: RequestInput) -> bool:
+        """Whether the job takes nothing new, and processes what it has."""
+        return self._replica().run(found.job).draining
 
     def waits(self, found: RequestInput) -> Answer | None:
         """Why the input takes nothing for a moment; None: it does."""
@@ -133,16 +172,22 @@ class RequestInputs:
         site = sites[partition % len(sites)]
         return Owner(site.group, str(replica.peer_sites[site.peer].get("address", "")))
 
-    def _job_id(self, replica: Replica, job: str) -> JobId | Answer:
-        if JobId(job) in replica.records or has_completed(replica, JobId(job)) is not None:
-            return JobId(job)
-        named = [each for each in replica.jobs if self._name(replica, each) == job]
-        if len(named) == 1:
-            return named[0]
-        if named:
-            ids = ", ".join(named)
-            return Answer(Status.INVALID, f"several jobs are named {job!r}: give the id of {ids}")
-        return Answer(Status.UNKNOWN, f"there is no job {job!r}")
+    def _jobs_named(self, replica: Replica, job: str) -> list[JobId]:
+        """The job with this id; or those that run under this name, or that ran last under it."""
+        if is_known(replica, JobId(job)):
+            return [JobId(job)]
+        running = [each for each in replica.jobs if self._name(replica, each) == job]
+        ended = (each for each in _ended_last(replica) if self._name(replica, each) == job)
+        return running or list(islice(ended, 1))
+
+    def _ended(self, replica: Replica, job: JobId) -> str:
+        """What is said of a request for a job that has ended."""
+        if has_completed(replica, job):
+            return f"job {job} has completed: all that was in its journals is processed"
+        return (
+            f"job {job} was killed: what is in its journals is processed by the job that upgrades "
+            "it (onyx submit --upgrade)"
+        )
 
     def _name(self, replica: Replica, job: JobId) -> str:
         manifest = self._manifest(replica, job)
@@ -168,3 +213,38 @@ class RequestInputs:
             Status.UNKNOWN,
             f"job {job_id} has no input {task!r} that takes requests; those that do: {names}",
         )
+
+
+def not_final(answer: Answer) -> Answer:
+    """The answer to a request that a journal may have."""
+    if answer.status not in (Status.UNKNOWN, Status.INVALID):
+        return answer
+    reason = f"{answer.reason}; whether this request was taken before is not known"
+    return replace(
+        answer,
+        status=Status.UNAVAILABLE,
+        reason=reason,
+        retry_after_s=answer.retry_after_s or STOPPED_RETRY_S,
+    )
+
+
+def _runs(replica: Replica, job: JobId) -> bool:
+    record = replica.records.get(job)
+    return record is not None and record.run is not None
+
+
+def _in_place_of(replica: Replica, job: JobId) -> JobId | None:
+    """The job itself, if it runs; or one that goes on with its journals; None: nobody does."""
+    line = {job}
+    while line:
+        running = sorted(each for each in line if _runs(replica, each))
+        if running:
+            return running[0]
+        line = {each for each, record in replica.records.items() if record.upgrades in line}
+    return None
+
+
+def _ended_last(replica: Replica) -> list[JobId]:
+    """Jobs that have ended and are not forgotten, the last ones first."""
+    ended = [each for each, record in replica.records.items() if record.run is None]
+    return sorted(ended, key=lambda each: -replica.records[each].ended)[:ENDED_MAX]

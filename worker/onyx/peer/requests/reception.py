@@ -33,12 +33,12 @@ class Reception:
         if self._router is router:
             self._router = None
 
-    async def find(self, job: str, task: str) -> Target | Answer:
+    async def find(self, job: str, task: str, is_new: bool) -> Target | Answer:
         """An input, or the answer that there is none."""
         router = self._router
         if router is None:
             return _NOBODY
-        found = await router.find(job, task)
+        found = await router.find(job, task, is_new)
         if isinstance(found, Answer):
             return found
         return Target(found.job, found.task, found.entry.plugin or "", found.entry.options)

@@ -31,12 +31,12 @@ from onyx.ids import GroupId
 from onyx.ledger.returns import Parts, put_together
 from onyx.peer.requests.direct import DirectRequests
 from onyx.peer.requests.held_writes import HeldWrites
-from onyx.peer.requests.inputs import RequestInput, RequestInputs
+from onyx.peer.requests.inputs import RequestInput, RequestInputs, not_final
 from onyx.peer.requests.returned import Resolve, needs_user_code, with_values
 from onyx.peer.requests.waiting import WaitingAnswers, timed_out
 from onyx.requests.append import Append, Form, Part, Payload
 from onyx.requests.content import Refused, digest_of, payload_of, segments_of
-from onyx.requests.desk import Address, Desk
+from onyx.requests.desk import MOVES, Address, Desk
 from onyx.requests.request import Answer, Level, Request, Status, answered
 from onyx.requests.splitting import partition_of, parts_of
 from onyx.seams import Clock, Randomness
@@ -122,14 +122,15 @@ class RequestRouter:
 
     # --- on the loop ----------------------------------------------------------------------------
 
-    async def find(self, job: str, task: str) -> RequestInput | Answer:
-        """The input that a client names, or the answer that there is none."""
+    async def find(self, job: str, task: str, is_new: bool) -> RequestInput | Answer:
+        """The input that a client names, or the answer that there is none. `is_new`: no journal
+        can have the request."""
         known = self._inputs.known(job, task)
         if known is not None:
             return known
         if self._stopped:
             return _ENDS
-        find = self._background(lambda: self._inputs.find(job, task))
+        find = self._background(lambda: self._inputs.find(job, task, is_new))
         found: RequestInput | Answer = await asyncio.wrap_future(find)
         return found
 
@@ -173,7 +174,8 @@ class RequestRouter:
             why = last.answer.reason if last.answer is not None else ""
             return timed_out(append.timeout_s, why)
         except Refused as error:
-            return Answer(Status.INVALID, str(error), refused=error.rows)
+            refused = Answer(Status.INVALID, str(error), refused=error.rows)
+            return not_final(refused) if last.of_a_job_that_ended else refused
         except OnyxError as error:
             return Answer(Status.UNAVAILABLE, str(error), AGAIN_MAX_S)
         except Exception as error:
@@ -181,27 +183,42 @@ class RequestRouter:
             return Answer(Status.UNAVAILABLE, f"a bug in Onyx: {contained(error)}", AGAIN_MAX_S)
 
     async def _route(self, append: Append, last: _LastAnswer) -> Answer:
-        found = await self.find(append.job, append.task)
-        if isinstance(found, Answer):
-            return found
-        if append.write is not None:
-            return await self._writes.answer(found, append, append.write)
         if append.part is not None:
-            return await self._deliver(found, append, append.part)
+            return await self._deliver(append, append.part)
+        found = await self.find(append.job, append.task, append.is_new)
+        if append.write is not None and not isinstance(found, Answer):
+            return await self._writes.answer(found, append, append.write)
+        id = append.id or self._new_id()
+        while not isinstance(found, Answer):
+            answer = await self._asked(found, append, id, last)
+            if answer is not None:
+                return answer
+            # What the job has taken of it is in its journals, which another one goes on with.
+            last.of_a_job_that_ended = True
+            found = await self.find(found.job, found.task, is_new=False)
+        return not_final(found) if last.of_a_job_that_ended else found
+
+    async def _asked(
+        self, found: RequestInput, append: Append, id: str, last: _LastAnswer
+    ) -> Answer | None:
+        """The answer of an input to a whole request; None: its job has ended before."""
         stopped = self._inputs.stopped(found) or self._inputs.waits(found)
         if stopped is not None:
-            return stopped
+            return None if self._inputs.ended(found) else stopped
         segments, count = segments_of(append.payload), self._inputs.partitions(found)
-        id = append.id or self._new_id()
         home = partition_of(id, count)
         parts = parts_of(segments, found.partition_key, home, count)
         whole = _Whole(found, id, digest_of(append.payload), append, len(parts) > 1)
         if append.id and (whole.split or home not in parts):
             taken = await self._registered(whole, home, parts, last)
-            if not taken.status.reached:
+            if taken is None or not taken.status.reached:
                 return taken
         sent = [self._part(whole, number, part, last) for number, part in parts.items()]
-        answer = _together(await asyncio.gather(*sent))
+        answers = await asyncio.gather(*sent)
+        of_all = [each for each in answers if each is not None]
+        if len(of_all) < len(answers):
+            return None
+        answer = _together(of_all)
         if count == 1:
             answer = replace(answer, owner=self._elsewhere(found))
         return await self._with_values(answer)
@@ -227,27 +244,28 @@ class RequestRouter:
 
     async def _registered(
         self, whole: _Whole, home: int, parts: Mapping[int, Segments], last: _LastAnswer
-    ) -> Answer:
+    ) -> Answer | None:
         """Have the home of a request in parts know its id, before any other part is taken."""
         first = replace(whole, append=replace(whole.append, level=Level.JOURNAL))
         return await self._part(first, home, parts.get(home, []), last)
 
     async def _part(
         self, whole: _Whole, partition: int, segments: Segments, last: _LastAnswer
-    ) -> Answer:
-        """Until somebody takes it."""
+    ) -> Answer | None:
+        """Until somebody takes it; None: the job has ended before."""
         wait_s = AGAIN_FIRST_S
-        while True:
+        while not self._inputs.ended(whole.input):
             stopped = self._inputs.stopped(whole.input)
             if stopped is not None:
                 return stopped
             waits = self._inputs.waits(whole.input)
             answer = waits or await self._once(whole, partition, segments)
-            if answer.status is not Status.UNAVAILABLE:
+            if answer.status is not Status.UNAVAILABLE or self._inputs.drains(whole.input):
                 return answer
             last.answer = answer
             await asyncio.sleep(wait_s)
             wait_s = min(2 * wait_s, AGAIN_MAX_S)
+        return None
 
     async def _once(self, whole: _Whole, partition: int, segments: Segments) -> Answer:
         owner = self._inputs.owner(whole.input, partition)
@@ -264,8 +282,12 @@ class RequestRouter:
         )
         return await asyncio.wrap_future(self._transport.forward(owner.address, append))
 
-    async def _deliver(self, found: RequestInput, append: Append, part: Part) -> Answer:
-        """A part that another worker has handed over."""
+    async def _deliver(self, append: Append, part: Part) -> Answer:
+        """A part that another worker has handed over, to this very job: whether it has ended, and
+        which job comes in its place, is for that worker to find."""
+        found = await self.find(append.job, append.task, is_new=False)
+        if isinstance(found, Answer) or found.job != append.job:
+            return Answer(Status.UNAVAILABLE, MOVES, AGAIN_MAX_S)
         segments = segments_of(append.payload) if append.payload.data else []
         whole = _Whole(found, append.id, part.digest, append)
         return await self._hand_over(whole, part.partition, segments, len(append.payload.data))
@@ -276,7 +298,7 @@ class RequestRouter:
         address = Address(whole.input.job, whole.input.task, partition)
         mailbox = self._desk.find(address)
         if mailbox is None:
-            return Answer(Status.UNAVAILABLE, "the partition moves to another worker")
+            return Answer(Status.UNAVAILABLE, MOVES)
         request = Request(whole.id, whole.digest, segments, whole.append.level, size_bytes)
         return await asyncio.wrap_future(mailbox.offer(request))
 
@@ -286,6 +308,8 @@ class _LastAnswer:
 
     def __init__(self) -> None:
         self.answer: Answer | None = None
+        self.of_a_job_that_ended = False
+        """Whether a job was asked that has ended since: its journals may have the request."""
 
 
 def _payload(whole: _Whole, segments: Segments) -> Payload:

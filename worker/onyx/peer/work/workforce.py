@@ -39,7 +39,7 @@ class Workforce:
             self.services, group, lambda answer: life.events.post(Answer(answer))
         )
         self._router = RequestRouter(
-            RequestInputs(replica, life.log),
+            RequestInputs(replica, life.log, context.clock),
             life.desk,
             life.transport,
             life.background.run,

@@ -122,6 +122,10 @@ class PartsFeed:
     def release(self) -> None:
         """Nothing is open."""
 
+    def refuse(self) -> None:
+        """Take nothing any more."""
+        self.close(None)
+
     def close(self, error: OnyxError | None) -> None:
         """Look no further."""
         self._closed.set()

@@ -56,6 +56,10 @@ class Feed(Protocol):
         """Count what has happened since the last time; called by the task."""
         ...
 
+    def refuse(self) -> None:
+        """The job drains: nothing new is taken, but what was given is processed."""
+        ...
+
     def close(self, error: OnyxError | None) -> None:
         """Nothing is taken any more: the partition goes to another owner, or `error` ended it."""
         ...

@@ -78,6 +78,13 @@ class JournalledPartition:
                     return first, runs
         return self.journal.read(position) if position < self.end else None
 
+    def drain(self) -> None:
+        """End the thread, and take nothing new."""
+        self._stopped.set()
+        self.feed.refuse()
+        if self._thread.is_alive():
+            self._thread.join(CLOSE_TIMEOUT_S)
+
     def close(self) -> None:
         """End the thread; what is in the journal stays there."""
         self._stopped.set()

@@ -163,7 +163,7 @@ class OwnerReader(JournalReader):
 
     def drain(self) -> int:
         """Take nothing more from the source (`owning.DrainingReader`)."""
-        self._partition.close()
+        self._partition.drain()
         return self._partition.end
 
     def close(self) -> None:

@@ -27,6 +27,7 @@ from onyx.journal.chunk import Content, Remembered
 from onyx.ledger.returns import Parts, put_together
 from onyx.plugins.chunks import gathered
 from onyx.plugins.journalled.ids import IdMemory
+from onyx.requests.desk import MOVES
 from onyx.requests.request import Answer, Level, Request, Status, answered
 from onyx.seams import Clock
 from onyx.telemetry.interface import TaskMetrics
@@ -38,8 +39,7 @@ CHUNK_BYTES_MAX = 8_388_608
 """Requests that go into one chunk, unless one alone is larger."""
 BUSY_RETRY_S = 0.2
 HELD_RETRY_S = 1.0
-
-MOVES = "the partition moves to another worker"
+DRAINS = "the job drains: it takes nothing new"
 
 
 class _Entry(msgspec.Struct):
@@ -147,7 +147,7 @@ class Mailbox:
         if entry.digest != request.digest:
             reason = f"request id {request.id!r} was used before, for other segments"
             return answered(Answer(Status.CONFLICT, reason))
-        if self._closed and entry.left:
+        if self._closed and self._closed != DRAINS and entry.left:
             return answered(Answer(Status.UNAVAILABLE, self._closed, BUSY_RETRY_S))
         if request.level is Level.ACK and entry.first >= 0 and entry.left:
             self._awaited.append(entry.end)
@@ -273,19 +273,25 @@ class Mailbox:
         """Requests that wait for the journal, and those whose trees are not complete."""
         return len(self._taken), len(self._open)
 
+    def refuse(self) -> None:
+        """Take nothing new any more, because the job drains. What the writer has is answered when
+        it is processed."""
+        with self._changed:
+            self._closed = self._closed or DRAINS
+            answers = _unavailable(DRAINS, [self._taken.pop(each.id) for each in self._waiting])
+            self._waiting.clear()
+            self._waiting_bytes = 0
+            self._changed.notify_all()
+        _settle(answers)
+
     def close(self, error: OnyxError | None) -> None:
         """Take nothing any more. Whoever waits is answered: what is in the journal will be
         processed, and the same request finds that out at the next owner."""
         reason = MOVES if error is None else f"the input has failed: {error}"
-        answers: list[tuple[Future[Answer], Answer]] = []
         with self._changed:
-            self._closed = self._closed or reason
+            self._closed = reason if self._closed in ("", DRAINS) else self._closed
             self._waiting.clear()
-            unavailable = Answer(Status.UNAVAILABLE, reason, BUSY_RETRY_S)
-            for entry in (*self._taken.values(), *self._open):
-                waiting = entry.journalled + entry.processed
-                answers += [(future, unavailable) for future in waiting]
-                entry.journalled, entry.processed = [], []
+            answers = _unavailable(reason, (*self._taken.values(), *self._open))
             self._changed.notify_all()
         _settle(answers)
 
@@ -316,6 +322,16 @@ def _complete(entry: _Entry) -> list[tuple[Future[Answer], Answer]]:
 
 def _processed(entry: _Entry) -> Answer:
     return Answer(Status.PROCESSED, segments=entry.count, parts=entry.parts)
+
+
+def _unavailable(reason: str, entries: Iterable[_Entry]) -> list[tuple[Future[Answer], Answer]]:
+    """Tell whoever waits for these to come again."""
+    unavailable = Answer(Status.UNAVAILABLE, reason, BUSY_RETRY_S)
+    found: list[tuple[Future[Answer], Answer]] = []
+    for entry in entries:
+        found += [(future, unavailable) for future in entry.journalled + entry.processed]
+        entry.journalled, entry.processed = [], []
+    return found
 
 
 def _answers(

@@ -173,6 +173,10 @@ class SourceFeed:
         if redelivered:
             metrics.add(SOURCE_REDELIVERED, redelivered)
 
+    def refuse(self) -> None:
+        """Take nothing any more."""
+        self.close(None)
+
     def close(self, error: OnyxError | None) -> None:
         """Take nothing more. The writer closes the source."""
         self._closed.set()

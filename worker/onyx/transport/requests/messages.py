@@ -52,6 +52,7 @@ def encode_append(append: Append) -> bytes:
         id=append.id,
         ack=_LEVEL_NUMBERS[append.level],
         number=append.number,
+        fresh=append.fresh,
         timeout_ms=max(1, round(append.timeout_s * 1_000)),
     )
     if not isinstance(append.write, Commit):
@@ -90,6 +91,7 @@ def decode_append(data: bytes) -> Append:
         task=message.task,
         payload=Payload(_FORMS[form], getattr(message, form)),
         id=message.id,
+        fresh=message.fresh,
         level=level,
         timeout_s=min(message.timeout_ms / 1_000, TIMEOUT_S_MAX) or TIMEOUT_S,
         tenancy=message.tenancy,

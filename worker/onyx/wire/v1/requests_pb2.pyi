@@ -40,7 +40,7 @@ APPEND_STATUS_UNAVAILABLE: AppendStatus
 APPEND_STATUS_TIMED_OUT: AppendStatus
 
 class AppendRequest(_message.Message):
-    __slots__ = ("tenancy", "job", "task", "id", "ack", "json", "arrow", "msgpack", "number", "timeout_ms", "part", "held", "commit")
+    __slots__ = ("tenancy", "job", "task", "id", "ack", "json", "arrow", "msgpack", "number", "timeout_ms", "part", "held", "commit", "fresh")
     TENANCY_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +54,7 @@ class AppendRequest(_message.Message):
     PART_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     COMMIT_FIELD_NUMBER: _ClassVar[int]
+    FRESH_FIELD_NUMBER: _ClassVar[int]
     tenancy: str
     job: str
     task: str
@@ -67,7 +68,8 @@ class AppendRequest(_message.Message):
     part: RequestPart
     held: HeldRequest
     commit: CommitRequest
-    def __init__(self, tenancy: _Optional[str] = ..., job: _Optional[str] = ..., task: _Optional[str] = ..., id: _Optional[str] = ..., ack: _Optional[_Union[AckLevel, str]] = ..., json: _Optional[bytes] = ..., arrow: _Optional[bytes] = ..., msgpack: _Optional[bytes] = ..., number: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., part: _Optional[_Union[RequestPart, _Mapping]] = ..., held: _Optional[_Union[HeldRequest, _Mapping]] = ..., commit: _Optional[_Union[CommitRequest, _Mapping]] = ...) -> None: ...
+    fresh: bool
+    def __init__(self, tenancy: _Optional[str] = ..., job: _Optional[str] = ..., task: _Optional[str] = ..., id: _Optional[str] = ..., ack: _Optional[_Union[AckLevel, str]] = ..., json: _Optional[bytes] = ..., arrow: _Optional[bytes] = ..., msgpack: _Optional[bytes] = ..., number: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., part: _Optional[_Union[RequestPart, _Mapping]] = ..., held: _Optional[_Union[HeldRequest, _Mapping]] = ..., commit: _Optional[_Union[CommitRequest, _Mapping]] = ..., fresh: _Optional[bool] = ...) -> None: ...
 
 class HeldRequest(_message.Message):
     __slots__ = ("write", "batch", "writer", "number")
