@@ -20,19 +20,15 @@ from tests.support.jobs.exactly_once import (
     manifest,
     written,
 )
-from tests.support.patience import WAIT_S
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.processes import onyx
 
-from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 
 pytestmark = pytest.mark.server
 SEGMENTS = 120_000
 VERSIONS = 6
-NOT_YET = "has not carried over the state"
-"""Why a job cannot be upgraded that has just been submitted."""
 
 
 def version(folder: Path, number: int) -> dict[str, Any]:
@@ -43,19 +39,6 @@ def version(folder: Path, number: int) -> dict[str, Any]:
     if number % 2:
         found["spec"]["windows"][0]["allowedLateness"] = [1, "minute"]
     return found
-
-
-def submit_after(cluster: Cluster, spec: dict[str, Any], old: JobId) -> JobId:
-    """As soon as the old job has carried over the state of the one before it."""
-    spec["spec"]["upgrade"] = {"from": old}
-    until_s = time.monotonic() + WAIT_S
-    while True:
-        try:
-            return cluster.submit(spec)
-        except UserError as error:
-            if NOT_YET not in str(error) or time.monotonic() > until_s:
-                raise
-            time.sleep(0.05)
 
 
 def test_windows_are_exactly_right_through_many_versions_of_a_job(
@@ -70,7 +53,7 @@ def test_windows_are_exactly_right_through_many_versions_of_a_job(
         for number in range(1, VERSIONS):
             gate.open(number / VERSIONS)
             time.sleep(chance.uniform(0, 1.5))
-            old, job = job, submit_after(cluster, version(tmp_path, number), job)
+            old, job = job, cluster.submit_after(version(tmp_path, number), job)
             if number % 2:
                 workers[0].kill()
                 workers[0] = cluster.start_worker(PEERS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -210,3 +211,73 @@ def test_the_command_line_shows_the_plan_and_fills_in_the_old_job(
         new = JobId(onyx(cluster.settings, "submit", good, "--upgrade", job).stdout.strip())
         cluster.await_ready(new)
         assert cluster.replica.killed_jobs == (job,)
+
+
+KEPT = """
+from onyx.processors import Processor
+
+def seen(segment, state):
+    state.seen = (state.seen or 0) + 1
+    return segment
+
+def others(segment, state):
+    return seen(segment, state)
+
+class Passes(Processor):
+    def process_item(self, ordinal, item):
+        return self.try_emit(item)
+"""
+GROUPED = {"groupByKey": "n", "minPeers": 1, "fluxPolicy": "continue"}
+EVERY_KIND: Spec = {
+    "guarantee": "exactly-once",
+    "workflow": [["read", "state"], ["read", "processor"], ["state", "join"],
+                 ["processor", "join"], ["join", "windows"], ["windows", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": "generator", "batchSize": 10,
+         "watermarkKey": "n", "options": {"ratePerSecond": 50}},
+        {"name": "state", "type": "function", "fn": "offered:seen", "state": {"seen": "value[int]"},
+         **GROUPED},
+        {"name": "processor", "type": "function", "processor": "offered:Passes", **GROUPED},
+        {"name": "join", "type": "join", "left": {"task": "state", "key": "n", "at": "n"},
+         "right": {"task": "processor", "key": "n", "at": "n", "prefix": "r_"}, "how": "inner",
+         "within": {"before": "1s", "after": "1s"}},
+        {"name": "windows", "type": "reduce", **GROUPED},
+        {"name": "write", "type": "output", "plugin": "blackhole"},
+    ],
+    "windows": [{"id": "w", "task": "windows", "type": "global", "aggregation": "count"}],
+    "triggers": [{"windowId": "w", "type": "segment", "threshold": [1, "element"],
+                  "refinement": "accumulating", "emit": "rows"}],
+}  # fmt: skip
+
+
+def kept(number: int, **keys: Any) -> Spec:
+    """The job with each kind of state, with other keys of one entry."""
+    spec = copy.deepcopy(EVERY_KIND)
+    spec["catalog"][number].update(keys)
+    return manifest(spec)
+
+
+def test_every_kind_of_state_is_upgraded_or_refused_with_the_reason(
+    zookeeper: ZooKeeperServer, tmp_path: Path
+) -> None:
+    (tmp_path / "offered.py").write_text(KEPT)
+    with Cluster(zookeeper.address, tmp_path, tmp_path / "offered.py") as cluster:
+        cluster.start_workers(1, 8)
+        first = cluster.submit(kept(0))
+        cluster.await_ready(first)
+        second = cluster.submit_after(kept(0), first)
+        third = cluster.submit_after(kept(1, fn="offered:others"), second)
+        for why, number, keys in [
+            (
+                "state seen was value[int] and is value[float]",
+                1,
+                {"state": {"seen": "value[float]"}},
+            ),
+            ("grouping was n and is m", 2, {"groupByKey": "m"}),
+            ("how was inner and is left", 3, {"how": "left"}),
+            ("grouping was n and is r_n", 4, {"groupByKey": "r_n"}),
+        ]:
+            with pytest.raises(JobRefused, match=re.escape(why)):
+                cluster.submit_after(kept(number, **keys), third)
+        assert still_runs(cluster, third)
+        assert cluster.replica.killed_jobs == (first, second)

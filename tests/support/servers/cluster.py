@@ -12,6 +12,7 @@ import contextlib
 import os
 import signal
 import threading
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.support.servers.processes import ONYX, launcher, workers_of
 import onyx
 from onyx import api
 from onyx.client.statuses import JobStatus
+from onyx.errors import UserError
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import Origin
 from onyx.processes.programs import Program
@@ -46,6 +48,8 @@ T = TypeVar("T")
 PENDING_TIMEOUT_MS = 3_600_000
 """The `pendingTimeout` of inputs that say none: a loss that is not replayed at once hangs, too."""
 CLIENT_SESSION_S = 40.0
+NOT_YET = "has not carried over the state"
+"""Why a job cannot be upgraded that has just been submitted."""
 _LOG_TAIL_CHARACTERS = 6_000
 
 
@@ -211,6 +215,18 @@ class Cluster:
 
     def submit(self, manifest: Mapping[str, Any]) -> JobId:
         return api.submit_job(self.settings, _without_late_replays(manifest)).job
+
+    def submit_after(self, manifest: Mapping[str, Any], old: JobId) -> JobId:
+        """Upgrade a job as soon as it has carried over the state of the one before it."""
+        spec = {**manifest["spec"], "upgrade": {"from": old, **manifest["spec"].get("upgrade", {})}}
+        until_s = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self.submit({**manifest, "spec": spec})
+            except UserError as error:
+                if NOT_YET not in str(error) or time.monotonic() > until_s:
+                    raise
+                time.sleep(0.05)
 
     def until(self, condition: Callable[[Replica], T], what: str, wait_s: float = WAIT_S) -> T:
         """Wait until something holds of the replica (`what`, for the failure); its value."""

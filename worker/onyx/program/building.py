@@ -45,29 +45,39 @@ def with_functions(
         UserError: a function is not registered or not of the right kind, or a table lacks what
             the task wants of it.
     """
-    name, job, entry = program.task, program.job, program.entry
-    fn = function_of(entry, resolve)
-    conditions, below = compile_conditions(job, name, resolve), children_of(job, name)
-    params = [*resolve_params({name: fn_params}, entry), *lookups(tables, entry.tables)]
-    program.event.update(params=params, fn=fn)
-    kept = _kept(job, entry)
+    job, entry = program.job, program.entry
+    found = {name: find() for name, find in lookups_of(job, entry, resolve).items()}
+    params = [*resolve_params({entry.name: fn_params}, entry), *lookups(tables, entry.tables)]
+    program.event.update(params=params, fn=found["fn"])
+    kept, conditions = _kept(job, entry), found["conditions"]
+    below = children_of(job, entry.name)
     return replace(
         program,
-        fn=fn,
         join=_join(entry, tables, kept),
         kept=kept,
         takes=_takes(program),
-        schema=arrow_schema(entry),
-        groupings=_groupings(job, name, resolve),
-        conditions=conditions,
         own_conditions=_own_conditions(entry, conditions, below),
         children=below,
-        sends_to=sends_to(job, name),
-        windowed=compiled(job, name, resolve),
-        keyed=keyed_function(job, name, resolve),
-        processing=processing(job, name, resolve),
-        streams=stream_join(job, name, resolve),
+        sends_to=sends_to(job, entry.name),
+        **found,
     )
+
+
+def lookups_of(job: Job, entry: CatalogEntry, resolve: Resolve) -> Mapping[str, Callable[[], Any]]:
+    """What the program of a task gets of its job alone: by the names of its fields, what finds
+    each. A task that starts calls all of them, and so does a check whether it could start, so that
+    neither knows a kind of task that the other does not."""
+    name = entry.name
+    return {
+        "fn": lambda: function_of(entry, resolve),
+        "schema": lambda: arrow_schema(entry),
+        "groupings": lambda: _groupings(job, name, resolve),
+        "conditions": lambda: compile_conditions(job, name, resolve),
+        "windowed": lambda: compiled(job, name, resolve),
+        "keyed": lambda: keyed_function(job, name, resolve),
+        "processing": lambda: processing(job, name, resolve),
+        "streams": lambda: stream_join(job, name, resolve),
+    }
 
 
 def function_of(entry: CatalogEntry, resolve: Resolve) -> Callable[..., Any] | None:

@@ -12,7 +12,7 @@ import queue
 import threading
 from collections.abc import Callable
 
-from onyx.errors import Unavailable, describe
+from onyx.errors import Unavailable
 from onyx.ids import GroupId
 from onyx.model.parsing.mapping import stored_job
 from onyx.replica.commands.check_job import PROBLEM_CHARACTERS_MAX, PROBLEMS_MAX, VouchJob
@@ -20,7 +20,7 @@ from onyx.replica.effects import AnswerCheck
 from onyx.submission.plugin_options import wrong_options
 from onyx.submission.sql_checks import wrong_sql
 from onyx.task.services import Services
-from onyx.task.start_check import problems
+from onyx.task.start_check import explained, problems
 
 WAITING_MAX = 16
 """Checks that wait for their turn; more are not answered."""
@@ -67,7 +67,7 @@ class JobChecker:
                 logger.warning("a check of a job is not answered: %s", error)
                 continue
             except BaseException as error:
-                found = [describe(error)]
+                found = [explained(error)]
             shown = tuple(each[:PROBLEM_CHARACTERS_MAX] for each in found[:PROBLEMS_MAX])
             self._answer(VouchJob(id=check.check, group=self._group, problems=shown))
 
