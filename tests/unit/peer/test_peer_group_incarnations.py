@@ -3,6 +3,7 @@ same. Real threads, a log in memory."""
 
 from __future__ import annotations
 
+import asyncio
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -12,16 +13,21 @@ from tests.support.log.memory_log import MemoryLog
 from tests.support.patience import WAIT_S
 
 from onyx.errors import UserError
-from onyx.ids import NO_POSITION, GroupId
+from onyx.front.app import Target
+from onyx.ids import NO_POSITION, GroupId, Position
 from onyx.log.interface import GroupLog, Origin
 from onyx.peer.context import new_context
 from onyx.peer.membership import PeerGroup
+from onyx.peer.requests.reception import NOBODY
 from onyx.replica import machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
+from onyx.requests.append import Append, Form, Payload
+from onyx.requests.request import Answer, Status
 from onyx.resolve import Resolver
 from onyx.seams import SystemClock
 from onyx.settings import LogSettings, Settings
+from onyx.transport.interface import Handlers
 from onyx.transport.local import LocalTransport
 
 
@@ -43,9 +49,11 @@ class Process:
         self.wiped = False
         settings = Settings(log=LogSettings(join_back_off_s=0.01))
         self.clock = FastClock()
-        self.group = PeerGroup(
-            new_context(settings, Resolver(()), clock=self.clock), self._open, LocalTransport
-        )
+        self.context = new_context(settings, Resolver(()), clock=self.clock)
+        self.group = PeerGroup(self.context, self._open, self._transport)
+        self.handlers: Handlers | None = None
+        self.early: list[Answer | Target] = []
+        """What clients are answered before the log is read."""
         self._replica = Replica()
         self._items: queue.Queue[Entry | Origin] = queue.Queue()
         self.log.client().subscribe(NO_POSITION, self._items.put)
@@ -54,7 +62,33 @@ class Process:
         self.known.append(identity)
         if self.wiped:
             raise UserError("the log was made anew")
-        return self.log.group(group)
+        log = self.log.group(group)
+        origin = log.origin
+
+        def asked_meanwhile(above: Position = NO_POSITION) -> Origin:
+            self.early += self.answers()
+            return origin(above)
+
+        vars(log)["origin"] = asked_meanwhile
+        return log
+
+    def _transport(self) -> LocalTransport:
+        transport = LocalTransport()
+        start = transport.start
+
+        def started(group: GroupId, handlers: Handlers) -> None:
+            self.handlers = handlers
+            start(group, handlers)
+
+        vars(transport)["start"] = started
+        return transport
+
+    def answers(self) -> list[Answer | Target]:
+        """What a client is answered over gRPC, and over HTTP."""
+        assert self.handlers is not None
+        append = Append("orders", "in", Payload(Form.JSON_LINES, b"{}"))
+        found = asyncio.run(self.context.reception.find("orders", "in", is_new=True))
+        return [self.handlers.on_append(append).result(WAIT_S), found]
 
     def until(self, reached: Callable[[Replica], bool]) -> Replica:
         """Read the log until the replica is as wanted."""
@@ -110,6 +144,24 @@ def test_the_next_incarnation_asks_for_the_log_that_the_last_one_knew(process: P
     assert process.known[0] is None
     assert process.known[1] is not None
     assert isinstance(process.group.failure, UserError)
+
+
+def test_until_a_worker_has_read_the_log_clients_come_again(process: Process) -> None:
+    process.group.add_peers(2)
+    process.until(lambda replica: len(replica.peers) == 2)
+    pause = threading.Event()
+    while any(
+        isinstance(each, Answer) and each.status is Status.UNAVAILABLE for each in process.answers()
+    ):
+        pause.wait(0.001)
+    read = [
+        f"{each.status}: {each.reason}" for each in process.answers() if isinstance(each, Answer)
+    ]
+    assert read == ["unknown: there is no job 'orders'"] * 2
+    assert process.early == [NOBODY] * 2
+    process.lose_session()
+    process.until(lambda replica: len(process.early) == 4)
+    assert process.early == [NOBODY] * 4, "so it is in the next incarnation"
 
 
 def test_what_keeps_the_group_from_taking_part_is_told_as_it_changes(process: Process) -> None:

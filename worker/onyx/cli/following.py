@@ -41,15 +41,14 @@ def follow(
     """Submit, show progress until the end, and print what became of it.
 
     Args:
-        ways_in: is printed when the job is submitted.
+        ways_in: is printed when all workers take requests, and the job does.
     """
     console = Console(stderr=as_json)
     submission = client.submit(job)
-    print(ways_in, end="", file=sys.stderr, flush=True)
     tasks = topological_order(job.workflow)
     progress = Progress(job, lambda: workers.totals(submission.job, tasks))
     try:
-        running = _watch(client, workers, submission.job, progress, console, timeout_s)
+        running = _watch(client, workers, submission.job, progress, console, timeout_s, ways_in)
     except BaseException:
         client.kill(submission.job)
         raise
@@ -68,6 +67,7 @@ def _watch(
     progress: Progress,
     console: Console,
     timeout_s: float | None,
+    ways_in: str,
 ) -> Replica:
     """Show progress until the job has ended; the last replica in which its inputs are known."""
     latest: list[Replica] = [client.replica()]
@@ -88,6 +88,9 @@ def _watch(
     with following, Live(console=console, auto_refresh=False, transient=False) as live:
         while not ended.wait(SAMPLE_INTERVAL_S):
             waited_s += SAMPLE_INTERVAL_S
+            if ways_in and is_ready(latest[0], job, workers.peers):
+                print(ways_in, end="", file=sys.stderr, flush=True)
+                ways_in = ""
             progress.sample()
             title = watcher.title(latest[0], waited_s)
             if console.is_terminal:
@@ -105,3 +108,10 @@ def _watch(
         if console.is_terminal:
             live.update(progress.table("done", average=True), refresh=True)
     return running
+
+
+def is_ready(replica: Replica, job: JobId, peers: int) -> bool:
+    """Whether so many peers take part in the cluster, and those that work on the job are ready."""
+    run = replica.run(job)
+    working = {peer for peers in run.allocation.values() for peer in peers}
+    return len(replica.peers) >= peers and bool(working) and working.issubset(run.ready)

@@ -28,6 +28,7 @@ from onyx.peer.actions import Left, Restart
 from onyx.peer.context import Context
 from onyx.peer.events import AddPeers, EntryRead, Event, Leave, RemovePeer, Report
 from onyx.peer.life import new_life
+from onyx.peer.liveness import obstacle
 from onyx.peer.log_feed import LogFeed
 from onyx.peer.watch.watches import LOOK_INTERVAL_S, Watches
 from onyx.peer.work.workforce import Workforce
@@ -61,7 +62,8 @@ class Incarnation:
         self._context = context
         self._log = log
         self._transport = transport
-        self._offered = 0
+        self._offered: tuple[PeerId, ...] = ()
+        self._receives = False
         self._state: group.GroupState | None = None
         self._life = new_life(context, log, transport, replace_peer)
         self._feed = LogFeed(self._life)
@@ -82,12 +84,13 @@ class Incarnation:
 
     def add_peers(self, peers: Sequence[PeerId]) -> None:
         """Offer virtual peers at the address of this incarnation."""
-        self._offered += len(peers)
+        self._offered += tuple(peers)
         site = {**self._context.site, "address": self._transport.address}
         self.post(AddPeers(tuple(peers), site, self._context.tags))
 
     def remove_peer(self, peer: PeerId) -> None:
         """Take a virtual peer back."""
+        self._offered = tuple(each for each in self._offered if each != peer)
         self.post(RemovePeer(peer))
 
     def leave(self) -> None:
@@ -162,6 +165,9 @@ class Incarnation:
             seconds = self._context.clock.monotonic_s() - started_s
             self._life.telemetry.applied(event.entry, self._state.replica, seconds)
             loss_reports.heard(self._context.recorder, event.entry)
+        if not self._receives and not obstacle(self._state, self._offered):
+            self._receives = True
+            self._work.receive()
         self._life.telemetry.observe(self._state.replica, self._state.leaving)
         return self._actions.carry_out(actions)
 
@@ -174,7 +180,7 @@ class Incarnation:
             "joined tenancy %s at ZooKeeper %s with %d peers; modules: %s%s",
             settings.tenancy_id,
             settings.zookeeper.address,
-            self._offered,
+            len(self._offered),
             ", ".join(settings.modules) or "none",
             f"; code: {code}" if (code := self._context.code) else "",
         )

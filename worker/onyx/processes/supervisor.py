@@ -95,6 +95,11 @@ class Supervisor:
         self._started.wait()
 
     @property
+    def peers(self) -> int:
+        """How many peers the processes offer."""
+        return sum(self._peers)
+
+    @property
     def http_port(self) -> int | None:
         """Where requests over HTTP are taken; None: nowhere."""
         return None if self._http is None else int(self._http.getsockname()[1])

@@ -1,7 +1,8 @@
 """Where clients of one process are received, over all incarnations of its group.
 
 The front listens as long as the process lives, and the router knows the cluster as long as its
-incarnation does. Between two incarnations there is no router: clients come again.
+incarnation does. Between two incarnations, and until the next one has read the log and joined,
+there is no router: clients come again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from onyx.requests.append import Append
 from onyx.requests.request import Answer, Status
 
 AGAIN_S = 1.0
-_NOBODY = Answer(Status.UNAVAILABLE, "this worker is not in the cluster now", AGAIN_S)
+NOBODY = Answer(Status.UNAVAILABLE, "this worker is not in the cluster now", AGAIN_S)
+"""The answer of a worker that has just started too: it has not read yet which jobs there are."""
 
 
 class Reception:
@@ -37,7 +39,7 @@ class Reception:
         """An input, or the answer that there is none."""
         router = self._router
         if router is None:
-            return _NOBODY
+            return NOBODY
         found = await router.find(job, task, is_new)
         if isinstance(found, Answer):
             return found
@@ -46,4 +48,4 @@ class Reception:
     async def append(self, append: Append) -> Answer:
         """The answer to a request."""
         router = self._router
-        return _NOBODY if router is None else await router.answer(append)
+        return NOBODY if router is None else await router.answer(append)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 
 from onyx.peer.events import Answer
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
 from onyx.peer.requests.inputs import RequestInputs
+from onyx.peer.requests.reception import NOBODY
 from onyx.peer.requests.router import RequestRouter
 from onyx.peer.work.deliveries import Deliveries
 from onyx.peer.work.holding import Holding
@@ -17,6 +19,9 @@ from onyx.peer.work.running_tasks import RunningTasks
 from onyx.peer.work.task_services import TaskServices
 from onyx.peer.work.task_threads import TaskThreads
 from onyx.replica.state import Replica
+from onyx.requests.append import Append
+from onyx.requests.request import Answer as RequestAnswer
+from onyx.requests.request import answered
 
 
 class Workforce:
@@ -51,15 +56,24 @@ class Workforce:
             context.clock,
         )
         self._reception = context.reception
+        self._receives = False
         self._holding = Holding(group, life.transport, context.clock, self.tasks, crashed)
 
     def start(self) -> None:
         """Take what the transport brings, and run the tasks that are given from now on."""
-        self._life.transport.start(self._life.group, Deliveries(self.tasks, self._router.append))
+        self._life.transport.start(self._life.group, Deliveries(self.tasks, self._append))
         self._life.transport.on_room(self._threads.wake)
-        self._reception.open(self._router)
         self._threads.start()
         self._holding.start()
+
+    def receive(self) -> None:
+        """Take requests of clients from now on: this process has read which jobs there are, and
+        takes part in the cluster."""
+        self._receives = True
+        self._reception.open(self._router)
+
+    def _append(self, append: Append) -> Future[RequestAnswer]:
+        return self._router.append(append) if self._receives else answered(NOBODY)
 
     def drain(self) -> None:
         """Before leaving: inputs return their partitions and outputs close what they write, while
