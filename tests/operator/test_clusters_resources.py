@@ -97,7 +97,7 @@ def test_a_worker_understands_its_variables(name: str) -> None:
     assert settings.tenancy_id == of.tenancy_id
     assert settings.zookeeper.address == of.zookeeper_address
     assert settings.modules == of.cluster.modules
-    assert settings.transport.port == 7700
+    assert settings.transport.port == "7700-7763"
     assert settings.telemetry.metrics_port == 9600
     assert settings.leave_timeout_s < of.cluster.termination_grace_period_seconds
     assert {each for each in given if each.startswith("ONYX_")} <= set(variables())

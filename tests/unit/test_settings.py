@@ -43,7 +43,8 @@ def test_all_wrong_variables_are_reported_at_once() -> None:
     assert str(raised.value).splitlines() == [
         "ONYX_LEAVE_TIMEOUT_S='soon': expected a number",
         "ONYX_ZOOKEEPER_SERVER_ID='one': expected a whole number",
-        "ONYX_TRANSPORT_PORT='70000': expected a whole number <= 65535",
+        "ONYX_TRANSPORT_PORT='70000': expected ports up to 65535, such as 7700, 7700-7709 or "
+        "7700,7710-7719",
         "ONYX_TRANSPORT_SHORT_CIRCUIT='maybe': expected true or false",
     ]
 

@@ -49,7 +49,9 @@ def test_an_entry_at_which_a_function_raises_is_named_in_the_log(
 def test_whoever_waits_for_a_job_hears_at_once_what_its_progress_function_raises() -> None:
     log = MemoryLog().client()
     client = Client(log, "balanced")
-    log.append(submit_job("j", "in out", inputs=["in"], outputs=["out"], digest="d"))
+    log.append(
+        submit_job("j", "in out", inputs=["in"], outputs=["out"], digest=log.put_chunk(b"j"))
+    )
     calls = []
 
     def progress(_: Replica) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta, field
 
-from onyx.variables import flatten, read, written
+from onyx.variables import Port, Ports, flatten, read, written
 
 __all__ = [
     "HistorySettings",
@@ -36,7 +36,6 @@ __all__ = [
 FnParams = Mapping[str, Sequence[Any]]
 JobScheduler = Literal["balanced", "greedy", "percentage"]
 JOB_SCHEDULERS: tuple[str, ...] = get_args(JobScheduler)
-Port = Annotated[int, Meta(ge=0, le=65_535)]
 Count = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 FRAME_BYTES_MIN = 2_200_000
@@ -158,8 +157,9 @@ class TransportSettings(msgspec.Struct, frozen=True):
     """Address to listen on."""
     advertise_host: str = ""
     """Address that other groups connect to; empty means `bind_host`."""
-    port: Port = 0
-    """Port to listen on; 0 takes a free one."""
+    port: Ports = "0"
+    """Ports to listen on, such as `7700`, `7700-7709` or `7700,7710-7719`: each process takes the
+    first one that is free. 0 takes any free one."""
     frame_bytes_target: int = 262_144
     """Size up to which packets are combined into a frame under load (a gRPC message costs about 300
     us of CPU)."""

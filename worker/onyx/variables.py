@@ -5,14 +5,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
 from onyx.errors import SettingsError
 from onyx.structs import UNREADABLE, Mismatch, convert, fields, is_struct
 
 T = TypeVar("T", bound=msgspec.Struct)
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+_PORT = r"(6553[0-5]|655[0-2]\d|65[0-4]\d\d|6[0-4]\d{3}|[1-5]\d{4}|\d{1,4})"
+Ports = Annotated[
+    str,
+    Meta(
+        pattern=rf"^{_PORT}(-{_PORT})?(, ?{_PORT}(-{_PORT})?)*$",
+        description="ports up to 65535, such as 7700, 7700-7709 or 7700,7710-7719",
+    ),
+]
+"""What `transport.ports` reads."""
 
 
 def flatten(value: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -89,13 +100,16 @@ def from_text(text: str, hint: Any) -> Any:
             value = json.loads(text)
         return convert(value, hint, from_text=True)
     except Mismatch as error:
-        raise ValueError(_expected(error)) from error
+        raise ValueError(_expected(error, hint)) from error
     except UNREADABLE as error:
         raise ValueError(f"expected JSON: {error}") from error
 
 
-def _expected(error: Mismatch) -> str:
+def _expected(error: Mismatch, hint: Any) -> str:
     """What a variable may hold, in words: everything in a variable is text."""
+    for each in getattr(hint, "__metadata__", ()):
+        if each.description is not None:
+            return f"expected {each.description}"
     if error.given is not None:
         return f"expected {', '.join(error.offered)}"
     words = error.what.partition(", got ")[0]

@@ -20,7 +20,8 @@ from onyx_operator.clusters.mounts import (
 )
 from onyx_operator.clusters.pool import Pool
 
-TRANSPORT_PORT = 7700
+TRANSPORT_PORT, TRANSPORT_PORT_LAST = 7700, 7763
+"""Each worker process of a pod takes the first one that is free (`ONYX_PROCESSES`)."""
 METRICS_PORT = 9600
 HTTP_PORT = 7780
 CONNECT_PORT = 15_002
@@ -65,7 +66,7 @@ def _identity(pool: Pool) -> dict[str, Source]:
         **modules,
         "ONYX_TRANSPORT_BIND_HOST": "0.0.0.0",  # noqa: S104 - a pod is reached by its address
         "ONYX_TRANSPORT_ADVERTISE_HOST": {"fieldRef": {"fieldPath": "status.podIP"}},
-        "ONYX_TRANSPORT_PORT": str(TRANSPORT_PORT),
+        "ONYX_TRANSPORT_PORT": f"{TRANSPORT_PORT}-{TRANSPORT_PORT_LAST}",
         "ONYX_TELEMETRY_METRICS_HOST": "0.0.0.0",  # noqa: S104
         "ONYX_TELEMETRY_METRICS_PORT": str(METRICS_PORT),
         **http,

@@ -13,7 +13,12 @@ import msgspec
 
 from onyx.model.cluster import HttpRequests, SparkServer
 from onyx_operator.clusters import spark
-from onyx_operator.clusters.environment import HTTP_PORT, METRICS_PORT, TRANSPORT_PORT
+from onyx_operator.clusters.environment import (
+    HTTP_PORT,
+    METRICS_PORT,
+    TRANSPORT_PORT,
+    TRANSPORT_PORT_LAST,
+)
 from onyx_operator.clusters.pods import account_name, pod_template
 from onyx_operator.clusters.pool import Pool, digest_of
 from onyx_operator.kube import CONFIG_MAPS, Resource
@@ -188,6 +193,7 @@ def _http_service(pool: Pool, wanted: HttpRequests) -> dict[str, Any]:
 
 def _policy(pool: Pool) -> dict[str, Any]:
     workers = {"podSelector": {"matchLabels": pool.selector}}
+    transport = {"port": TRANSPORT_PORT, "endPort": TRANSPORT_PORT_LAST, "protocol": "TCP"}
     http = (
         [] if pool.cluster.http is None else [{"ports": [{"port": HTTP_PORT, "protocol": "TCP"}]}]
     )
@@ -197,7 +203,7 @@ def _policy(pool: Pool) -> dict[str, Any]:
             **workers,
             "policyTypes": ["Ingress"],
             "ingress": [
-                {"from": [workers], "ports": [{"port": TRANSPORT_PORT, "protocol": "TCP"}]},
+                {"from": [workers], "ports": [transport]},
                 {"ports": [{"port": METRICS_PORT, "protocol": "TCP"}]},
                 *http,
             ],

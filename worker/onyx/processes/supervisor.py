@@ -39,6 +39,7 @@ from onyx.processes.programs import Process
 from onyx.processes.running import STOP_MARGIN_S
 from onyx.settings import Settings
 from onyx.telemetry.kept_counts import summed
+from onyx.transport.ports import check_enough
 
 logger = logging.getLogger("onyx.supervisor")
 
@@ -83,7 +84,9 @@ class Supervisor:
 
         Raises:
             Unavailable: the endpoint's port is taken, or that for requests.
+            SettingsError: there are fewer ports than processes.
         """
+        check_enough(self._settings.transport, len(self._peers))
         self._pages.open()
         http = self._settings.http
         if http.port is not None:

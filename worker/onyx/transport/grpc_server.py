@@ -22,6 +22,7 @@ from onyx.transport.grpc_options import CALLS_MAX, METHOD, STREAMS_MAX, server_o
 from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.grpc_stream import StreamCall
 from onyx.transport.grpc_tls import add_port
+from onyx.transport.ports import free_ports
 from onyx.transport.requests.service import CLIENT_CALLS_MAX, AnswerAppend, RequestService
 from onyx.transport.state_queries import AnswerQuery
 
@@ -58,14 +59,8 @@ class Server:
                 self._requests.handler,
             )
         )
-        where = f"{settings.bind_host}:{settings.port}"
-        try:
-            self.port: int = add_port(self._server, where, certificates)
-        except RuntimeError as error:
-            raise SettingsError(
-                f"cannot listen on {where} (transport.bind_host and transport.port): {error}; "
-                "choose a free port, or 0 to be given one"
-            ) from error
+        self.port = self._listen(settings, certificates)
+        """The one of the ports of the settings that was free."""
 
     def start(
         self, group: GroupId, find: FindLink, answer: AnswerQuery, append: AnswerAppend
@@ -79,6 +74,19 @@ class Server:
     def stop(self) -> None:
         """End all calls; returns within seconds."""
         self._server.stop(grace=0).wait(STOP_TIMEOUT_S)
+
+    def _listen(self, settings: TransportSettings, certificates: CertificateFiles | None) -> int:
+        error: RuntimeError | None = None
+        for port in free_ports(settings):
+            try:
+                return add_port(self._server, f"{settings.bind_host}:{port}", certificates)
+            except RuntimeError as refused:  # taken since, or it never was a question of the port
+                error = refused
+        raise SettingsError(
+            f"cannot listen on {settings.bind_host}:{settings.port} (transport.bind_host and "
+            f"transport.port): {error or 'all of these ports are taken'}; choose free ports, more "
+            "of them, or 0 to be given one"
+        ) from error
 
     def _exchange(
         self, requests: Iterator[bytes], context: grpc.ServicerContext
