@@ -22,10 +22,9 @@ from msgspec import field
 from onyx.errors import UserError
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import Spark
+from onyx.on_demand import OnDemand
 from onyx.plugins.job_output import JobOutput, no_jobs
-from onyx.requests.desk import Desk
 from onyx.seams import Clock
-from onyx.storage.interface import BlobStore
 from onyx.storage.opening import absolute
 from onyx.storage.staging.interface import Token as Token
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
@@ -34,6 +33,10 @@ if TYPE_CHECKING:  # clients and the operator read options of plugins, and need 
     import pyarrow as pa
 
     from onyx.flow.segment import Segment
+    from onyx.requests.desk import Desk
+    from onyx.storage.interface import BlobStore
+
+DESK = OnDemand[Callable[[], "Desk"]]("onyx.requests.desk:Desk")
 
 
 class SealProgress(msgspec.Struct, frozen=True):
@@ -137,7 +140,7 @@ class PluginContext(msgspec.Struct, frozen=True):
     """An output of another job: of the id or name, by its task, and of versions that are known
     already, which decide. Blocks. Safe from any thread. Raises Unavailable: there is no such job
     yet; UserError: its output cannot be followed."""
-    desk: Desk = field(default_factory=Desk)
+    desk: Desk = field(default_factory=lambda: DESK.load()())
     """Where the requests of clients to this process are handed over."""
 
     @property

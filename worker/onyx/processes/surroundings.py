@@ -9,14 +9,17 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from onyx.on_demand import OnDemand
 from onyx.settings import Settings, TelemetrySettings, from_environment
-from onyx.telemetry.logs import configure
+
+CONFIGURE = OnDemand[Callable[..., None]]("onyx.telemetry.logs:configure")
+"""Commands that check a file log nothing."""
 
 
 def settings(
@@ -41,7 +44,7 @@ def configure_logs(found: TelemetrySettings, fields: Mapping[str, Any] | None = 
     Raises:
         SettingsError: they cannot be followed.
     """
-    configure(
+    CONFIGURE.load()(
         found.log_level,
         found.log_format,
         fields=fields,

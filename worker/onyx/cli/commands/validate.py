@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -20,10 +21,18 @@ from onyx.cli.job_file import (
 )
 from onyx.cli.options import JsonOption, ModulesOption
 from onyx.errors import ManifestError, Problem
-from onyx.model.parsing.cluster import is_cluster, parse_cluster_manifest
-from onyx.model.parsing.text import ambiguities, located
+from onyx.model.manifest import CLUSTER_KIND
+from onyx.model.parsing.text import ambiguities, kind_of, located
+from onyx.on_demand import OnDemand
 from onyx.processes.surroundings import import_from
 from onyx.replica.needs import peers_needed
+
+if TYPE_CHECKING:
+    from onyx.model.cluster import Cluster
+
+PARSE_CLUSTER = OnDemand[Callable[[bytes, str], "Cluster"]](
+    "onyx.model.parsing.cluster:parse_cluster_manifest"
+)
 
 
 def validate(
@@ -70,8 +79,8 @@ class _Valid(msgspec.Struct, frozen=True):
 def _checked(file: Path, modules: list[str] | None, engine: Engine | None) -> _Valid:
     """Look at everything in a file; raises ManifestError when it is wrong."""
     text = read_file(file)
-    if is_cluster(text):
-        cluster = parse_cluster_manifest(text, str(file))
+    if kind_of(text) == CLUSTER_KIND:
+        cluster = PARSE_CLUSTER.load()(text, str(file))
         summary = f"cluster {cluster.name} is valid"
         return _Valid(cluster.name, summary, ambiguities(text, str(file)))
     job, warnings = checked_job(file, engine=engine)

@@ -11,11 +11,9 @@ from typing import Any
 from onyx.model.cluster import Cluster
 from onyx.model.cluster_manifest import CLUSTER, CLUSTER_MANIFEST
 from onyx.model.keys.section import Draft
-from onyx.model.manifest import CLUSTER_KIND
 from onyx.model.names import is_cluster_name
 from onyx.model.parsing.drafts import draft_of
 from onyx.model.parsing.object_meta import NameRule, read_name
-from onyx.model.parsing.text import read_text
 from onyx.model.parsing.text_drafts import draft_of_text
 from onyx.model.report import Report
 from onyx.model.rules.cluster import check_cluster
@@ -26,12 +24,6 @@ _NAMES = NameRule(
     is_cluster_name,
     "lower case letters, digits and -, at most 45, first a letter, last a letter or digit",
 )
-
-
-def is_cluster(text: str | bytes) -> bool:
-    """Whether the text of a manifest, good or bad, is about a cluster and not about a job."""
-    value, _ = read_text(text, Report())
-    return isinstance(value, dict) and value.get("kind") == CLUSTER_KIND
 
 
 def parse_cluster_manifest(text: str | bytes, source: str = "manifest") -> Cluster:

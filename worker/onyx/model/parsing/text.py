@@ -258,6 +258,12 @@ def read_text(text: str | bytes, report: Report) -> tuple[Any, dict[str, int]]:
     return value, _read_yaml(decoded, Report())[1]
 
 
+def kind_of(text: str | bytes) -> object:
+    """The `kind` that the text of a manifest says, good or bad; None: it says none."""
+    value, _ = read_text(text, Report())
+    return value.get("kind") if isinstance(value, dict) else None
+
+
 def located(problems: Sequence[Problem], text: str | bytes, source: str) -> list[Problem]:
     """Problems that were found in the job of a manifest, with file and line as those of its text
     have them, and with the task that each is of."""
