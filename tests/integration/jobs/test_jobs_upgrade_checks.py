@@ -162,14 +162,17 @@ def test_a_job_that_no_worker_can_run_is_refused_and_the_old_job_goes_on(
     assert still_runs(cluster, job)
 
 
-def test_a_worker_that_hangs_over_it_is_named_and_goes_on_with_its_work(
+def test_a_worker_that_hangs_over_it_is_named_and_goes_on_with_its_work_and_other_checks(
     running: tuple[Cluster, JobId], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster, job = running
-    monkeypatch.setattr(worker_checks, "ANSWER_TIMEOUT_S", 2.0)
     lifecycles = [{"task": "all", "calls": "offered:hangs"}]
-    with pytest.raises(Unavailable, match=r"no answer from \S+:\d+, \S+:\d+ within 2 s"):
-        cluster.submit(after(job, lambda spec: spec.update(lifecycles=lifecycles)))
+    with monkeypatch.context() as patch:
+        patch.setattr(worker_checks, "ANSWER_TIMEOUT_S", 2.0)
+        with pytest.raises(Unavailable, match=r"no answer from \S+:\d+, \S+:\d+ within 2 s"):
+            cluster.submit(after(job, lambda spec: spec.update(lifecycles=lifecycles)))
+    with pytest.raises(JobRefused, match="offers no functions of other"):
+        cluster.submit(after(job, entry(1, fn="other:same")))
     assert still_runs(cluster, job)
     assert all(worker.running for worker in cluster.workers)
 

@@ -23,7 +23,14 @@ from onyx.processes.programs import Program
 from onyx.settings import Settings
 
 WAIT_S = 60.0
-OWN = {"ONYX_TENANCY_ID": "own", "PYTHONPATH": os.pathsep.join(["/own", *filter(None, sys.path)])}
+
+
+def own() -> dict[str, str]:
+    """Variables that differ from those of the zygote. Other tests add folders to `sys.path`."""
+    path = os.pathsep.join(["/own", *filter(None, sys.path)])
+    return {"ONYX_TENANCY_ID": "own", "PYTHONPATH": path}
+
+
 THREAD = "import threading; threading.Thread(target=threading.Event().wait, daemon=True).start()"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are zygotes on Linux only")
@@ -94,7 +101,7 @@ def test_a_fork_sees_what_an_executed_process_sees(
     folder = tmp_path if moves else None
     with a_launcher(forks=False) as executing:
         executed, forked = (
-            Started(each, "facts", folder, **OWN).ends()[0] for each in (executing, launcher)
+            Started(each, "facts", folder, **own()).ends()[0] for each in (executing, launcher)
         )
 
     assert forked["environment"]["ONYX_TENANCY_ID"] == "own"

@@ -84,7 +84,6 @@ class Workforce:
     def stop(self) -> None:
         """The incarnation has ended: end all tasks, and answer nothing any more."""
         self.tasks.stop()
-        self.checker.stop()
         self._reception.close(self._router)
         self._router.stop()
         self._holding.stop()
