@@ -57,7 +57,7 @@ def expected(segments: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("kills", "segments", "columns"),
     [
-        (3, 20_000, False),
+        pytest.param(3, 20_000, False, marks=pytest.mark.slow),
         (3, 20_000, True),
         pytest.param(10, 60_000, False, marks=pytest.mark.slow),
         pytest.param(10, 60_000, True, marks=pytest.mark.slow),

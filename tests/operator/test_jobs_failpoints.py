@@ -16,6 +16,7 @@ from tests.operator.fake_api.server import FakeApi
 from tests.operator.harness import Logs, Operator, cluster, job
 from tests.operator.test_watches import eventually
 from tests.operator.workers import Workers
+from tests.support.examples import some_of
 
 from onyx.ids import JobId
 from onyx.replica.state import Replica
@@ -101,14 +102,6 @@ def test_an_undisturbed_life_takes_so_many_steps(api: FakeApi) -> None:
     assert len(operator.doors) == 1
     assert [step for step in operator.steps if step.startswith("append")] == WRITES
     assert len(operator.steps) <= STEPS + 3, "failpoints reach the end, but for a step or two"
-
-
-def some_of(steps: range) -> list[Any]:
-    """Every third one; `make test-all` has the others."""
-    return [
-        step if number % 3 == 0 else pytest.param(step, marks=pytest.mark.slow)
-        for number, step in enumerate(steps)
-    ]
 
 
 @pytest.mark.parametrize("step", some_of(range(1, STEPS + 1)))

@@ -148,9 +148,8 @@ def test_an_output_folder_that_is_moved_away_is_waited_for(tmp_path: Path, guara
         run.completes()
 
 
-@pytest.mark.parametrize(
-    "guarantee", ["at-least-once", pytest.param("exactly-once", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 def test_a_full_output_disk_is_waited_for(tmp_path: Path, guarantee: str) -> None:
     place = tmp_path / "place"
     place.mkdir()
@@ -166,6 +165,7 @@ def test_a_full_output_disk_is_waited_for(tmp_path: Path, guarantee: str) -> Non
         subprocess.run(["umount", str(place)], check=True)
 
 
+@pytest.mark.slow
 def test_a_changed_input_ends_the_job_by_name(tmp_path: Path) -> None:
     with running(tmp_path, "hangs") as run:
         run.until(r"does not advance: task work")

@@ -132,6 +132,7 @@ def test_executors_elsewhere_read_parts_of_several_schemas_and_write_a_result(
     assert real_store.keys("out/.staging/") == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stages")
 def test_no_process_of_the_worker_writes_the_rows_to_a_disk(
     server: SparkServer, real_store: ObjectStore
@@ -150,6 +151,7 @@ def test_no_process_of_the_worker_writes_the_rows_to_a_disk(
     assert sum(sizes) > 4 * FILE_BYTES_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stages")
 def test_an_object_that_vanishes_is_named_with_job_and_task(
     server: SparkServer, real_store: ObjectStore
@@ -165,6 +167,7 @@ def test_an_object_that_vanishes_is_named_with_job_and_task(
     assert (real_store.keys("out/result/"), "Traceback" in said) == ([], False)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stages")
 def test_a_stage_in_the_middle_gets_its_bundle_from_there(
     server: SparkServer, real_store: ObjectStore
@@ -199,6 +202,7 @@ def test_a_stage_in_the_middle_gets_its_bundle_from_there(
     assert sorted(found) == [2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_firing_of_a_window_aggregates_parts_and_the_result_of_the_one_before(
     server: SparkServer, real_store: ObjectStore
 ) -> None:
@@ -236,6 +240,7 @@ def test_a_local_master_reads_and_writes_them_too(real_store: ObjectStore) -> No
 ROW = "SELECT 1 AS n, 'a,b' AS text, CAST(NULL AS STRING) AS nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "options", "ending", "contents"),
     [
@@ -265,6 +270,7 @@ def test_formats_are_those_that_spark_writes_to_files(
     assert [path.read_bytes() for path in (tmp_path / "files").glob("part-*")] == [contents]
 
 
+@pytest.mark.slow
 def test_partitions_are_folders_as_spark_names_them(session: Any, real_store: ObjectStore) -> None:
     rows = "VALUES (1, 'a/b', 2026), (2, NULL, 2026), (3, 'a/b', 2026), (4, 'c', 2025)"
     frame = session.sql(f"SELECT * FROM {rows} AS t(n, kind, year)").coalesce(1)
@@ -279,6 +285,7 @@ def test_partitions_are_folders_as_spark_names_them(session: Any, real_store: Ob
     assert result(real_store, "to/").column_names == ["n"]
 
 
+@pytest.mark.slow
 def test_a_result_without_rows_has_its_columns(session: Any, real_store: ObjectStore) -> None:
     target = ObjectTarget(f"{real_store.url}/to", "run")
     (staged,) = write_objects(session.sql(f"{ROW} WHERE 1 = 0"), target)

@@ -185,6 +185,7 @@ def slow(segment):
 """
 
 
+@pytest.mark.slow
 def test_a_run_says_what_did_not_go_on_and_counts_right_after_a_kill(folder: Path) -> None:
     (folder / "poisoned.yaml").write_text(POISONED)
     with (folder / "my_tasks.py").open("a") as file:
@@ -295,7 +296,11 @@ def test_a_run_that_takes_too_long_is_given_up(folder: Path) -> None:
     assert "had not ended after 1 s" in done.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda each: each.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)],
+    ids=lambda each: each.name,
+)
 def test_an_interrupted_run_leaves_nothing_behind(
     folder: Path, number: signal.Signals, tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench, chain
 from tests.support.servers.object_stores import ObjectStore
 
@@ -58,7 +59,7 @@ def staged(folder: Path) -> list[Path]:
     return [path for path in (folder / ".staging").rglob("*") if path.is_file()]
 
 
-@pytest.mark.parametrize("rounds", range(0, 100, 6))
+@pytest.mark.parametrize("rounds", some_of(range(0, 100, 6)))
 @pytest.mark.parametrize("who", ["read", "write"])
 def test_nothing_is_written_twice_whenever_a_peer_dies(
     who: str, rounds: int, tmp_path: Path

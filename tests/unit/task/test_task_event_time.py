@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.examples import some_of
 from tests.support.jobs.feeds import Fed, Feed
 
 from onyx.flow.batch import Segment
@@ -281,7 +282,7 @@ class Losing:
         return [each for each in self.all if each["t"] < watermark and each["id"] not in self.has]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", some_of(range(12)))
 def test_what_is_older_than_the_watermark_has_arrived_whatever_was_lost(seed: int) -> None:
     """What was lost is sent again before anything of the new version says its time has passed."""
     world = Losing(seed)

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench, chain
 
 SEGMENTS = [{"n": n} for n in range(60)]
@@ -30,7 +31,7 @@ def numbers(bench: Bench) -> list[int]:
 
 
 @pytest.mark.parametrize("group", [{}, {"groupByKey": ["n"], "fluxPolicy": "continue"}])
-@pytest.mark.parametrize("steps", [*range(0, 60, 3), 14, 28])
+@pytest.mark.parametrize("steps", some_of([*range(0, 60, 3), 14, 28]))
 def test_nothing_is_lost_or_repeated_whenever_the_allocation_changes(
     steps: int, group: dict[str, Any]
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec.structs import replace
+from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench
 
 from onyx.flow.batch import Batch
@@ -125,7 +126,7 @@ def test_without_a_way_for_it_the_job_fails() -> None:
 
 @pytest.mark.parametrize("batch_format", FORMATS)
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
-@pytest.mark.parametrize("rounds", [30, 60, 90])
+@pytest.mark.parametrize("rounds", some_of([30, 60, 90]))
 def test_after_crashes_everything_has_come_out(
     guarantee: str, batch_format: str, rounds: int
 ) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from tests.support.clocks import ManualClock
+from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench
 
 from onyx.flow.columns.record_batch import Columns
@@ -82,7 +83,7 @@ def test_each_group_is_emitted_once(takes: str, trigger: str) -> None:
 
 
 @pytest.mark.parametrize("trigger", TRIGGERS)
-@pytest.mark.parametrize("rounds", range(0, 60, 4))
+@pytest.mark.parametrize("rounds", some_of(range(0, 60, 4)))
 def test_groups_are_emitted_whoever_dies(trigger: str, rounds: int) -> None:
     keys, expected = TRIGGERS[trigger]
     bench = Bench(spec("columns", keys), FUNCTIONS, peers={"count": 2})

@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
+from tests.support.examples import some_of
 from tests.support.jobs.bench import GROUP, JOB, Bench
 
 from onyx.storage.memory import MemoryBlobStore
@@ -102,7 +103,7 @@ def test_nothing_is_acked_before_the_state_log_has_it() -> None:
     assert bench.completed
 
 
-@pytest.mark.parametrize("rounds", range(0, 90, 3))
+@pytest.mark.parametrize("rounds", some_of(range(0, 90, 3)))
 @pytest.mark.parametrize("kind", ["reduce", "function"])
 def test_counts_are_exact_whenever_a_peer_dies(kind: str, rounds: int) -> None:
     bench = Bench(spec(kind=kind), FUNCTIONS, peers={"count": 2})
