@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from onyx.cli.command_line import Argument, Option
+from onyx.cli.command_line import Argument
+from onyx.cli.options import Engine
 from onyx.errors import ManifestError, Problem
 from onyx.model.job import Job
 from onyx.model.notices import notices, unused_declaration
@@ -34,19 +34,6 @@ def read_file(path: Path) -> bytes:
     except OSError as error:
         message = f"the file cannot be read: {error.strerror}"
         raise ManifestError([Problem(str(path), message)]) from error
-
-
-class Engine(StrEnum):
-    """What runs a job, as a choice of the command line."""
-
-    PEERS = "peers"
-    SPARK = "spark"
-
-
-EngineOption = Annotated[
-    Engine | None,
-    Option("--engine", "What runs the job, whatever its file says."),
-]
 
 
 def read_job(path: Path, upgrades: str | None = None, engine: Engine | None = None) -> Job:

@@ -3,21 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
 from onyx.cli.following import follow
-from onyx.cli.functions import named_modules
+from onyx.cli.functions import check_functions, named_modules
+from onyx.cli.job_file import read_job
 from onyx.cli.local_cluster import HTTP, local_cluster, ways_in
+from onyx.cli.options import Engine
 from onyx.cli.progress import Progress
 from onyx.client.statuses import JobStatus
 from onyx.errors import UserError
 from onyx.model.job import Job
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import dealt
-from onyx.processes.surroundings import settings
+from onyx.processes.surroundings import configure_logs, import_from, settings
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
+
+
+def checked(
+    file: Path, modules: Sequence[str] | None, engine: Engine | None, log_level: str
+) -> tuple[Job, Settings]:
+    """The job of a file, and settings of the workers that run it; this process logs as they say.
+
+    Args:
+        file: beside which modules are looked for.
+        modules: as of `settings_for`.
+        engine: what is to run it, whatever the file says.
+        log_level: of the workers.
+
+    Raises:
+        ManifestError: it is not valid; or a function is not there, or cannot be called as Onyx
+            calls it.
+    """
+    job = read_job(file, engine=engine)
+    import_from(file.parent, Path())
+    found = settings_for(job, modules, log_level)
+    check_functions(job, file, found)
+    configure_logs(found.telemetry)
+    return job, found
 
 
 def settings_for(job: Job, modules: Sequence[str] | None, log_level: str) -> Settings:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from onyx.cli.command_line import Argument, Option
@@ -28,6 +29,19 @@ TenancyOption = Annotated[
 ModulesOption = Annotated[
     list[str] | None,
     Option("--modules", "Modules or packages whose functions jobs may name; repeat or use commas."),
+]
+
+
+class Engine(StrEnum):
+    """What runs a job, as a choice of the command line."""
+
+    PEERS = "peers"
+    SPARK = "spark"
+
+
+EngineOption = Annotated[
+    Engine | None,
+    Option("--engine", "What runs the job, whatever its file says."),
 ]
 JsonOption = Annotated[bool, Option("--json", "Print JSON for programs.")]
 WaitOption = Annotated[bool, Option("--wait", "Wait until the job has ended.")]

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from onyx.deaths import Cause, Death, mebibytes
 from onyx.ids import JobId
+from onyx.processes.programs import how
 from onyx.seams import Clock
 from onyx.settings import SupervisorSettings
 from onyx.telemetry.memory_kills import MemoryKills
@@ -126,13 +127,3 @@ class DeathWatch:
         if count is not None and count > self._counted:
             self._unexplained.extend([self._clock.monotonic_s()] * (count - self._counted))
             self._counted = count
-
-
-def how(code: int) -> str:
-    """An exit code, or the signal of a negative one, in words."""
-    if code >= 0:
-        return f"code {code}"
-    try:
-        return f"{signal.Signals(-code).name}"
-    except ValueError:
-        return f"signal {-code}"

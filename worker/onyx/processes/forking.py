@@ -36,8 +36,7 @@ from typing import Any
 import msgspec
 
 from onyx.errors import OnyxError
-from onyx.processes.deaths import how
-from onyx.processes.programs import Process, Program, Usage, execute
+from onyx.processes.programs import Process, Program, Usage, execute, how
 
 logger = logging.getLogger("onyx.supervisor")
 

@@ -130,6 +130,16 @@ class DirectChild(Process):
         return ended
 
 
+def how(code: int) -> str:
+    """An exit code, or the signal of a negative one, in words."""
+    if code >= 0:
+        return f"code {code}"
+    try:
+        return f"{signal.Signals(-code).name}"
+    except ValueError:
+        return f"signal {-code}"
+
+
 def name_process(name: str) -> None:
     """What `top`, `ps -o comm` and the kernel's reports call this process, in 15 characters: a fork
     has the command line of its zygote. Without effect where there is no /proc."""

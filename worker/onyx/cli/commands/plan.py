@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from onyx.cli.command_line import Option
-from onyx.cli.job_file import Engine, FileArgument, read_job
+from onyx.cli.job_file import FileArgument, read_job
+from onyx.cli.options import Engine
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
 

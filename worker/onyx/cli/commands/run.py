@@ -17,16 +17,14 @@ from typing import Annotated
 from msgspec import Meta
 
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.functions import check_functions
-from onyx.cli.job_file import EngineOption, read_job
-from onyx.cli.local_run import peers_of_processes, run_here, settings_for
-from onyx.cli.options import JsonOption, ModulesOption
+from onyx.cli.options import EngineOption, JsonOption, ModulesOption
 from onyx.errors import OnyxError
-from onyx.model.job import Job
+from onyx.on_demand import ModuleOnDemand
 from onyx.processes.child import worker_environment
 from onyx.processes.forking import Launcher
-from onyx.processes.surroundings import configure_logs, import_from, settings
-from onyx.settings import Settings
+from onyx.processes.surroundings import settings
+
+local_run = ModuleOnDemand("onyx.cli.local_run")
 
 
 class TooManyDeadLetters(OnyxError):
@@ -61,14 +59,12 @@ def run(
     modules that the job names are looked for beside the job file and in the current folder. At the
     end it says which segments went to dead letters, matched no flow condition, or came late.
     """
-    # It imports what workers need while this process reads and checks the job.
+    # It imports what workers need while this process imports all else, and checks the job.
     with closing(Launcher(worker_environment(settings()))) as launcher:
-        job = read_job(file, engine=engine)
-        found = _checked(file, job, modules, log_level)
-        configure_logs(found.telemetry)
-        dealt = peers_of_processes(job, peers, processes)
+        job, found = local_run.checked(file, modules, engine, log_level)
+        dealt = local_run.peers_of_processes(job, peers, processes)
         signal.signal(signal.SIGTERM, _interrupt)
-        status, progress = run_here(job, found, dealt, as_json, timeout, launcher)
+        status, progress = local_run.run_here(job, found, dealt, as_json, timeout, launcher)
     if status.state != "completed":
         sys.exit(1)
     most = fail_on_dead_letters
@@ -77,18 +73,6 @@ def run(
             f"{progress.dead_letters:,} segments went to dead letters, and the command fails on "
             f"{most:,} (--fail-on-dead-letters)"
         )
-
-
-def _checked(file: Path, job: Job, modules: list[str] | None, log_level: str) -> Settings:
-    """Settings of the workers that run a job.
-
-    Raises:
-        ManifestError: a function is not there, or cannot be called as Onyx calls it.
-    """
-    import_from(file.parent, Path())
-    found = settings_for(job, modules, log_level)
-    check_functions(job, file, found)
-    return found
 
 
 def _interrupt(*_: object) -> None:

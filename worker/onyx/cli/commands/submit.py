@@ -7,8 +7,15 @@ import sys
 from typing import Annotated
 
 from onyx.cli.command_line import Option
-from onyx.cli.job_file import EngineOption, FilesArgument, read_jobs
-from onyx.cli.options import JsonOption, TenancyOption, WaitOption, ZooKeeperOption, job_id
+from onyx.cli.job_file import FilesArgument, read_jobs
+from onyx.cli.options import (
+    EngineOption,
+    JsonOption,
+    TenancyOption,
+    WaitOption,
+    ZooKeeperOption,
+    job_id,
+)
 from onyx.cli.plan_table import print_plan
 from onyx.cli.status_table import print_statuses
 from onyx.client.connection import connect

@@ -12,14 +12,12 @@ import msgspec
 
 from onyx.cli.functions import check_those_here
 from onyx.cli.job_file import (
-    Engine,
-    EngineOption,
     FileArgument,
     checked_job,
     read_file,
     warn,
 )
-from onyx.cli.options import JsonOption, ModulesOption
+from onyx.cli.options import Engine, EngineOption, JsonOption, ModulesOption
 from onyx.errors import ManifestError, Problem
 from onyx.model.manifest import CLUSTER_KIND
 from onyx.model.parsing.text import ambiguities, kind_of, located
