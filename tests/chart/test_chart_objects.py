@@ -19,6 +19,7 @@ from tests.support.generated.chart import (
     value_set,
 )
 
+from onyx.cli.commands.zookeeper import PORT
 from onyx.model.parsing.cluster import parse_cluster
 from onyx.model.parsing.job import parse_manifest
 from onyx.settings import ZooKeeperServerSettings, variables
@@ -260,7 +261,7 @@ def test_ports_and_paths_are_those_of_the_code() -> None:
         "webhook": operator.webhook.port,
     }
     assert ports(pod_specs(values)["StatefulSet/onyx-zookeeper"]) == {
-        "client": zookeeper.port,
+        "client": PORT,
         "quorum": zookeeper.quorum_port,
         "election": zookeeper.election_port,
         "formation": zookeeper.formation_port,

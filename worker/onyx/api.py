@@ -40,17 +40,22 @@ from onyx.peer.membership import PeerGroup
 from onyx.peer.opening import open_peer_group, start_peer_group
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
+from onyx.telemetry.catalog import Metric
+from onyx.telemetry.interface import GroupMetrics, TaskMetrics
 from onyx.windows.selection import Selection
 
 __all__ = [
     "Client",
     "Env",
+    "GroupMetrics",
     "Job",
     "JobId",
+    "Metric",
     "Peer",
     "Selection",
     "Settings",
     "Subscription",
+    "TaskMetrics",
     "appender",
     "await_job_completion",
     "connect",

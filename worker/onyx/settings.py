@@ -81,14 +81,15 @@ class ZooKeeperSettings(msgspec.Struct, frozen=True):
 
 
 class ZooKeeperServerSettings(msgspec.Struct, frozen=True):
-    """A ZooKeeper server that `onyx zookeeper` runs; clients do not read these."""
+    """A ZooKeeper server that `onyx zookeeper` or `start_env` runs; clients do not read these."""
 
-    data_dir: str = ".onyx/zookeeper"
-    """Folder for the data, on a disk that survives the server."""
+    data_dir: str = ""
+    """Folder for the data, on a disk that survives the server; empty means `.onyx/zookeeper`, for
+    `start_env` a temporary one."""
     host: str = "127.0.0.1"
     """Address to listen on; `0.0.0.0` for clients on other machines."""
-    port: Port = 2181
-    """Port for clients."""
+    port: Port | None = None
+    """Port for clients; without a value 2181, for `start_env` a free one."""
     servers: tuple[str, ...] = ()
     """Hosts of an ensemble, in the order of their ids; with none or one, it stands alone."""
     id: int | None = None

@@ -23,6 +23,7 @@ from onyx.ids import GroupId, PeerId
 from onyx.log.interface import GroupLog
 from onyx.peer.actions import Left
 from onyx.peer.context import Context
+from onyx.peer.endpoint import Endpoint
 from onyx.peer.group import GroupState
 from onyx.peer.incarnation import Incarnation
 from onyx.peer.liveness import Watched, obstacle
@@ -49,6 +50,7 @@ class PeerGroup:
         open_log: LogFactory,
         open_transport: TransportFactory,
         front: Front | None = None,
+        endpoint: Endpoint | None = None,
     ) -> None:
         """
         Args:
@@ -56,7 +58,9 @@ class PeerGroup:
             open_log: opens the log for one incarnation.
             open_transport: opens the transport for one incarnation.
             front: takes requests over HTTP as long as the group lives, which closes it.
+            endpoint: says how the group is until it is stopped, which closes it.
         """
+        self._endpoint = endpoint
         self._front = front
         self._context = context
         self._open_log = open_log
@@ -73,6 +77,8 @@ class PeerGroup:
 
     def start(self) -> None:
         """Join the cluster, on a thread of its own."""
+        if self._endpoint is not None:
+            self._endpoint.follow(self)
         if self._front is not None:
             self._front.start()
         self._thread.start()
@@ -99,6 +105,13 @@ class PeerGroup:
     def stop(self, timeout_s: float | None = None) -> bool:
         """Leave the cluster in an orderly way; False when that took longer than `timeout_s` (the
         setting `leave_timeout_s`, if None)."""
+        try:
+            return self._leave(timeout_s)
+        finally:
+            if self._endpoint is not None:
+                self._endpoint.close()
+
+    def _leave(self, timeout_s: float | None) -> bool:
         self._stopping.set()
         with self._lock:
             if self._incarnation is None:
@@ -156,6 +169,11 @@ class PeerGroup:
     def http_port(self) -> int | None:
         """Where requests over HTTP are taken; None: nowhere."""
         return None if self._front is None else self._front.port
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where `/metrics`, `/livez` and `/readyz` are; None: nowhere."""
+        return None if self._endpoint is None else self._endpoint.port
 
     @property
     def _state(self) -> GroupState | None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from onyx.errors import SettingsError, message_of
+from onyx.settings import TelemetrySettings
 
 ERROR_CHARACTERS_MAX = 256
 FIELD_CHARACTERS_MAX = 256
@@ -75,10 +76,7 @@ def configure(
     Raises:
         SettingsError: an unknown level or format, or a file that cannot be used.
     """
-    if level.upper() not in LEVELS:
-        raise SettingsError(f"log_level={level!r}: expected one of {', '.join(LEVELS)}")
-    if log_format not in _FORMATTERS:
-        raise SettingsError(f"log_format={log_format!r}: expected text or json")
+    _check(level, log_format)
     _process.clear()
     _process.update(fields or {})
     root = logging.getLogger()
@@ -92,6 +90,45 @@ def configure(
     for handler in mine:
         handler.setFormatter(_FORMATTERS[log_format]())
     root.handlers[:0] = mine
+    _followed.add((level, log_format, file, config))
+
+
+def follow_settings(found: TelemetrySettings) -> None:
+    """Follow the settings of the log in a process that has a log of its own, such as a user's
+    program. What is there stays; the file and what `log_config` says are added, and lines go to
+    standard error if the process has nothing said of them. Settings that are followed already, and
+    those that say nothing, change nothing.
+
+    Raises:
+        SettingsError: as `configure`.
+    """
+    wanted = (found.log_level, found.log_format, found.log_file, found.log_config)
+    if wanted in _followed:
+        return
+    _check(found.log_level, found.log_format)
+    ours, handlers = logging.getLogger("onyx"), _appended(found.log_file)
+    if found.log_config:
+        _apply(found.log_config)
+    if found.log_level != _DEFAULT.log_level or ours.level == logging.NOTSET:
+        ours.setLevel(found.log_level.upper())
+    if not ours.hasHandlers():
+        handlers.append(logging.StreamHandler(sys.stderr))
+    for handler in handlers:
+        handler.setFormatter(_FORMATTERS[found.log_format]())
+        ours.addHandler(handler)
+    _followed.add(wanted)
+
+
+_DEFAULT = TelemetrySettings()
+_followed = {(_DEFAULT.log_level, _DEFAULT.log_format, _DEFAULT.log_file, _DEFAULT.log_config)}
+"""Level, format, file and configuration that this process follows."""
+
+
+def _check(level: str, log_format: str) -> None:
+    if level.upper() not in LEVELS:
+        raise SettingsError(f"log_level={level!r}: expected one of {', '.join(LEVELS)}")
+    if log_format not in _FORMATTERS:
+        raise SettingsError(f"log_format={log_format!r}: expected text or json")
 
 
 def _apply(config: str) -> None:

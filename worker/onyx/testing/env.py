@@ -30,7 +30,6 @@ from onyx.peer.membership import PeerGroup
 from onyx.processes.child import worker_environment
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import Supervisor, dealt
-from onyx.telemetry.interface import NULL_GROUP, GroupMetrics
 
 JOB_TIMEOUT_S = 60.0
 JOIN_TIMEOUT_S = 60.0
@@ -73,14 +72,14 @@ def with_test_env(
     peers: int,
     modules: Sequence[str] = (),
     settings: api.Settings | None = None,
-    metrics: GroupMetrics = NULL_GROUP,
+    metrics: api.GroupMetrics | None = None,
     processes: int = 0,
 ) -> Iterator[TestEnv]:
     """Start ZooKeeper and so many virtual peers; stop them when the block ends.
 
     Args:
         peers: virtual peers.
-        modules: modules whose functions the jobs may name.
+        modules: modules whose functions the jobs may name, beside those of the settings.
         settings: what else holds.
         metrics: what the group reports about itself goes here; worker processes report nothing.
         processes: worker processes that the peers are dealt to; 0: they are in this process.
@@ -91,8 +90,10 @@ def with_test_env(
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="onyx-test-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        chosen = replace(settings or api.Settings(), modules=tuple(modules))
-        env = api.start_env(chosen, folder)
+        chosen = settings or api.Settings()
+        named = tuple(dict.fromkeys((*chosen.modules, *modules)))
+        chosen = replace(chosen, modules=named)
+        env = api.start_env(chosen, None if chosen.zookeeper_server.data_dir else folder)
         stack.callback(api.shutdown_env, env)
         if processes:
             workers = Supervisor(env.settings, dealt(peers, processes), _launcher())

@@ -25,6 +25,8 @@ from onyx.settings import Settings
 from onyx.telemetry.http_server import TelemetryServer
 
 POLL_S = 0.2
+PORT = 2181
+DATA_DIR = ".onyx/zookeeper"
 
 
 def zookeeper(
@@ -39,6 +41,11 @@ def zookeeper(
     stop = stop_signal()
     found = settings()
     chosen = found.zookeeper_server
+    chosen = replace(
+        chosen,
+        port=PORT if chosen.port is None else chosen.port,
+        data_dir=chosen.data_dir or DATA_DIR,
+    )
     if port is not None:
         chosen = replace(chosen, port=port)
     if data is not None:
@@ -46,7 +53,7 @@ def zookeeper(
     ensemble = ensemble_of(chosen, socket.gethostname())
     server = ZooKeeperServer(
         chosen.data_dir,
-        chosen.port,
+        chosen.port or 0,
         host=chosen.host,
         ensemble=ensemble,
         heap_mib=chosen.heap_mib,

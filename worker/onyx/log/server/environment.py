@@ -11,8 +11,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from onyx.errors import SettingsError
 from onyx.log.server.process import ZooKeeperServer
 from onyx.settings import Settings, TlsSettings
+from onyx.telemetry.logs import follow_settings
 
 
 class Env(msgspec.Struct, frozen=True):
@@ -23,17 +25,32 @@ class Env(msgspec.Struct, frozen=True):
 
 
 def start_env(settings: Settings | None = None, data_dir: Path | None = None) -> Env:
-    """Start a ZooKeeper server of one's own, with TLS if `zookeeper_server.tls` names files.
+    """Start a ZooKeeper server of one's own, as `zookeeper_server` of the settings says.
 
     Args:
         settings: what else holds; the address of the server is put into those of the result, and a
             place for the state of windows beside its data, unless they say where.
-        data_dir: where it keeps its data; None means a temporary folder.
+        data_dir: where it keeps its data, instead of the folder that the settings name; without
+            either in a temporary one.
+
+    Raises:
+        SettingsError: a setting is wrong, or they are of an ensemble.
+        Unavailable: the server did not come up.
     """
     settings = settings or Settings()
-    folder = data_dir or Path(tempfile.mkdtemp(prefix="onyx-zookeeper-"))
-    tls = settings.zookeeper_server.tls
-    server = ZooKeeperServer(folder, tls=tls)
+    follow_settings(settings.telemetry)
+    wanted = settings.zookeeper_server
+    if len(wanted.servers) > 1:
+        raise SettingsError(
+            f"zookeeper_server.servers names {len(wanted.servers)} servers, and start_env starts "
+            "one: leave it out, or start each with `onyx zookeeper`"
+        )
+    chosen = data_dir or wanted.data_dir
+    folder = Path(chosen or tempfile.mkdtemp(prefix="onyx-zookeeper-"))
+    tls = wanted.tls
+    server = ZooKeeperServer(
+        folder, wanted.port or 0, host=wanted.host, heap_mib=wanted.heap_mib, tls=tls
+    )
     server.start()
     zookeeper = replace(settings.zookeeper, address=server.address)
     if tls == TlsSettings():
