@@ -7,6 +7,11 @@
 The value belongs to the tree of the segment. It travels with the acks, is put together with those
 of other functions and segments as the job says (`spec.ackReturns`), and is in the answer to the
 request. A function over a whole batch gives one value for each of its segments.
+
+A value that cannot be given back is an error for its key in the answer, and no failure of the
+segment, because that depends on data. A key that the job does not name is a mistake in the
+function, which fails. Where there is no request, as in a job without `spec.ackReturns`, in a
+trigger or in a test of the function, a call does nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +21,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
-from onyx.errors import UserError
+from onyx.errors import SegmentError, UserError
 
 T = TypeVar("T")
 VALUE_BYTES_MAX = 65_536
 """The size of one value, encoded."""
+LOST = (
+    "what was given back before a failure or a change of workers is not known any more; the "
+    "segments are processed"
+)
+"""Why there is no value."""
 
 
 class Returned(NamedTuple):
@@ -30,6 +40,8 @@ class Returned(NamedTuple):
     """Index of the segment in its batch."""
     key: str
     value: Any
+    error: str = ""
+    """Why there is none."""
 
 
 class _Collector:
@@ -41,6 +53,8 @@ class _Collector:
         self.size_bytes = size_bytes
         self.index: int | None = None
         """The segment that the function has; None: all of them."""
+        self.current: Callable[[], int] | None = None
+        """Gives the segment that a processor has."""
         self.found: list[Returned] = []
 
     def add(self, key: str, value: Any) -> None:
@@ -49,8 +63,9 @@ class _Collector:
                 f"ack_return({key!r}, ...): the job names no such key; add {key}: sum (or count, "
                 "min, max, last, collect) to spec.ackReturns"
             )
-        if self.index is not None:
-            self._add(self.index, key, value)
+        index = self.index if self.current is None else self.current()
+        if index is not None:
+            self._add(index, key, value)
             return
         values = value.to_pylist() if hasattr(value, "to_pylist") else list(value)
         if len(values) != self.count:
@@ -63,20 +78,31 @@ class _Collector:
                 self._add(index, key, each)
 
     def _add(self, index: int, key: str, value: Any) -> None:
-        size_bytes = self.size_bytes(value)
-        if size_bytes > VALUE_BYTES_MAX:
-            raise UserError(
-                f"ack_return({key!r}, ...) gives a value of {size_bytes:,} bytes; at most "
-                f"{VALUE_BYTES_MAX:,} are possible"
-            )
-        self.found.append(Returned(index, key, value))
+        error = self._error(key, value)
+        self.found.append(Returned(index, key, None if error else value, error))
+
+    def _error(self, key: str, value: Any) -> str:
+        """Why a value cannot be given back; empty if it can."""
+        try:
+            size_bytes = self.size_bytes(value)
+        except SegmentError as error:
+            return f"ack_return({key!r}, ...): {error}"
+        if size_bytes <= VALUE_BYTES_MAX:
+            return ""
+        return (
+            f"ack_return({key!r}, ...) gives a value of {size_bytes:,} bytes; at most "
+            f"{VALUE_BYTES_MAX:,} are possible"
+        )
 
 
 _collector: ContextVar[_Collector | None] = ContextVar("onyx_ack_returns", default=None)
 
 
 def ack_return(key: str, value: Any) -> None:
-    """Give a value back to whoever sent the segment that this function works on.
+    """Give a value back to whoever sent the segment that this function works on, in a job with
+    `spec.ackReturns`; elsewhere nothing happens. In a processor it is the item that the inbox gave
+    last. In place of a value that is too large or of a type that cannot travel the answer has an
+    error for the key.
 
     Args:
         key: one that `spec.ackReturns` of the job names.
@@ -85,16 +111,12 @@ def ack_return(key: str, value: Any) -> None:
             for none.
 
     Raises:
-        UserError: the job names no such key, the value is too large or of a type that cannot
-            travel, or no function of a job calls.
+        UserError: the job names other keys and not this one, or a function over a whole batch does
+            not give one value for each segment.
     """
     collector = _collector.get()
-    if collector is None:
-        raise UserError(
-            "ack_return is called where nothing can be given back: only functions of tasks can, in "
-            "a job with spec.ackReturns"
-        )
-    collector.add(key, value)
+    if collector is not None:
+        collector.add(key, value)
 
 
 @contextmanager
@@ -105,7 +127,7 @@ def collecting(
 
     Args:
         keys: those that may be given; nothing is collected without any.
-        size_bytes: the size of a value, encoded; raises UserError where it cannot travel.
+        size_bytes: the size of a value, encoded; raises SegmentError where it cannot travel.
     """
     if not keys:
         yield []
@@ -116,6 +138,49 @@ def collecting(
         yield collector.found
     finally:
         _collector.reset(token)
+
+
+@contextmanager
+def collecting_nothing() -> Iterator[None]:
+    """What is given back in the block belongs to nobody."""
+    token = _collector.set(None)
+    try:
+        yield
+    finally:
+        _collector.reset(token)
+
+
+def gives_back() -> bool:
+    """Whether something may be given back now."""
+    return _collector.get() is not None
+
+
+@contextmanager
+def item_by_item(current: Callable[[], int] | None) -> Iterator[None]:
+    """What is given back in the block is for the item of the number that `current` gives; for all
+    of them, if there is none."""
+    collector = _collector.get()
+    if collector is None or current is None:
+        yield
+        return
+    collector.current = current
+    try:
+        yield
+    finally:
+        collector.current = None
+
+
+def lost(keys: Collection[str], unapplied: Iterable[bool] | None) -> list[Returned]:
+    """In place of values for segments that a function has had before a failure, and does not get
+    again.
+
+    Args:
+        unapplied: whether the function gets each of them; None: it gets all.
+    """
+    if not keys or unapplied is None:
+        return []
+    had = (index for index, again in enumerate(unapplied) if not again)
+    return [Returned(index, key, None, LOST) for index in had for key in keys]
 
 
 def one_by_one(segments: Sequence[T]) -> Iterable[T]:

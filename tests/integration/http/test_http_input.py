@@ -111,6 +111,7 @@ def test_what_is_answered_with_200_is_durable_in_the_outputs(env: TestEnv, tmp_p
         "reason": "",
         "segments": 1,
         "values": {},
+        "errors": {},
         "refused": {},
     }
     assert orders.rows() == {'{"n": 1}': 1}

@@ -45,6 +45,7 @@ class Running:
 
     def __init__(self, env: TestEnv, fn: str, read: str, form: str, spec: str) -> None:
         self.env = env
+        does = f'fn: "{fn}"' if "Pricing" not in fn else f'processor: "{fn}"'
         self.target: Channel = channel()
         self.name = f"requests-{next(_numbers)}"
         self.job: JobId = env.submit(
@@ -53,7 +54,7 @@ class Running:
         workflow: [[in, work], [work, out]]
         catalog:
           - {{name: in, type: input, plugin: requests, options: {{{read}}}}}
-          - {{name: work, type: function, fn: "{fn}", batchFormat: {form}}}
+          - {{name: work, type: function, {does}, batchFormat: {form}}}
           - {{name: out, type: output, plugin: channel, options: {{channel: {self.target.name}}}}}
         {spec}
     """,
@@ -148,6 +149,27 @@ def test_what_functions_give_back_is_in_the_answer(env: TestEnv) -> None:
         "orders": 1,
         "seen": 7,
     }
+    running.end()
+
+
+@pytest.mark.parametrize("returns", ["", "ackReturns: {total: sum, large: collect}"])
+def test_a_value_that_nobody_wants_or_that_is_too_large_ends_no_job(
+    env: TestEnv, returns: str
+) -> None:
+    running = start(env, f"{GIVING}:large", spec=returns)
+    answer = running.appenders[0].append([{"count": 2}, {"count": 3}])
+    assert answer.status is Status.PROCESSED
+    assert answer.values == ({"total": 5} if returns else {})
+    assert list(answer.errors) == (["large"] if returns else [])
+    running.end()
+
+
+@pytest.mark.parametrize("form", ["dicts", "arrow"])
+def test_processors_give_back(env: TestEnv, form: str) -> None:
+    name = "Pricing" if form == "dicts" else "PricingColumns"
+    running = start(env, f"{GIVING}:{name}", form=form, spec="ackReturns: {total: sum}")
+    futures = [running.appenders[n % 3].send({"count": n}) for n in range(30)]
+    assert [each.result(WAIT_S).values for each in futures] == [{"total": 3 * n} for n in range(30)]
     running.end()
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from onyx import ack_return
+from onyx.processors import Inbox, Processor
 
 
 def price(order: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +37,28 @@ def largest(values: list[int]) -> int:
     return max(values)
 
 
-def unnamed(order: dict[str, Any]) -> dict[str, Any]:
-    """Gives back what the job does not name."""
-    ack_return("nobody-asked", 1)
+def large(order: dict[str, Any]) -> dict[str, Any]:
+    """Gives back what is too large, and something that is not."""
+    ack_return("large", "x" * 70_000)
+    ack_return("total", order["count"])
     return order
+
+
+class Pricing(Processor):
+    """Gives back the total of an order."""
+
+    def process_item(self, ordinal: int, item: dict[str, Any]) -> bool:
+        if not self.try_emit(item):
+            return False
+        ack_return("total", 3 * item["count"])
+        return True
+
+
+class PricingColumns(Processor):
+    """Gives back the total of each order of a batch."""
+
+    def process(self, ordinal: int, inbox: Inbox[pa.RecordBatch]) -> None:
+        batch = inbox.poll()
+        assert batch is not None
+        self.outbox.offer(batch)
+        ack_return("total", pc.multiply(batch["count"], 3))

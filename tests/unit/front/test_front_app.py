@@ -230,6 +230,7 @@ def test_each_status_has_its_code(
         "reason": answer.reason,
         "segments": answer.segments,
         "values": {},
+        "errors": {},
         "refused": {str(row): why for row, why in answer.refused.items()},
     }
 

@@ -27,12 +27,15 @@ from onyx.requests.append import Append, Form, Payload
 from onyx.requests.append import Part as PartOfRequest
 from onyx.requests.desk import Address, Desk
 from onyx.requests.request import Answer, Request, Status
+from onyx.returning import LOST
 from onyx.storage.memory import MemoryBlobStore
 from onyx.transport.interface import Transport
 
 ME = GroupId("me")
-ENTRY = CatalogEntry(name="in", type="input", plugin="http", options={"tokenEnv": "T"})
-INPUT = RequestInput(JobId("job"), ENTRY)
+ENTRY = CatalogEntry(
+    name="in", type="input", plugin="http", options={"tokenEnv": "T", "partitionKey": "n"}
+)
+INPUT = RequestInput(JobId("job"), ENTRY, ("best", "total"))
 APPEND = Append("job", "in", Payload(Form.JSON_LINES, b'{"n": 1}'))
 TURNS_MAX = int(WAIT_S / 0.01)
 
@@ -47,6 +50,7 @@ class Inputs:
     def __init__(self) -> None:
         self.running = ["job"]
         """Ids of the jobs of which each upgrades the one before; the last one runs."""
+        self.counts = 1
 
     def known(self, job: str, task: str) -> RequestInput | None:
         return replace(INPUT, job=JobId(job)) if job in self.running[-1:] else None
@@ -69,7 +73,7 @@ class Inputs:
     waits = stopped
 
     def partitions(self, found: RequestInput) -> int:
-        return 1
+        return self.counts
 
     def owner(self, found: RequestInput, partition: int) -> Owner:
         return Owner(ME, "")
@@ -90,7 +94,8 @@ class Mailbox:
 
 class World:
     def __init__(self) -> None:
-        self.reception, self.mailbox, desk = Reception(), Mailbox(), Desk()
+        self.reception, self.mailbox = Reception(), Mailbox()
+        self.desk = desk = Desk()
         self.clock, self.inputs = ManualClock(), Inputs()
         self.successor = Mailbox()
         desk.open(Address(JobId("job"), TaskName("in"), 0), self.mailbox)
@@ -202,6 +207,27 @@ def test_values_are_put_together_before_a_request_is_answered(world: World) -> N
     assert "shop:none is asked for" in answer.errors["best"]
 
 
+def test_values_of_which_a_part_is_lost_are_an_error_for_each_key(world: World) -> None:
+    world.inputs.counts = 2
+    other = Mailbox()
+    world.desk.open(Address(JobId("job"), TaskName("in"), 1), other)
+    rows = Payload(Form.JSON_LINES, b"\n".join(b'{"n": %d}' % n for n in range(20)))
+    future = world.router.append(replace(APPEND, payload=rows))
+    until(lambda: bool(world.mailbox.offered and other.offered))
+    known = Answer(Status.PROCESSED, segments=10, parts={"total": Part("sum", 60, 8)})
+    world.mailbox.offered[0].set_result(known)
+    other.offered[0].set_result(Answer(Status.PROCESSED, segments=10, values_lost=True))
+    answer = future.result(WAIT_S)
+    assert (answer.status, answer.segments, answer.values) == (Status.PROCESSED, 20, {})
+    assert answer.errors == {"best": LOST, "total": LOST}
+
+
+def test_lost_values_of_a_whole_request_are_errors(world: World) -> None:
+    future = world.waiting()
+    world.mailbox.offered[0].set_result(Answer(Status.PROCESSED, values_lost=True))
+    assert future.result(WAIT_S).errors == {"best": LOST, "total": LOST}
+
+
 def test_at_the_end_whoever_waits_is_answered_and_nobody_else_is_taken(world: World) -> None:
     futures = [world.waiting() for _ in range(3)]
     world.router.stop()
@@ -235,7 +261,7 @@ def test_without_an_incarnation_clients_come_again(world: World) -> None:
 def test_the_front_learns_the_options_of_an_input(world: World) -> None:
     world.reception.open(world.router)
     assert asyncio.run(world.reception.find("job", "in", True)) == Target(
-        "job", "in", "http", {"tokenEnv": "T"}
+        "job", "in", "http", ENTRY.options
     )
     assert isinstance(asyncio.run(world.reception.find("other", "in", True)), Answer)
     world.reception.close(world.router)

@@ -12,6 +12,7 @@ from tests.support.clocks import ManualClock
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.journal.chunk import Remembered
+from onyx.ledger.returns import Part
 from onyx.plugins.requests import mailbox as module
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.request import Answer, Level, Request, Status
@@ -220,3 +221,18 @@ def test_a_mailbox_that_has_drained_sends_whoever_waits_to_the_next_owner() -> N
     mailbox.close(None)
     assert waiting.result().reason == "the partition moves to another worker"
     assert status(mailbox.offer(request("a", 1))) is Status.UNAVAILABLE
+
+
+def test_values_of_trees_that_were_complete_at_an_owner_of_before_are_lost() -> None:
+    before = [Remembered("a", b"d", 0, 2, 0), Remembered("b", b"d", 2, 1, 0)]
+    mailbox = new(remembered=before)
+    mailbox.passed(1)
+    waiting = [mailbox.offer(request("a", 1, 2)), mailbox.offer(request("b", 3))]
+    for position in (1, 2):
+        mailbox.returned(position, {"total": Part("sum", 50, 8)})
+        mailbox.acked(positions(position))
+    mailbox.passed(3)
+    found = [each.result() for each in waiting]
+    assert [each.values_lost for each in found] == [True, False]
+    assert found[1].parts == {"total": Part("sum", 50, 8)}
+    assert mailbox.offer(request("a", 1, 2)).result().values_lost

@@ -75,6 +75,7 @@ def reply_to(answer: Answer) -> Reply:
         "reason": answer.reason,
         "segments": answer.segments,
         "values": answer.values,
+        "errors": answer.errors,
         "refused": answer.refused,
     }
     return Reply(code, _encoder.encode(body), headers)
@@ -87,6 +88,7 @@ def rejection(rejected: Rejected) -> Reply:
         "reason": rejected.reason,
         "segments": 0,
         "values": {},
+        "errors": {},
         "refused": {},
     }
     return Reply(rejected.code, _encoder.encode(body), rejected.headers)

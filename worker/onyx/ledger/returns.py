@@ -41,6 +41,11 @@ def part_of(aggregator: str, value: Any, size_bytes: int) -> Part:
     return Part(aggregator, [value] if collects(aggregator) else value, size_bytes)
 
 
+def no_value(error: str) -> Part:
+    """In place of a value that there is not."""
+    return Part("last", None, 1, error)
+
+
 def collects(aggregator: str) -> bool:
     """Whether values are kept in a list: for `collect`, and for a function of the user's."""
     return aggregator == "collect" or ":" in aggregator

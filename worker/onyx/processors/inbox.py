@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
+from onyx.returning import gives_back
+
 T = TypeVar("T")
 
 
@@ -15,28 +17,48 @@ class Inbox(Generic[T]):
 
     def __init__(self, items: Iterable[T]) -> None:
         self._items = deque(items)
+        self._count = len(self._items)
+        self._removed = False
+        """Whether the item that was given last is not here any more."""
+
+    @property
+    def last(self) -> int:
+        """The number of the item that was given last, from 0; of the first one before that."""
+        return max(0, self._count - len(self._items) - self._removed)
 
     def __len__(self) -> int:
         return len(self._items)
 
     def __iter__(self) -> Iterator[T]:
         """All items, which stay. Meanwhile none may be removed."""
-        return iter(self._items)
+        return self._each() if gives_back() else iter(self._items)
+
+    def _each(self) -> Iterator[T]:
+        items, count, self._removed = list(self._items), self._count, False
+        try:
+            for number, item in enumerate(items):
+                self._count = count + number
+                yield item
+        finally:
+            self._count = count
 
     def peek(self) -> T | None:
         """The first item, which stays; None: the inbox is empty."""
+        self._removed = False
         return self._items[0] if self._items else None
 
     def poll(self) -> T | None:
         """The first item, which is removed; None: the inbox is empty."""
+        self._removed = True
         return self._items.popleft() if self._items else None
 
     def remove(self) -> None:
         """Remove the first item. Raises IndexError: the inbox is empty."""
         self._items.popleft()
+        self._removed = True
 
     def drain(self) -> list[T]:
         """All items, which are removed."""
-        items = list(self._items)
+        items, self._removed = list(self._items), True
         self._items.clear()
         return items

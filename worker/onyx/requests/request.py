@@ -77,6 +77,8 @@ class Answer(msgspec.Struct, frozen=True):
     """What functions of the job give back, by key."""
     parts: Mapping[str, Part] = field(default_factory=dict)
     """What they give back before it is put together, between workers."""
+    values_lost: bool = False
+    """Whether something that they have given back is not known any more, between workers."""
     errors: Mapping[str, str] = field(default_factory=dict)
     """Why there is no value for a key."""
     refused: Mapping[int, str] = field(default_factory=dict)

@@ -25,8 +25,8 @@ from onyx.requests.request import Answer, Request, Status
 from onyx.requests.splitting import partition_of
 from onyx.seams import Clock
 
-Finish = Callable[[Answer], Future[Answer]]
-"""Puts the values of an answer together."""
+Finish = Callable[[RequestInput, Answer], Future[Answer]]
+"""Puts the values of an answer of an input together."""
 
 
 class _Place(NamedTuple):
@@ -88,7 +88,8 @@ class DirectRequests:
         future.add_done_callback(lambda _: offered.cancel())
         there = replace(append, job=found.job, task=found.task, id=place.id, fresh=False)
         again = partial(self._again, there, ends_s)
-        offered.add_done_callback(partial(self._offered, future, append.part is None, again))
+        whole = found if append.part is None else None
+        offered.add_done_callback(partial(self._offered, future, whole, again))
         return future
 
     def _place(
@@ -118,7 +119,7 @@ class DirectRequests:
     def _offered(
         self,
         future: Future[Answer],
-        whole: bool,
+        whole: RequestInput | None,
         again: Callable[[Future[Answer]], None],
         offered: Future[Answer],
     ) -> None:
@@ -126,10 +127,10 @@ class DirectRequests:
             answer = offered.result()
         except CancelledError:
             return
-        if whole and answer.status is Status.UNAVAILABLE:
+        if whole is not None and answer.status is Status.UNAVAILABLE:
             again(future)
-        elif whole and answer.parts:
-            self._finish(answer).add_done_callback(partial(self._pass_on, future))
+        elif whole is not None and (answer.parts or answer.values_lost):
+            self._finish(whole, answer).add_done_callback(partial(self._pass_on, future))
         else:
             self._waiting.settle(future, answer)
 

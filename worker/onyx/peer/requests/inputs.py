@@ -45,6 +45,8 @@ class RequestInput(msgspec.Struct, frozen=True):
 
     job: JobId
     entry: CatalogEntry
+    ack_returns: tuple[str, ...] = ()
+    """What functions of the job may give back."""
 
     @property
     def task(self) -> TaskName:
@@ -207,7 +209,7 @@ class RequestInputs:
         taking = [each for each in job.catalog if takes_requests(each.type, each.plugin)]
         for entry in taking:
             if entry.name == task or (not task and len(taking) == 1):
-                return RequestInput(job_id, entry)
+                return RequestInput(job_id, entry, tuple(sorted(job.ack_returns)))
         names = ", ".join(each.name for each in taking) or "none"
         return Answer(
             Status.UNKNOWN,

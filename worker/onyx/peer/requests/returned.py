@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from onyx.errors import OnyxError, contained
 from onyx.ledger.returns import Part
 from onyx.requests.request import Answer
+from onyx.returning import LOST
 
 Resolve = Callable[[str], Callable[..., Any]]
 
@@ -19,14 +20,18 @@ def needs_user_code(parts: Mapping[str, Part]) -> bool:
     return any(":" in part.aggregator for part in parts.values())
 
 
-def with_values(answer: Answer, resolve: Resolve) -> Answer:
+def with_values(answer: Answer, keys: Iterable[str], resolve: Resolve) -> Answer:
     """The answer with a value, or the reason why there is none, for each key.
 
     Args:
+        keys: what functions of the job may give back.
         resolve: gives the function of the user's that puts values together, from a list of them.
     """
     values: dict[str, Any] = {}
     errors: dict[str, str] = {}
+    if answer.values_lost:
+        # What is known is a part of it, or may be.
+        return replace(answer, parts={}, values_lost=False, errors=dict.fromkeys(keys, LOST))
     for key, part in sorted(answer.parts.items()):
         if part.error:
             errors[key] = part.error

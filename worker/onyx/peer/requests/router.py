@@ -19,6 +19,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -221,7 +222,9 @@ class RequestRouter:
         answer = _together(of_all)
         if count == 1:
             answer = replace(answer, owner=self._elsewhere(found))
-        return await self._with_values(answer)
+        if answer.parts or answer.values_lost:
+            answer = await asyncio.wrap_future(self._finished(found, answer))
+        return answer
 
     def _elsewhere(self, found: RequestInput) -> str:
         """The worker that owns an input with one partition, if it is another one."""
@@ -230,14 +233,10 @@ class RequestRouter:
         owner = self._inputs.owner(found, 0)
         return "" if owner.group == self._group else owner.address
 
-    async def _with_values(self, answer: Answer) -> Answer:
-        return await asyncio.wrap_future(self._finished(answer)) if answer.parts else answer
-
-    def _finished(self, answer: Answer) -> Future[Answer]:
+    def _finished(self, found: RequestInput, answer: Answer) -> Future[Answer]:
         """The answer with values; it takes a while where user code puts them together."""
-        if not needs_user_code(answer.parts):
-            return answered(with_values(answer, self._resolve))
-        return self._background(lambda: with_values(answer, self._resolve))
+        finish = partial(with_values, answer, found.ack_returns, self._resolve)
+        return self._background(finish) if needs_user_code(answer.parts) else answered(finish())
 
     def _new_id(self) -> str:
         return f"{self._randomness.getrandbits(ID_BITS):032x}"
@@ -327,4 +326,9 @@ def _together(answers: list[Answer]) -> Answer:
     parts: Parts = {}
     for each in answers:
         put_together(parts, each.parts.items())
-    return replace(answers[0], segments=sum(each.segments for each in answers), parts=parts)
+    return replace(
+        answers[0],
+        segments=sum(each.segments for each in answers),
+        parts=parts,
+        values_lost=any(each.values_lost for each in answers),
+    )

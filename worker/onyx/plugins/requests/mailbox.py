@@ -58,6 +58,10 @@ class _Entry(msgspec.Struct):
     """Wait for the trees."""
     parts: Parts = field(default_factory=dict)
     """What functions give back for its segments."""
+    restored: bool = False
+    """Whether it was in the journal when the partition was taken over."""
+    lost: bool = False
+    """Whether some of its trees had been complete before, so that `parts` are not all."""
 
     @property
     def end(self) -> int:
@@ -101,7 +105,9 @@ class Mailbox:
         self._held = ""
         """Why nothing is taken now."""
         for each in remembered:
-            entry = _Entry(each.digest, each.count, each.wall_ms, each.first, each.count)
+            entry = _Entry(
+                each.digest, each.count, each.wall_ms, each.first, each.count, restored=True
+            )
             self._known.add(each.id, entry)
             self._open.append(entry)
 
@@ -248,6 +254,8 @@ class Mailbox:
         with self._changed:
             count = bisect_left(self._open, position + 1, key=_end)
             for entry in self._open[:count]:
+                # A tree that has not been complete here was so at an owner of before.
+                entry.lost = entry.restored and entry.left > 0
                 entry.left = 0
                 answers += _complete(entry)
             del self._open[:count]
@@ -321,7 +329,7 @@ def _complete(entry: _Entry) -> list[tuple[Future[Answer], Answer]]:
 
 
 def _processed(entry: _Entry) -> Answer:
-    return Answer(Status.PROCESSED, segments=entry.count, parts=entry.parts)
+    return Answer(Status.PROCESSED, segments=entry.count, parts=entry.parts, values_lost=entry.lost)
 
 
 def _unavailable(reason: str, entries: Iterable[_Entry]) -> list[tuple[Future[Answer], Answer]]:

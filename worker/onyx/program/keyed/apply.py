@@ -23,7 +23,7 @@ from onyx.program.keyed.over_columns import over_columns
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.prepare import read_groups
 from onyx.program.program import Program
-from onyx.returning import Returned, collecting, one_by_one
+from onyx.returning import Returned, collecting, lost, one_by_one
 from onyx.windows.coded import Keyed, rows
 from onyx.windows.prepared import unique_values
 
@@ -43,6 +43,7 @@ def apply_keyed(program: Program, keeping: KeepingStates, work: BatchWork) -> No
         work.leaves, work.returned = over_columns(program, its, keeping, work, groups, where)
     else:
         work.leaves, work.returned = _over_segments(program, its, keeping, work, groups, where)
+    work.returned += lost(program.job.ack_returns, unapplied)
     if program.observed:
         program.event["results"] = work.made_as_given
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from onyx.codec.returns import size_bytes
 from onyx.errors import UserFunctionError
 from onyx.flow.batch import Batch, Indices, as_columns, as_dicts, take
 from onyx.flow.leaves import Leaves
@@ -21,6 +22,7 @@ from onyx.program.keeping import Keeping
 from onyx.program.phases import Phase
 from onyx.program.processing.states import ProcessorStates
 from onyx.program.program import Program
+from onyx.returning import collecting, lost
 
 
 class KeepingProcessor(Keeping, Protocol):
@@ -40,10 +42,14 @@ def apply_processor(program: Program, keeping: KeepingProcessor, work: BatchWork
     assert its is not None, "asked before"
     unapplied = keeping.unapplied(batch)
     where = np.arange(len(batch)) if unapplied is None else np.flatnonzero(unapplied)
-    items, misfits = _items(program, batch, where)
+    items, kept, misfits = _items(program, batch, where)
+    keys = program.job.ack_returns
+    work.returned = lost(keys, unapplied)
     if items:
         try:
-            work.made = keeping.processing.process(its.ordinal(batch.upstream), items)
+            with collecting(keys, len(kept), size_bytes) as returned:
+                work.made = keeping.processing.process(its.ordinal(batch.upstream), items)
+            work.returned += [each._replace(at=int(kept[each.at])) for each in returned]
         except UserFunctionError as error:
             detail = f"{error} (the batch has {len(where)} segments)"
             raise Failure(Phase.APPLY_FN.value, error, detail, len(where)) from error
@@ -54,13 +60,15 @@ def apply_processor(program: Program, keeping: KeepingProcessor, work: BatchWork
 
 def _items(
     program: Program, batch: Batch, where: Indices
-) -> tuple[list[Any], list[SegmentFailure]]:
-    """What the processor gets of a batch: segments, or one record batch; and what does not fit."""
+) -> tuple[list[Any], Indices, list[SegmentFailure]]:
+    """What the processor gets of a batch: segments, or one record batch; which segments these are;
+    and what does not fit."""
     if not len(where):
-        return [], []
+        return [], where, []
     segments = batch.segments if len(where) == len(batch) else take(batch.segments, where)
     if program.takes != "arrow":
-        return as_dicts(segments), []
-    columns, _, failures = as_columns(segments, program.schema)
+        return as_dicts(segments), where, []
+    columns, fitting, failures = as_columns(segments, program.schema)
     misfits: list[SegmentFailure] = [(int(where[at]), error) for at, error in failures]
-    return [columns.record_batch] if len(columns) else [], misfits
+    kept = where if fitting is None else where[fitting]
+    return [columns.record_batch] if len(columns) else [], kept, misfits

@@ -10,9 +10,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from onyx.errors import UserFunctionError, describe_type
 from onyx.processors import Context, Inbox, Outbox, Processor
 from onyx.program.failure import blamed
+from onyx.returning import item_by_item
 from onyx.seams import Clock
 
 logger = logging.getLogger("onyx.task")
@@ -57,9 +60,12 @@ class Calls:
             What is offered, as often as the outbox is emptied.
         """
         inbox, self._in_vain = Inbox(items), 0
+        # A record batch is one item, and gives back a value for each of its rows.
+        current = None if isinstance(inbox.peek(), pa.RecordBatch) else lambda: inbox.last
         while inbox:
             before = len(inbox)
-            self._call("process", ordinal, inbox)
+            with item_by_item(current):
+                self._call("process", ordinal, inbox)
             made = self._outbox.take()
             self._moved("process", len(inbox) < before or bool(made))
             yield made

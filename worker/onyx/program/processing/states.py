@@ -16,6 +16,7 @@ from onyx.flow.columns.record_batch import Columns
 from onyx.program.processing.calls import Calls
 from onyx.program.processing.snapshot import Snapshot
 from onyx.program.processor import Processing
+from onyx.returning import collecting_nothing
 from onyx.seams import Clock
 from onyx.windows.firing import AnyFiring, Extent, Made, Number, Pages
 from onyx.windows.records import Record, Records
@@ -79,7 +80,8 @@ class ProcessorStates:
         has raised."""
         made: list[Any] = []
         if self._tries:
-            made += self._all("try_process")
+            with collecting_nothing():
+                made += self._all("try_process")
             self._next_try_ms = self._clock.wall_ms() + TRIED_EVERY_MS
         self._called = True
         made += chain.from_iterable(self._calls.process(ordinal, items))

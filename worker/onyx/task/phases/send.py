@@ -11,7 +11,7 @@ from onyx.flow.batch import Batch, copies_of
 from onyx.flow.laps import laps_of
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop
-from onyx.ledger.returns import part_of
+from onyx.ledger.returns import no_value, part_of
 from onyx.program.route import route_emitted
 from onyx.runs import array_of, taken
 from onyx.task.channels.combining import put_combined
@@ -50,8 +50,10 @@ def _give_back(runtime: Runtime, allocation: Allocation, work: Work, batch: Batc
     if not work.returned or batch.roots is None:
         return
     aggregators, roots = runtime.program.job.ack_returns, array_of(batch.roots)
-    for at, key, value in work.returned:
-        part = part_of(aggregators[key], value, size_bytes(value))
+    for at, key, value, error in work.returned:
+        part = no_value(error)
+        if not error:
+            part = part_of(aggregators[key], value, size_bytes(value))
         allocation.acks.give_back(int(roots[at]), {key: part})
 
 

@@ -145,6 +145,7 @@ def encode_answer(answer: Answer, number: int) -> bytes:
         segments=answer.segments,
         refused=answer.refused,
         errors=answer.errors,
+        values_lost=answer.values_lost,
         owner=answer.owner,
         parts=encode_returns({0: dict(answer.parts)}) if answer.parts else b"",
     )
@@ -171,6 +172,7 @@ def decode_answer(data: bytes) -> tuple[int, Answer]:
         message.segments,
         values,
         parts,
+        message.values_lost,
         dict(message.errors),
         dict(message.refused),
         message.owner,

@@ -110,7 +110,7 @@ class RequestPart(_message.Message):
     def __init__(self, partition: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
 class AppendAnswer(_message.Message):
-    __slots__ = ("number", "status", "reason", "retry_after_ms", "segments", "values", "errors", "parts", "refused", "owner")
+    __slots__ = ("number", "status", "reason", "retry_after_ms", "segments", "values", "errors", "parts", "values_lost", "refused", "owner")
     class ValuesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -140,6 +140,7 @@ class AppendAnswer(_message.Message):
     VALUES_FIELD_NUMBER: _ClassVar[int]
     ERRORS_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    VALUES_LOST_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
     number: int
@@ -150,6 +151,7 @@ class AppendAnswer(_message.Message):
     values: _containers.ScalarMap[str, str]
     errors: _containers.ScalarMap[str, str]
     parts: bytes
+    values_lost: bool
     refused: _containers.ScalarMap[int, str]
     owner: str
-    def __init__(self, number: _Optional[int] = ..., status: _Optional[_Union[AppendStatus, str]] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., segments: _Optional[int] = ..., values: _Optional[_Mapping[str, str]] = ..., errors: _Optional[_Mapping[str, str]] = ..., parts: _Optional[bytes] = ..., refused: _Optional[_Mapping[int, str]] = ..., owner: _Optional[str] = ...) -> None: ...
+    def __init__(self, number: _Optional[int] = ..., status: _Optional[_Union[AppendStatus, str]] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., segments: _Optional[int] = ..., values: _Optional[_Mapping[str, str]] = ..., errors: _Optional[_Mapping[str, str]] = ..., parts: _Optional[bytes] = ..., values_lost: _Optional[bool] = ..., refused: _Optional[_Mapping[int, str]] = ..., owner: _Optional[str] = ...) -> None: ...
