@@ -32,13 +32,16 @@ from onyx.client.connection import connect
 from onyx.client.query import window_pages, window_state
 from onyx.client.subscription import Subscription, shutdown_subscription, subscribe_to_log
 from onyx.ids import JobId, PeerId
+from onyx.log.interface import Origin
 from onyx.log.server.environment import Env, shutdown_env, start_env
 from onyx.model.job import Job
 from onyx.model.parsing.job import parse_manifest
 from onyx.model.workflow import Edge, edges_of
 from onyx.peer.membership import PeerGroup
 from onyx.peer.opening import open_peer_group, start_peer_group
+from onyx.replica.entry import Entry
 from onyx.replica.needs import peers_needed
+from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.telemetry.catalog import Metric
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
@@ -46,12 +49,15 @@ from onyx.windows.selection import Selection
 
 __all__ = [
     "Client",
+    "Entry",
     "Env",
     "GroupMetrics",
     "Job",
     "JobId",
     "Metric",
+    "Origin",
     "Peer",
+    "Replica",
     "Selection",
     "Settings",
     "Subscription",

@@ -1,0 +1,101 @@
+"""Programs of the pages that have a cluster of their own do what the pages say."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from tests.support.patience import WAIT_S
+
+from onyx import api
+from onyx.builder import Job, blackhole, sequence
+from onyx.model.job import Job as Manifest
+from onyx.testing import TestEnv, with_test_env
+
+pytestmark = pytest.mark.server
+ROOT = Path(__file__).parents[3]
+MODULE = "programs_of_the_guide"
+
+
+def examples(page: str) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+@pytest.fixture
+def guide(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The examples of the page, as the module that jobs name."""
+    module = ModuleType(MODULE)
+    monkeypatch.setitem(sys.modules, MODULE, module)
+    for code in examples("docs/guide/programs.md"):
+        exec(compile(code, "docs/guide/programs.md", "exec", dont_inherit=True), module.__dict__)
+    return module.__dict__
+
+
+def once(segments: int = 1) -> Manifest:
+    rows = [{"n": n} for n in range(segments)]
+    return Job("once").read(sequence(segments=rows)).write(blackhole()).build()
+
+
+def ended(env: TestEnv) -> api.JobId:
+    job = env.submit(once())
+    env.client.wait(job, WAIT_S)
+    return job
+
+
+def test_a_cluster_in_one_process_completes_a_job(guide: dict[str, Any]) -> None:
+    assert guide["run"](api.Settings()) is True
+
+
+def test_what_a_program_puts_into_a_channel_comes_out_of_another_one(
+    guide: dict[str, Any],
+) -> None:
+    settings = api.Settings(modules=(MODULE,))
+    made = guide["through"](settings, range(20))
+    assert sorted(each["n"] for each in made) == [2 * n for n in range(20)]
+
+
+def test_the_log_is_followed_and_folded(guide: dict[str, Any]) -> None:
+    with with_test_env(2) as env:
+        ended(env)
+        submitted = guide["Submitted"](env.settings)
+        job = ended(env)
+        with submitted.changed:
+            assert submitted.changed.wait_for(lambda: submitted.count, WAIT_S)
+        submitted.close()
+        assert submitted.count == 1
+        seen, first = guide["states_until_ended"](env.settings, job)
+    assert max(seen) == 2
+    assert first.version == 0
+
+
+def test_a_class_for_metrics_is_given_what_it_asks_for(guide: dict[str, Any]) -> None:
+    metrics = guide["Counting"]()
+    with with_test_env(2, metrics=metrics) as env:
+        env.client.wait(env.submit(once(segments=7)), WAIT_S)
+    assert metrics.counts["write"] == 7
+    assert metrics.noted
+
+
+def test_the_test_of_the_readme_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / "README.md").read_text()
+    function, _, test = examples("README.md")
+    (manifest,) = re.findall(
+        r"```yaml\n(.*?)```", page.split("## A job of your own")[1].split("\n## ")[0], re.DOTALL
+    )
+    (tmp_path / "ages.py").write_text(function)
+    (tmp_path / "job.yaml").write_text(manifest)
+    (tmp_path / "people.csv").write_text("name,born\nAda,1815\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "ages", raising=False)
+    names: dict[str, Any] = {}
+    exec(compile(test, "README.md", "exec", dont_inherit=True), names)
+    names["test_ages"]()
+    assert '{"name":"Ada","age":198}' in "".join(
+        each.read_text().replace(" ", "") for each in (tmp_path / "out").iterdir() if each.is_file()
+    )
+    monkeypatch.delitem(sys.modules, "ages")
