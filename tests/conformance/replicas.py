@@ -222,7 +222,10 @@ def counts(ours: Replica) -> dict[str, Any]:
 
 def counts_of(numbers: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
     """Counts without jobs and tasks that have no peers."""
-    found = {job: {task: n for task, n in tasks.items() if n} for job, tasks in numbers.items()}
+    found = {
+        job: {task: n for task, n in sorted(tasks.items()) if n}
+        for job, tasks in sorted(numbers.items())
+    }
     return {job: tasks for job, tasks in found.items() if tasks}
 
 

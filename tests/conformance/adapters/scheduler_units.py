@@ -65,6 +65,7 @@ def _shares(given: dict[str, Any]) -> Any:
 
 def _ackers(given: dict[str, Any]) -> Any:
     of_job = {key: {JOB: given[key]} for key in given if key != "allocations"}
+    of_job["tasks"] = {JOB: sorted(given["allocations"][JOB])}
     replica = replicas.replica({"jobs": [JOB], "allocations": given["allocations"], **of_job})
     return list(choose_ackers(replica, JOB, replica.run(JOB).allocation))
 
