@@ -15,7 +15,10 @@ from onyx.cli import commands
 from onyx.cli.command_table import COMMANDS
 from onyx.processes.forking import WORKER
 
-HEAVY = ("numpy", "pyarrow", "grpc", "kazoo", "rich", "pydantic", "pyspark", "onyx.peer")
+HEAVY = (
+    *("numpy", "pyarrow", "grpc", "kazoo", "rich", "pydantic", "pyspark", "logging.config"),
+    *("onyx.peer", "onyx.model.cluster", "onyx.telemetry.logs"),
+)
 OF_A_CLIENT = {"kazoo", "rich"}
 JOB = Path(__file__).parents[3] / "examples" / "flights" / "job.yaml"
 LOADED = """
@@ -63,10 +66,24 @@ def test_a_command_that_asks_or_changes_something_imports_no_part_of_a_peer(name
     assert [each for each in HEAVY if each in loaded and each not in OF_A_CLIENT] == []
 
 
-def test_a_worker_process_imports_nothing_that_reads_or_draws_for_people() -> None:
+ON_DEMAND = (
+    *("onyx.builder", "onyx.cli", "onyx.client", "onyx.testing", "onyx.spark_query"),
+    *(
+        "onyx.spark_source",
+        "onyx.spark.compiler.compile",
+        "onyx.spark.windows",
+        "onyx.plugins.http",
+    ),
+    *("onyx.plugins.files", "onyx.plugins.sql", "onyx.plugins.kafka", "onyx.plugins.queues"),
+    *("duckdb", "pandas", "pyspark", "rich", "sqlalchemy", "yaml"),
+)
+"""What no worker needs, or only those of some jobs."""
+
+
+def test_a_worker_process_imports_what_nearly_every_job_has() -> None:
     code = f"import json, sys, {WORKER}; print(json.dumps(sorted(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = json.loads(done.stdout)
 
     assert "onyx.peer.membership" in loaded
-    assert [each for each in ("onyx.cli.command_line", "rich") if each in loaded] == []
+    assert [each for each in ON_DEMAND if each in loaded] == []
