@@ -49,8 +49,9 @@ class Faults:
     rescale: bool = True
     pause_max_s: float = 1.0
     reported: Callable[[str], None] = field(default=lambda text: None)
-    besides: Callable[[int], None] = field(default=lambda number: None)
-    """Called before each fault with its number."""
+    besides: Callable[[int], JobId | None] = field(default=lambda number: None)
+    """Called before each fault with its number; gives the job that has taken the place of the one
+    before, if one has."""
 
 
 def manifest(folder: Path, segments: int, columns: bool = False) -> dict[str, Any]:
@@ -202,7 +203,7 @@ def faulted(
     for number, fault in enumerate(plan):
         if gate is not None:
             gate.open((number + 1) / (len(plan) + 1))
-        faults.besides(number)
+        job = faults.besides(number) or job
         if faults.rescale and number in rescalings:
             workers = _rescale(cluster, workers, rescalings[number])
             faults.reported(f"{len(workers)} workers")

@@ -1,8 +1,9 @@
 """Requests while workers are killed and stopped, and the proof that each was taken exactly once:
 `python -m tests.support.jobs.requests_under_kills --requests 100000 --kills 50 --clients 32`.
 
-Clients send a request again, under its id, until it is answered. Whatever was answered is in the
-output when the answer comes, and in the end every segment is there once.
+Clients send a request again, under its id, until it is answered; some stop asking. In the end the
+output agrees with what each client has learned (`histories`), and state has counted each segment
+once. `--upgrades 3` changes the job meanwhile, with what it keeps.
 """
 
 from __future__ import annotations
@@ -13,48 +14,58 @@ import json
 import random
 import tempfile
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from tests.support.jobs.exactly_once import (
-    MODULE,
+    CHAOS,
     PEERS,
     READY_WAIT_S,
     SESSION_TIMEOUT_S,
     Faults,
-    compare,
     faulted,
 )
+from tests.support.jobs.histories import Operation, Outcome, violations
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.ports import free_port
 
-from onyx.client.appender import Appender, NotYetTaken
+from onyx.client.appender import Appender, NotTaken, NotYetTaken
 from onyx.client.workers import addresses_of
+from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 
+MODULE = CHAOS / "requests_job.py"
 CLIENTS = 4
 SEGMENTS_OF_REQUEST = 3
+KEYS = 101
+PATIENCE_S = 10.0
+IMPATIENT = 7
+"""Of so many requests one is given up at once if nobody answers it."""
+NAME = "under-kills"
 
 
-def manifest(folder: Path) -> dict[str, Any]:
-    """From requests to files, over two functions, exactly once."""
+def manifest(folder: Path, version: int = 0) -> dict[str, Any]:
+    """From requests to files, over a function that gives back and one with state, exactly once."""
     out = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 0.5}
     options = {"partitions": 4, "partitionKey": "key"}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",
-        "metadata": {"name": "under-kills"},
+        "metadata": {"name": NAME},
         "spec": {
             "guarantee": "exactly-once",
-            "workflow": [["in", "one"], ["one", "two"], ["two", "out"]],
+            "ackReturns": {"sum": "sum"},
+            "workflow": [["in", "note"], ["note", "count"], ["count", "out"]],
             "catalog": [
                 {"name": "in", "type": "input", "plugin": "requests", "maxPeers": 2,
                  "options": options},
-                {"name": "one", "type": "function", "fn": "windows_job:same"},
-                {"name": "two", "type": "function", "fn": "windows_job:same"},
+                {"name": "note", "type": "function", "fn": "requests_job:noted",
+                 "batchSize": 300 + version},
+                {"name": "count", "type": "function", "fn": "requests_job:counted",
+                 "state": {"seen": "value[int]"}, "groupByKey": "key", "fluxPolicy": "continue"},
                 {"name": "out", "type": "output", "plugin": "files", "maxPeers": 2, "options": out},
             ],
         },
@@ -63,12 +74,12 @@ def manifest(folder: Path) -> dict[str, Any]:
 
 @dataclass
 class Clients:
-    """Threads that send requests until each is answered."""
+    """Threads that send requests until each is answered, or until they stop asking."""
 
     appender: Appender
     requests: int
     count: int = CLIENTS
-    answered: list[int] = field(default_factory=list)
+    history: list[Operation] = field(default_factory=list)
     sent_again: int = 0
     errors: list[Exception] = field(default_factory=list)
 
@@ -90,8 +101,7 @@ class Clients:
     def _send_all(self) -> None:
         try:
             while (number := self._next()) is not None:
-                self._send(number)
-                self.answered.append(number)
+                self.history.append(self._sent(number))
         except Exception as error:
             self.errors.append(error)
 
@@ -99,57 +109,91 @@ class Clients:
         with self._lock:
             return next(self._numbers, None)
 
-    def _send(self, number: int) -> None:
-        ack = ("ack", "journal")[number % 2]
+    def _sent(self, number: int) -> Operation:
+        """Send a request to its end."""
+        request, ack = f"r{number}", ("ack", "journal")[number % 2]
+        rows = list(segments(number))
+        held = [row["n"] for row in rows]
+        patient = number % IMPATIENT != 0
         while True:
             try:
-                self.appender.append(list(segments(number)), ack, f"r{number}", timeout_s=10.0)
-                return
+                answer = self.appender.append(rows, ack, request, PATIENCE_S if patient else 0.2)
+            except NotTaken:
+                return Operation(request, held, Outcome.FAIL)
             except NotYetTaken:
+                if not patient:
+                    return Operation(request, held, Outcome.UNKNOWN)
                 self.sent_again += 1
+            else:
+                wanted = {"sum": sum(held)} if ack == "ack" else {}
+                for key in answer.errors:  # its value is not known any more, and that is said
+                    wanted.pop(key, None)
+                return Operation(request, held, Outcome.OK, dict(answer.values), wanted)
 
 
 def segments(number: int) -> Iterator[dict[str, Any]]:
     """Of one request: it falls into several partitions."""
     first = number * SEGMENTS_OF_REQUEST
     for n in range(first, first + SEGMENTS_OF_REQUEST):
-        yield {"n": n, "key": n % 101}
+        yield {"n": n, "key": n % KEYS}
 
 
-def written(folder: Path) -> Counter[int]:
+def written(folder: Path) -> list[dict[str, Any]]:
     lines = itertools.chain.from_iterable(
         part.read_text("utf-8").splitlines() for part in sorted((folder / "out").glob("*.jsonl"))
     )
-    return Counter(json.loads(line)["n"] for line in lines)
+    return [json.loads(line) for line in lines]
+
+
+def check(history: list[Operation], rows: list[dict[str, Any]]) -> None:
+    """The output agrees with what clients know, and each segment was counted once in its group."""
+    assert violations(history, Counter(row["n"] for row in rows)) == []
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for row in rows:
+        numbers[row["key"]].append(row["seen"])
+    for key, seen in numbers.items():
+        assert sorted(seen) == list(range(1, len(seen) + 1)), f"key {key}"
 
 
 def run(
-    cluster: Cluster, folder: Path, requests: int, faults: Faults, count: int = CLIENTS
+    cluster: Cluster,
+    folder: Path,
+    requests: int,
+    faults: Faults,
+    count: int = CLIENTS,
+    upgrades: int = 0,
 ) -> Clients:
     """Send requests through all faults.
 
     Args:
         count: clients that send at once.
+        upgrades: how often the job is changed meanwhile.
 
     Raises:
-        AssertionError: something is lost or doubled, or the job does not recover.
+        AssertionError: something is lost, doubled or untrue, or the job does not recover.
     """
     chance = random.Random(faults.seed)
     workers = cluster.start_workers(3, PEERS)
     job = cluster.submit(manifest(folder))
     cluster.await_ready(job, READY_WAIT_S)
-    with Appender(lambda: addresses_of(cluster.replica), "under-kills", "in") as appender:
+    every = max(1, (faults.kills + faults.stops) // (upgrades + 1))
+
+    def upgrade(fault: int) -> JobId | None:
+        nonlocal job
+        version = fault // every
+        if fault % every or not 0 < version <= upgrades:
+            return None
+        job = cluster.submit_after(manifest(folder, version), job)
+        return job
+
+    with Appender(lambda: addresses_of(cluster.replica), NAME, "in") as appender:
         clients = Clients(appender, requests, count)
         clients.start()
-        faulted(cluster, job, workers, faults, chance)
+        faulted(cluster, job, workers, replace(faults, besides=upgrade), chance)
         clients.join()
-        acked = [number for number in clients.answered if number % 2 == 0]
-        there = written(folder)
-        early = [n for number in acked for n in (each["n"] for each in segments(number))]
-        assert not set(early) - set(there), "an answer came before its segments were in the output"
     cluster.client.drain(job)
     cluster.await_completed(job, READY_WAIT_S)
-    compare(written(folder), Counter(range(requests * SEGMENTS_OF_REQUEST)))
+    check(clients.history, written(folder))
     return clients
 
 
@@ -159,6 +203,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--stops", type=int, default=2)
     parser.add_argument("--clients", type=int, default=CLIENTS)
+    parser.add_argument("--upgrades", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     faults = Faults(
@@ -174,9 +219,12 @@ def main() -> None:
             ZooKeeperServer(folder / "zookeeper", port=free_port()) as server,
             Cluster(server.address, folder, MODULE, SESSION_TIMEOUT_S) as cluster,
         ):
-            clients = run(cluster, folder, given.requests, faults, given.clients)
+            clients = run(cluster, folder, given.requests, faults, given.clients, given.upgrades)
+    ends = Counter(each.outcome for each in clients.history)
     print(
-        f"{given.requests:,} requests, each taken once; {clients.sent_again} had to be sent again"
+        f"{given.requests:,} requests, each as its client learned: {ends[Outcome.OK]:,} taken, "
+        f"{ends[Outcome.FAIL]:,} refused, {ends[Outcome.UNKNOWN]:,} given up; "
+        f"{clients.sent_again} had to be sent again"
     )
 
 
