@@ -2,11 +2,16 @@
 
 The supervisor of the processes holds the memory in which their tasks count (`kept_counts`), so what
 a process did before it was killed is counted too. Metrics of a process end with it.
+
+A speed is that of the last seconds, and not since the last look: tasks count when a batch is done,
+so that between two looks there is often nothing. With batches that take longer than that it is the
+speed of the last half minute.
 """
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -19,6 +24,10 @@ from onyx.outcomes import NOTHING, TaskTotals, remarks
 
 Totals = Mapping[str, TaskTotals]
 """By task."""
+SPEED_S = 5.0
+"""The time of which a speed is, if anything was counted in it."""
+SPEED_MAX_S = 30.0
+"""The time of which it is otherwise."""
 
 
 class TaskProgress(msgspec.Struct, frozen=True):
@@ -43,28 +52,31 @@ class Progress:
     Args:
         job: that runs.
         read: the totals of its tasks now.
+        clock: the seconds that have passed.
     """
 
-    def __init__(self, job: Job, read: Callable[[], Totals]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        read: Callable[[], Totals],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._job = job
         self._read = read
         self._tasks = topological_order(job.workflow)
         self._inputs = {entry.name for entry in job.catalog if entry.type == "input"}
-        self._started_s = time.monotonic()
+        self._clock = clock
+        self._started_s = clock()
         self._totals: Totals = {}
-        self._before: dict[str, int] = {}
-        self._at_s = time.monotonic()
-        self._speed: dict[str, float] = {}
+        self._samples: deque[tuple[float, Totals]] = deque([(self._started_s, {})])
 
     def sample(self) -> None:
         """Read the totals."""
         self._totals = self._read()
-        now_s = time.monotonic()
-        elapsed_s, self._at_s = max(now_s - self._at_s, 1e-3), now_s
-        for task in self._tasks:
-            total = _worked(self._of(task))
-            self._speed[task] = (total - self._before.get(task, 0)) / elapsed_s
-            self._before[task] = total
+        now_s = self._clock()
+        self._samples.append((now_s, self._totals))
+        while self._samples[1][0] <= now_s - SPEED_MAX_S:
+            self._samples.popleft()  # one that is as old stays
 
     def complete(self, positions: Mapping[str, int]) -> None:
         """The job has completed: so many positions did each of these inputs have. What was read
@@ -86,14 +98,14 @@ class Progress:
         return remarks(self._job, self._totals)
 
     def rows(self, average: bool = False) -> list[TaskProgress]:
-        """With the speed of the last interval, or of the whole time."""
-        elapsed_s = self._at_s - self._started_s
+        """With the speed of the last seconds, or of the whole time."""
+        elapsed_s = self._samples[-1][0] - self._started_s
         rows = []
         for task in self._tasks:
             its = self._of(task)
-            speed = self._speed.get(task, 0.0)
+            speed = self._speed(task)
             if average and elapsed_s > 0:
-                speed = self._before.get(task, 0) / elapsed_s
+                speed = _worked(self._samples[-1][1].get(task, NOTHING)) / elapsed_s
             rows.append(
                 TaskProgress(
                     task,
@@ -112,11 +124,14 @@ class Progress:
         return rows
 
     def line(self) -> str:
-        """How far the inputs are, in a few words for a log."""
-        inputs = [row for row in self.rows() if row.task in self._inputs]
+        """How far the inputs are, in a few words for a log. The speed is theirs; when they wait for
+        others, that of the fastest task."""
+        rows = self.rows()
+        inputs = [row for row in rows if row.task in self._inputs]
         completed = sum(row.completed for row in inputs)
         read, speed = sum(row.segments_out for row in inputs), sum(r.segments_per_s for r in inputs)
-        return f"{read:,} segments read, {completed:,} completed, {speed:,.0f}/s"
+        speed = speed or max(row.segments_per_s for row in rows)
+        return f"{read:,} segments read, {completed:,} completed, {_rate(speed)}/s"
 
     def table(self, title: str, average: bool = False) -> Table:
         """What a person watches. Only inputs complete and retry segments."""
@@ -131,13 +146,32 @@ class Progress:
                 f"{row.segments_out:,}",
                 f"{row.completed:,}" if source else "",
                 f"{row.retried:,}" if source else "",
-                f"{row.segments_per_s:,.0f}",
+                _rate(row.segments_per_s),
             )
         return table
 
     def _of(self, task: str) -> TaskTotals:
         return self._totals.get(task, NOTHING)
 
+    def _speed(self, task: str) -> float:
+        now_s, totals = self._samples[-1]
+        now = totals.get(task, NOTHING)
+        for time_s in (SPEED_S, SPEED_MAX_S):
+            old = (each for each in reversed(self._samples) if each[0] <= now_s - time_s)
+            at_s, before = next(old, self._samples[0])
+            worked = _worked(now.since(before.get(task, NOTHING)))
+            if worked > 0 and now_s > at_s:
+                return worked / (now_s - at_s)
+        return 0.0
+
 
 def _worked(totals: TaskTotals) -> int:
-    return totals.segments_in or totals.segments_out
+    """An input takes nothing, a timer emits without, and what was read may be completed later."""
+    return totals.segments_in or totals.segments_out or totals.completed
+
+
+def _rate(segments_per_s: float) -> str:
+    """Zero stands for nothing alone."""
+    if 0 < segments_per_s < 10:
+        return f"{max(segments_per_s, 0.1):.1f}"
+    return f"{segments_per_s:,.0f}"

@@ -7,10 +7,12 @@ from onyx.model.plugins import runs_spark
 from onyx.plugins.attempts import BLOCKED_RETRY_S
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
+from onyx.program.program import Program
 from onyx.replica.commands.seal_output import SealOutput
 from onyx.task.batch_task import BatchTask
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.status import Sealing, Status
+from onyx.task.parts.work import Work
 from onyx.task.phases.idle import ack_durable, report_queue
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.windowed.upkeep import tend
@@ -33,7 +35,8 @@ def after_batch(task: BatchTask) -> Answer:
         tend(runtime, allocation, idle=False, tick=batch is not None, ends=batch is None)
     allocation.acks.tend(idle=False)
     if batch is not None and work.leaves is not None:
-        work.timer.report(runtime.metrics, len(batch), work.results)
+        passed = len(work.leaves) if _passes_leaves(runtime.program, work) else 0
+        work.timer.report(runtime.metrics, len(batch), passed)
         if not runtime.sizing.fixed:
             reading = runtime.source is None or runtime.sizing.full
             busy_s = work.timer.busy_s(reading)
@@ -46,6 +49,13 @@ def after_batch(task: BatchTask) -> Answer:
     if task.sealing.wanted and batch is None:
         return Phase.SEAL  # control items may keep coming: waiting for none is waiting long
     return ADVANCED
+
+
+def _passes_leaves(program: Program, work: Work) -> bool:
+    """Whether what the function made goes on: a reduce task, a join and a stage of Spark only look
+    at it. What they make counts when it is sent."""
+    stays = program.entry.type == "reduce" or program.streams is not None
+    return not stays and (program.entry.stage is None or work.own)
 
 
 def seal(runtime: Runtime, status: Status, sealing: Sealing) -> Answer:

@@ -76,11 +76,14 @@ def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed
 
 
 def _send_emissions(runtime: Runtime, allocation: Allocation, windowing: Windowing) -> None:
-    """Send what triggers have emitted and the state log has: as the source of new trees."""
+    """Send what triggers, timers, functions with state, processors and joins have made and the
+    state log has: as the source of new trees. It counts when it is sent for the first time."""
     if not windowing.emissions.waiting:
         return
-    program = runtime.program
-    for child, batch in windowing.emissions.read(runtime.sizing.segments_max):
+    program, emissions = runtime.program, windowing.emissions
+    before, batches = emissions.sent, emissions.read(runtime.sizing.segments_max)
+    program.metrics.batch(0, emissions.sent - before)
+    for child, batch in batches:
         routed = route_emitted(program, allocation.group_checks, batch, child)
         made = _put_all(runtime, allocation, batch, routed, begins=True)
         if made is not None and batch.roots is not None:
