@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 from tests.support.clocks import ManualClock
+from tests.support.failing_files import failing_files
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.patience import WAIT_S
 
@@ -364,6 +365,22 @@ def test_rows_have_positions_that_never_change(made: Path) -> None:
         return StageResults(plain, read_options(made))
 
     assert check_input(dicts, partitions) == partitions
+
+
+@pytest.mark.parametrize("turns", [[True], [False, True], [True, False, True, True]])
+def test_a_file_of_a_result_that_cannot_be_opened_now_is_the_next_one_still(
+    made: Path, turns: list[bool]
+) -> None:
+    reader = results(made).open("4", START)
+    found: list[int] = []
+    with failing_files(turns):
+        while not reader.exhausted():
+            try:
+                found += reader.read_columns(2).column("n").to_pylist()  # type: ignore[attr-defined]
+            except Unavailable:
+                assert not reader.exhausted()
+    reader.close()
+    assert found == [5, 6, 7]
 
 
 def test_a_partition_ends_behind_the_last_bundle_and_not_before(tmp_path: Path) -> None:

@@ -13,11 +13,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.examples import examples
+from tests.support.failing_files import failing_files
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.errors import Unavailable, UserError
@@ -189,6 +190,46 @@ def test_whoever_goes_on_from_any_cursor_reads_the_same_rows_at_the_same_positio
             reader.close()
     assert [rows[at] for at in sorted(rows)] == [rows[at] for at in range(len(rows))]
     assert sorted(rows.values()) == list(range(followed.number))
+
+
+@given(
+    sizes=st.lists(st.integers(0, 4), min_size=1, max_size=6),
+    turns=st.lists(st.booleans(), max_size=20),
+    form=st.sampled_from(["jsonl", "parquet"]),
+    columns=st.booleans(),
+)
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@example([3, 3], [True], "jsonl", False)
+@example([3, 3], [True], "parquet", True)
+def test_a_part_that_cannot_be_opened_or_read_now_is_the_next_one_still(
+    tmp_path_factory: pytest.TempPathFactory,
+    sizes: list[int],
+    turns: list[bool],
+    form: str,
+    columns: bool,
+) -> None:
+    followed = Followed(tmp_path_factory.mktemp("job") / "out", state="completed")
+    for number, size in enumerate(sizes):
+        followed.publish(size, number=number, form=form)
+    reading = Reading(followed, columns)
+    found: list[int] = []
+    with closing(reading.owner()) as plugin, failing_files(turns):
+        reader = plugin.open("0", START)
+        for _ in range(READS_MAX):
+            if reader.exhausted():
+                break
+            try:
+                got = taken(reader, 3, columns)
+            except Unavailable:
+                # Whoever asks for a cursor now gets one that leads to the next row.
+                assert reader.cursor(len(found)).position <= len(found)
+                continue
+            found += got
+            if not got:
+                reading.wake.wait(0.02)
+                reading.wake.clear()
+        reader.close()
+    assert found == list(range(followed.number))
 
 
 class Looking:

@@ -65,6 +65,8 @@ class PartsReader:
         self._from = Cursor(at.row, at.state)
         self._begun: deque[tuple[int, int]] = deque([(at.part, at.first)])
         """Number and first position of each part whose rows may be asked for."""
+        self._named: str | None = None
+        """The part that comes next, taken from the journal and not open yet."""
         self._reader: Reader | None = None
         self._position = at.first + at.row
         self._complete = self._position
@@ -85,7 +87,8 @@ class PartsReader:
     def exhausted(self) -> bool:
         """Whether the other job has completed, and all of its parts are read."""
         ended = self._feed is not None and self._feed.ended()
-        return ended and self._reader is None and not self._parts.ready()
+        left = self._reader is not None or self._named is not None
+        return ended and not left and not self._parts.ready()
 
     def cursor(self, position: int) -> Cursor:
         """In the part that is open, or at the beginning of the one that has the position."""
@@ -124,11 +127,14 @@ class PartsReader:
         return nothing
 
     def _open_next(self) -> bool:
-        named = self._parts.read(1)
-        if not named:
-            return False
-        self._reader = self._open_part(str(named[0][PATH]), self._from)
-        self._from = START
+        if self._named is None:
+            named = self._parts.read(1)
+            if not named:
+                return False
+            self._named = str(named[0][PATH])
+        # A part that cannot be opened now is the next one still.
+        self._reader = self._open_part(self._named, self._from)
+        self._named, self._from = None, START
         return True
 
     def _begin(self, part: int) -> None:

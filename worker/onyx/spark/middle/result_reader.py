@@ -118,10 +118,11 @@ class ResultReader:
         # If it is gone, another peer has the partition, and this one knows soon.
         if wanted and not self._folder.has_file(number, name):
             raise Unavailable(f"{path} is gone, because all of its rows are complete")
-        self._files.popleft()
-        self._first = first + rows
         if wanted:
             self._reader = self._open_file(path, Cursor(self._position - first))
+        # Not before it is open: one that cannot be opened now is the next one still.
+        self._files.popleft()
+        self._first = first + rows
 
     def _begin_bundle(self) -> bool:
         """Take the files of the next result; False while it does not stand."""
