@@ -95,6 +95,7 @@ PROGRAMS = {
         elsewhere="100 million rows on Spark; `spark_windows` is the same over few",
     ),
     "group_memory": Program("group_memory", "10 million groups with a sum: memory, and restoring"),
+    "bench_restore": Program("bench_restore", "state that comes back from small chunks"),
     "bench_windows": Program("bench_windows", "windows alone: segments into states, firings"),
     "bench_spill": Program("bench_spill", "state in memory and on disk"),
     "joins": Program("joins", "columns enriched from a table of a million rows"),

@@ -97,6 +97,11 @@ QUOTED: Mapping[str, Sequence[Quoted]] = {
         Quoted("memory of a group with a sum", "memory of a group with a sum", 80, "bytes"),
         Quoted("groups with a sum restored", "groups with a sum restored", 2_000_000, "/s", True),
     ),
+    "bench_restore": (
+        Quoted("restoring a join of dicts, to state by key of the same bytes",
+               "restoring a join of dicts*", 2.0),
+        Quoted("restoring a join of columns, to it", "restoring a join of columns*", 2.0),
+    ),
     "bench_windows": (
         Quoted("tumbling sum, dicts", "tumbling sum over *", 0.35, "us/segment"),
         Quoted("global count, dicts", "global count over *", 0.2, "us/segment"),

@@ -270,9 +270,11 @@ class StateSettings(msgspec.Struct, frozen=True):
     chunk_segments_max: int = 100_000
     """Segments with changes that are not durable yet, above which a chunk is written at once."""
     snapshot_factor: float = 2.0
-    """A snapshot is written when the log since the last one is larger by this factor."""
+    """A snapshot is written when the log since the last one takes longer to restore by this
+    factor."""
     snapshot_bytes_min: int = 67_108_864
-    """Size of a log below which no snapshot is written."""
+    """Size of a log below which no snapshot is written. Beside its bytes a chunk counts as 32 KiB
+    and a value as 128 bytes, because small ones take as long to restore."""
     firings_page_max: int = 10_000
     """Extents of a task that fire on one peer before their emissions are written, when more fire at
     once."""

@@ -10,21 +10,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from tests.sim.joins.story import number_of
 from tests.sim.windows.checks import Checks, difference, text_of
 from tests.support.stream_joins import counted
 
+from onyx.flow.arrays import Indices
 from onyx.flow.batch import as_dicts
 from onyx.flow.groups.keys import shard_of
-from onyx.joins.streams.spans import END
-from onyx.program.streams.keeping import rows_in
+from onyx.joins.streams.spans import END, Side
+from onyx.program.streams.restoring import Restoring
 from onyx.program.streams.state import JoinedStreams
 from onyx.program.streams.stored_form import segments_of
 from onyx.state.recovery import Recovered
 from onyx.task.task import Task
 from onyx.task.window_state.windowing import Windowing
 from onyx.windows.groups import Shards
-from onyx.windows.records import JoinRows, Record, WatermarkReached
+from onyx.windows.records import JoinRows, JoinSchema, Record, WatermarkReached
 
 if TYPE_CHECKING:
     from tests.sim.joins.world import JoinWorld
@@ -58,11 +60,18 @@ class JoinChecks(Checks):
         others have replaced depends on which lie together. Behind the end nothing is left, and
         whoever takes over begins anew."""
         found: Counter[Any] = Counter()
+
+        def store(side: Side, rows: pa.RecordBatch, shards: Indices) -> None:
+            if not (side and self._of.story.latest):
+                found.update(map(text_of, as_dicts(segments_of(rows))))
+
+        rows = Restoring(store, lambda side, schema: None)
         for each in records:
             if isinstance(each, WatermarkReached):
                 found[text_of(each)] += each.watermark != END
-            elif isinstance(each, JoinRows) and not (each.side and self._of.story.latest):
-                found.update(map(text_of, as_dicts(segments_of(rows_in(each)))))
+            elif isinstance(each, JoinSchema | JoinRows):
+                rows.apply(0, each)
+        rows.finish()
         return found
 
     def at_end(self) -> None:

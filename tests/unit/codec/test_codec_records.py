@@ -21,6 +21,7 @@ from onyx.windows.records import (
     FiredGroups,
     FiringProgress,
     JoinRows,
+    JoinSchema,
     Record,
     SetArrays,
     SetSessionArrays,
@@ -66,7 +67,8 @@ EVERY: list[Record] = [
     SpooledPart("visits", "p-1", [2, 3], ["key_int"], 7, 9, False, False, False, True, -5),
     SpooledFired("visits", "t", "r-1", "watermark", [2], 7.5),
     SpooledEmitted("visits", "t", "r-1", 0, 3),
-    JoinRows("paid", 1, b"rows", b"schema"),
+    JoinSchema("paid", 1, b"schema"),
+    JoinRows("paid", 1, 2, [b"rows", b"of"]),
     StagedOutput({"part": "0001", "size": 4}),
 ]
 

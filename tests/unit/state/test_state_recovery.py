@@ -20,6 +20,7 @@ from onyx.state.recovery import Recovered, look, recover
 from onyx.storage.folder import Folder
 from onyx.storage.interface import BlobStore
 from onyx.storage.memory import MemoryBlobStore
+from onyx.windows.records import SetStates
 
 SETTINGS = StateSettings()
 PLACE = TaskFolder("job", "task")
@@ -407,6 +408,28 @@ def test_a_snapshot_is_wanted_when_the_log_is_larger_than_the_last_one_by_a_fact
     log = found.log
     log.snapshot(snapshot(s0=["small"]))
     assert appended(1) < 12, "reading many small chunks is dear as well"
+
+
+def test_a_snapshot_is_wanted_when_the_log_takes_long_to_restore_however_few_its_bytes(
+    store: BlobStore,
+) -> None:
+    settings = StateSettings(snapshot_bytes_min=1_000_000)
+    small = [SetStates("w", 0, ["a"], [1])] * 2_000
+    log = recover(store, "job", "task", 1, 0, [0], settings).log
+    count = 0
+    while not log.wants_snapshot:
+        log.append(Chunk({0: ShardChange(small)}))
+        count += 1
+    assert count == 2
+    assert stored_bytes(store) < 20_000
+    again = recover(store, "job", "task", 2, 0, [0], settings).log
+    assert again.wants_snapshot, "a new owner has the same to restore"
+    again.snapshot(Chunk({0: ShardChange(small)}))
+    assert not again.wants_snapshot
+
+
+def stored_bytes(store: BlobStore) -> int:
+    return sum(each.size_bytes for each in store.list("job/"))
 
 
 # --- what is deleted -----------------------------------------------------------------------------

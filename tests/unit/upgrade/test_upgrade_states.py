@@ -11,7 +11,7 @@ from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.upgrade.plan import plan
 from onyx.upgrade.translation import Translation
-from onyx.windows.records import JoinRows, SetStates, WatermarkReached
+from onyx.windows.records import JoinRows, JoinSchema, SetStates, WatermarkReached
 
 OLD: dict[str, Any] = {
     "guarantee": "exactly-once",
@@ -169,7 +169,8 @@ def test_rows_of_a_join_that_joins_the_same_are_carried_over(join: dict[str, Any
     found = plan(joining({}), new, new.upgrade)
     assert not found.problems
     assert {step.fate for step in found.steps if step.name == "both"} == {"carried over"}
-    records = [JoinRows(".join", 0, b"", b""), WatermarkReached(".join", 7)]
+    rows = [JoinSchema(".join", 0, b""), JoinRows(".join", 0, 1, [b""])]
+    records = [*rows, WatermarkReached(".join", 7)]
     assert Translation(joining({}), new, "both", found).records(records) == records
 
 
@@ -193,5 +194,5 @@ def test_a_join_that_joins_otherwise_needs_an_answer(join: dict[str, Any], why: 
     assert problem.path == "spec.upgrade.tasks.both"
     assert why in problem.message
     assert (
-        Translation(joining({}), new, "both", found).records([JoinRows(".join", 0, b"", b"")]) == []
+        Translation(joining({}), new, "both", found).records([JoinRows(".join", 0, 1, [b""])]) == []
     )

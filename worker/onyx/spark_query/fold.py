@@ -58,7 +58,7 @@ class Fold(UntrackedFolding, HeldKinds):
     def _know(self, columns: Columns, upstream: str) -> None:
         join = self._program.streams
         assert join is not None, "only of joins rows are sent that have none"
-        self.joined.saw(RIGHT if join.by_task[upstream] else LEFT, columns.record_batch)
+        self.joined.saw(RIGHT if join.by_task[upstream] else LEFT, columns.record_batch.schema)
 
     def merge(self, records: Sequence[StatesRecord]) -> None:
         """States that were folded before the shuffle have come."""

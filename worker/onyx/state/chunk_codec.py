@@ -21,6 +21,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import astuple
 
 from onyx.codec.records import encode_all, encode_records
 from onyx.codec.sealed import Format, seal, unseal
@@ -33,8 +34,9 @@ from onyx.state.emitted_codec import encode_emitted
 from onyx.state.local.spool import Keep, Kept
 from onyx.state.names import LogKey, TaskFolder
 from onyx.structs import RESTORE, UNREADABLE
+from onyx.windows.records import Record
 
-FORMAT = Format(b"ONYXST", 5, "chunk of state")
+FORMAT = Format(b"ONYXST", 6, "chunk of state")
 BLOCK_BYTES = 262_144
 """Size from which on a block is packed."""
 _CODEC = "lz4"
@@ -116,6 +118,8 @@ class _Header(msgspec.Struct, array_like=True, frozen=True):
     shards: tuple[_Shard, ...]
     blocks: tuple[tuple[int, int], ...]
     """Bytes of each, unpacked and packed; the same when it is not packed."""
+    values: int
+    """How many records, and values in them."""
 
 
 class Section(NamedTuple):
@@ -126,6 +130,8 @@ class Section(NamedTuple):
     records: bytes
     emitted: bytes
     keys: bytes
+    values: int
+    """How many records, and values in them: what is restored one by one."""
 
     @property
     def size_bytes(self) -> int:
@@ -167,10 +173,15 @@ def all_sections_of(shards: Mapping[int, ShardChange]) -> list[Section]:
     return [_section(number, change, records.get(number, b"")) for number, change in shards.items()]
 
 
+def _values(record: Record) -> int:
+    return 1 + sum(len(each) for each in astuple(record) if type(each) is list)
+
+
 def _section(number: int, change: ShardChange, records: bytes) -> Section:
     emitted = encode_emitted(change.emitted) if change.emitted else b""
     keys = encode_values(change.keys) if change.keys else b""
-    return Section(number, change, records, emitted, keys)
+    values = sum(map(_values, change.records))
+    return Section(number, change, records, emitted, keys, values)
 
 
 def encode_chunk(
@@ -192,6 +203,7 @@ def encode_chunk(
             (len(columns[0]), len(columns[1])),
             tuple(shards),
             tuple((size, len(block)) for size, block in blocks),
+            sum(section.values for section in sections),
         )
     )
     return seal(FORMAT, header, [*columns, *(block for _, block in blocks)])
@@ -220,6 +232,7 @@ class ChunkReader:
         self.frame = header.frame
         self.watermark = header.watermark
         self.forgotten = header.forgotten
+        self.values = header.values
         self._header = header
 
     def columns(self) -> tuple[Numbers, Numbers]:
@@ -264,7 +277,7 @@ def _packed(sections: Sequence[Section]) -> tuple[list[_Shard], list[tuple[int, 
     blocks: list[tuple[int, bytes]] = []
     values: list[bytes] = []
     size = 0
-    for number, change, records, emitted, keys in sections:
+    for number, change, records, emitted, keys, _ in sections:
         lengths = len(records), len(emitted), len(keys)
         shards.append(_Shard(number, change.settled, change.closed, len(blocks), size, *lengths))
         values += (records, emitted, keys)

@@ -16,22 +16,27 @@ from onyx.state.shard_state import ShardState
 
 CHUNK_COST_BYTES = 32_768
 """What it costs to read a chunk, however small."""
+VALUE_COST_BYTES = 128
+"""What it costs to restore a record, or a value in one, however small: one or two microseconds, in
+which as many bytes of large values are restored (`python -m benchmarks.bench_restore`)."""
 
 
 class Size(msgspec.Struct):
-    """How much has to be read to know the state."""
+    """How long it takes to know the state, as bytes that take as long: what is read, and what is
+    restored one by one. Small values take less to read than to restore."""
 
     snapshot: int = 0
-    """Bytes of snapshots."""
+    """The time for snapshots."""
     since: int = 0
-    """Bytes of changes since."""
+    """The time for changes since."""
 
-    def add(self, kind: Kind, size_bytes: int) -> None:
-        """A chunk of so many bytes has to be read as well."""
+    def add(self, kind: Kind, size_bytes: int, values: int) -> None:
+        """A chunk of so many bytes and values has to be read as well."""
+        cost = size_bytes + VALUE_COST_BYTES * values
         if kind is Kind.SNAPSHOT:
-            self.snapshot += size_bytes
+            self.snapshot += cost
         else:
-            self.since += size_bytes + CHUNK_COST_BYTES
+            self.since += cost + CHUNK_COST_BYTES
 
 
 class Gathered(msgspec.Struct):
@@ -103,7 +108,7 @@ class Gathered(msgspec.Struct):
         self._forget(chunk.forgotten)
         if chunk.watermark is not None:
             self.watermark = chunk.watermark
-        self.size.add(chunk.frame.kind, chunk.size_bytes)
+        self.size.add(chunk.frame.kind, chunk.size_bytes, chunk.values)
 
     def _forget(self, frontiers: dict[int, int]) -> None:
         for partition, frontier in frontiers.items():

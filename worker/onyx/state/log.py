@@ -63,8 +63,8 @@ class StateLog:
         self._size = size
         self._settings = settings
         self._fenced = False
-        self._doubtful: tuple[Chunk, Frame, bytes] | None = None
-        """The chunk that may exist already under the next number."""
+        self._doubtful: tuple[Chunk, Frame, bytes, int] | None = None
+        """The chunk that may exist already under the next number, and how many values it has."""
         self._whole: int | None = None
         """Where the last complete snapshot begins."""
 
@@ -87,7 +87,7 @@ class StateLog:
 
     @property
     def wants_snapshot(self) -> bool:
-        """Whether reading the log costs more than a snapshot would."""
+        """Whether the log takes longer to read and restore than a snapshot would."""
         settings = self._settings
         allowed = max(settings.snapshot_bytes_min, settings.snapshot_factor * self._size.snapshot)
         return self._size.since > allowed
@@ -124,7 +124,7 @@ class StateLog:
 
     def _prepare(self, chunk: Chunk, frame: Frame, sections: list[Section]) -> None:
         data = encode_chunk(self._folder, self._key, frame, chunk, sections)
-        self._doubtful = chunk, frame, data
+        self._doubtful = chunk, frame, data, sum(section.values for section in sections)
 
     def _settle(self) -> None:
         """Create the chunk that is in doubt, if there is one."""
@@ -132,14 +132,14 @@ class StateLog:
             raise self._no_owner()
         if self._doubtful is None:
             return
-        _, frame, data = self._doubtful
+        _, frame, data, values = self._doubtful
         if not self._store.create(self._folder.chunk(self._key, self._seq), data):
             # Other bytes under this number are a fence: nobody else appends to this log.
             self._fenced = True
             raise self._no_owner()
         self._doubtful = None
         self._seq += 1
-        self._size.add(frame.kind, len(data))
+        self._size.add(frame.kind, len(data), values)
 
     def _no_owner(self) -> Fenced:
         return Fenced(

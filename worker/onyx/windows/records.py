@@ -215,13 +215,21 @@ class SpooledEmitted(TriggerRecord, frozen=True, tag="spooled-emitted"):
     """The next one of this file."""
 
 
-class JoinRows(WindowRecord, frozen=True, tag="join-rows"):
-    """A side of a join of two streams gets rows: a record batch and its schema, as Arrow writes
-    them. When the watermark takes them away follows from their times."""
+class JoinSchema(WindowRecord, frozen=True, tag="join-schema"):
+    """The rows that a side of a join of two streams gets from now on have this schema, as Arrow
+    writes it."""
 
     side: int
-    rows: bytes
     schema: bytes
+
+
+class JoinRows(WindowRecord, frozen=True, tag="join-piece"):
+    """A side of a join of two streams gets rows, of its schema (`codec.pieces`). When the watermark
+    takes them away follows from their times."""
+
+    side: int
+    count: int
+    piece: Sequence[bytes]
 
 
 class StagedOutput(Record, frozen=True, tag="staged"):
@@ -239,7 +247,7 @@ AnyRecord = (
     | Fired | FiredGroups | FiringProgress | SetTriggerStates | DeleteTriggerStates | TimerDue
     | WatermarkReached
     | SpooledPart | SpooledFired | SpooledEmitted
-    | JoinRows
+    | JoinSchema | JoinRows
     | StagedOutput
 )  # fmt: skip
 """What a state log may hold; decoders tell the types apart by their tags."""

@@ -1,20 +1,32 @@
-"""The records of a join: rows as they have come, and how far event time is."""
+"""The records of a join: rows as they have come, and how far event time is.
+
+A chunk has a few rows of each shard, so a record of rows has no schema: a record before it says
+that of its side and shard, once in a log and once in a snapshot.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from onyx.codec import columns as columns_codec
+from onyx.codec.columns import encode_schema
+from onyx.codec.pieces import cutter
 from onyx.flow.arrays import Indices, Mask
-from onyx.flow.columns.record_batch import Columns
 from onyx.joins.streams.keyed_rows import KeyedRows, together
 from onyx.joins.streams.spans import NO_WATERMARK, Side, Times
 from onyx.joins.streams.stored import JOINED
 from onyx.windows.groups import slices_of
-from onyx.windows.records import JoinRows, Record, Records, WatermarkReached, append
+from onyx.windows.records import (
+    JoinRows,
+    JoinSchema,
+    Record,
+    Records,
+    WatermarkReached,
+    append,
+)
 
 ROWS_AT_ONCE = 100_000
 """Rows of one record."""
@@ -28,6 +40,8 @@ class Chronicle:
         self._watermarks = watermarks
         self._written = watermarks.copy()
         self._news: list[tuple[Side, KeyedRows]] = []
+        self._schemas: dict[tuple[Side, int], pa.Schema] = {}
+        """The last schema that the log has of each side and shard."""
 
     def added(self, side: Side, rows: KeyedRows) -> None:
         """A side has got rows."""
@@ -39,10 +53,12 @@ class Chronicle:
         news, self._news = self._news, []
         for side, rows in _alike(news):
             order, runs = _by_shard(rows.shards)
-            segments = rows.chosen(order)
-            schema = columns_codec.encode_schema(segments.schema)
+            cut, schema = cutter(rows.chosen(order)), rows.segments.schema
             for shard, (first, end) in runs.items():
-                append(records, shard, _record(side, segments.slice(first, end - first), schema))
+                if self._schemas.get((side, shard)) != schema:
+                    self._schemas[side, shard] = schema
+                    append(records, shard, JoinSchema(JOINED, side, encode_schema(schema)))
+                append(records, shard, JoinRows(JOINED, side, end - first, cut(first, end)))
         # Behind the rows: a watermark says of all before it which are gone.
         risen = self._watermarks != self._written
         for shard in known:
@@ -59,26 +75,47 @@ class Chronicle:
         """What gives all rows of a shard, and its watermark, as they are now."""
         watermarks = self._watermarks.copy()
         kept = [(side, rows, ~gone[side](rows)) for side, rows in parts]
-        split: list[tuple[Side, KeyedRows, bytes, dict[int, tuple[int, int]]]] = []
+        self._schemas.clear()  # what comes is behind a snapshot
+        split: list[_Split] = []
 
         def of_shard(shard: int) -> list[Record]:
             if not split:
-                for side, rows, there in kept:
-                    rows = rows.take(np.flatnonzero(there))
-                    order, runs = _by_shard(rows.shards)
-                    schema = columns_codec.encode_schema(rows.segments.schema)
-                    split.append((side, rows.take(order), schema, runs))
+                split.extend(_Split.of(side, rows, there) for side, rows, there in kept)
             found: list[Record] = []
-            for side, rows, schema, runs in split:
-                first, end = runs.get(shard, (0, 0))
-                for start in range(first, end, ROWS_AT_ONCE):
-                    some = np.arange(start, min(end, start + ROWS_AT_ONCE))
-                    found.append(_record(side, rows.chosen(some), schema))
+            for each in split:
+                found += each.records(shard)
             if watermarks[shard] != NO_WATERMARK:
                 found.append(_reached(watermarks[shard]))
             return found
 
         return of_shard
+
+
+class _Split(NamedTuple):
+    """A part of a side, by shards."""
+
+    side: Side
+    rows: KeyedRows
+    """In the order of their shards."""
+    schema: bytes
+    runs: dict[int, tuple[int, int]]
+
+    @staticmethod
+    def of(side: Side, rows: KeyedRows, there: Mask) -> _Split:
+        """The rows of a part that are still there."""
+        rows = rows.take(np.flatnonzero(there))
+        order, runs = _by_shard(rows.shards)
+        return _Split(side, rows.take(order), encode_schema(rows.segments.schema), runs)
+
+    def records(self, shard: int) -> Iterator[Record]:
+        """The rows of a shard, if there are any."""
+        first, end = self.runs.get(shard, (0, 0))
+        if first < end:
+            yield JoinSchema(JOINED, self.side, self.schema)
+        for start in range(first, end, ROWS_AT_ONCE):
+            count = min(end - start, ROWS_AT_ONCE)
+            rows = self.rows.chosen(np.arange(start, start + count))
+            yield JoinRows(JOINED, self.side, count, cutter(rows)(0, count))
 
 
 def _alike(news: Sequence[tuple[Side, KeyedRows]]) -> Iterator[tuple[Side, KeyedRows]]:
@@ -99,15 +136,5 @@ def _by_shard(shards: Indices) -> tuple[Indices, dict[int, tuple[int, int]]]:
     return order, {shard: (run.start, run.stop) for shard, run in runs.items()}
 
 
-def _record(side: Side, rows: pa.RecordBatch, schema: bytes) -> JoinRows:
-    return JoinRows(JOINED, side, columns_codec.encode(Columns(rows)), schema)
-
-
 def _reached(watermark: np.int64) -> WatermarkReached:
     return WatermarkReached(JOINED, int(watermark))
-
-
-def rows_in(record: JoinRows) -> pa.RecordBatch:
-    """The rows of a record. Raises SegmentError: its bytes are damaged."""
-    schema = columns_codec.decode_schema(record.schema)
-    return columns_codec.decode(record.rows, schema).record_batch

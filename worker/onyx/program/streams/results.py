@@ -57,9 +57,9 @@ class Results:
         self._known: list[pa.Schema | None] = [None, None]
         """The columns of each side, as they came last."""
 
-    def saw(self, side: Side, rows: pa.RecordBatch) -> None:
-        """A side has rows like these."""
-        self._known[side] = None if is_dicts(rows) else rows.schema
+    def saw(self, side: Side, schema: pa.Schema) -> None:
+        """A side has rows of this schema."""
+        self._known[side] = None if is_dicts(schema) else schema
 
     def of_pairs(self, left: Chosen, right: Chosen) -> Made:
         """A segment for each row that is chosen of both, which are as many."""
@@ -79,7 +79,7 @@ class Results:
 
     def of_lone(self, side: Side, rows: pa.RecordBatch) -> Made:
         """A segment for each row of one side."""
-        if is_dicts(rows):
+        if is_dicts(rows.schema):
             return Made(list(named(self._prefixes[side], as_dicts(segments_of(rows)))))
         mine, other = self._named(side, rows), self._known[1 - side]
         nulls: dict[str, pa.Array] = {}

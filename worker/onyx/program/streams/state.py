@@ -26,19 +26,18 @@ from onyx.joins.streams.spans import END, LEFT, NO_WATERMARK, RIGHT, Side, Times
 from onyx.joins.streams.stored import StoredSide
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.asked import extents_of
-from onyx.program.streams.keeping import Chronicle, rows_in
+from onyx.program.streams.keeping import Chronicle
 from onyx.program.streams.looking import look_at
+from onyx.program.streams.restoring import Restoring
 from onyx.program.streams.results import Chosen, Made, Results, gathered
 from onyx.program.streams.stored_form import Stored, segments_of
 from onyx.windows.firing import Added, Extent, Number, Pages
 from onyx.windows.groups import Shards
-from onyx.windows.records import JoinRows, Record, Records, WatermarkReached
+from onyx.windows.records import JoinRows, JoinSchema, Record, Records, WatermarkReached
 from onyx.windows.running import Files
 from onyx.windows.selection import EVERYTHING, Selection
 
 SIDES: tuple[Side, Side] = (LEFT, RIGHT)
-RESTORED_AT_ONCE = 65_536
-"""Rows of a side that are put together before they are stored again."""
 
 
 class _Lone(NamedTuple):
@@ -83,8 +82,7 @@ class JoinedStreams:
         self._stored = tuple(StoredSide(self._gone(side), keep, memory_rows_max) for side in SIDES)
         self._results = Results(join)
         self._chronicle = Chronicle(self._watermarks)
-        self._restoring: list[list[tuple[int, pa.RecordBatch]]] = [[], []]
-        """Rows of each side with their shard."""
+        self._restoring = Restoring(self._store_restored, self._results.saw)
 
     # --- segments ---------------------------------------------------------------------------------
 
@@ -100,7 +98,7 @@ class JoinedStreams:
         """
         late = times < self._spans.late_before(self._watermarks[shards])
         every = Stored.of(segments)
-        self._results.saw(side, every.rows)
+        self._results.saw(side, every.rows.schema)
         made: list[Made] = []
         for each in rows:
             there = ~late[each.where] & _valid(each.keys)
@@ -116,9 +114,9 @@ class JoinedStreams:
                 made.append(self._results.of_lone(side, every.take(without).rows))
         return Added(gathered(int(shards[0]), made), np.flatnonzero(late).tolist())
 
-    def saw(self, side: Side, rows: pa.RecordBatch) -> None:
+    def saw(self, side: Side, schema: pa.Schema) -> None:
         """Segments of a side have these columns, wherever they have gone."""
-        self._results.saw(side, rows)
+        self._results.saw(side, schema)
 
     def _take(self, side: Side, rows: KeyedRows, stored: Stored) -> Iterator[Made]:
         """Rows meet those that are there, and stay."""
@@ -263,8 +261,8 @@ class JoinedStreams:
         """Apply records to a shard."""
         self._shards.known[shard] = None
         for record in records:
-            if isinstance(record, JoinRows):
-                self._restore_rows(LEFT if record.side == LEFT else RIGHT, shard, record)
+            if isinstance(record, JoinSchema | JoinRows):
+                self._restoring.apply(shard, record)
             elif isinstance(record, WatermarkReached) and record.watermark == END:
                 self._forget(shard)
             elif isinstance(record, WatermarkReached):
@@ -274,36 +272,20 @@ class JoinedStreams:
         """All rows of a shard were emitted at the end of the job, or of an older version of it,
         behind which event time begins anew."""
         self._watermarks[shard] = NO_WATERMARK
+        self._restoring.forget(shard)
         for side in SIDES:
-            self._restoring[side] = [each for each in self._restoring[side] if each[0] != shard]
             self._stored[side].forget(shard)
 
-    def _restore_rows(self, side: Side, shard: int, record: JoinRows) -> None:
-        rows, waiting = rows_in(record), self._restoring[side]
-        self._results.saw(side, rows)
-        waiting.append((shard, rows))
-        if sum(each.num_rows for _, each in waiting) >= RESTORED_AT_ONCE:
-            self._store_restored(side)
-
-    def _store_restored(self, side: Side) -> None:
-        """Records have the rows of one shard each, and are looked at together: they are many."""
-        alike: dict[pa.Schema, list[tuple[int, pa.RecordBatch]]] = {}
-        for shard, rows in self._restoring[side]:
-            alike.setdefault(rows.schema, []).append((shard, rows))
-        self._restoring[side] = []
-        for some in alike.values():
-            rows = pa.concat_batches([each for _, each in some])
-            looked = look_at(self._join, self._join.sides[side], segments_of(rows))
-            shards = np.repeat([shard for shard, _ in some], [each.num_rows for _, each in some])
-            for each in looked.rows if len(shards) else ():
-                taken = rows.take(pa.array(each.where))
-                mine = KeyedRows.of(each.keys, looked.times[each.where], shards[each.where], taken)
-                self._stored[side].add(in_order(mine))
+    def _store_restored(self, side: Side, rows: pa.RecordBatch, shards: Indices) -> None:
+        looked = look_at(self._join, self._join.sides[side], segments_of(rows))
+        for each in looked.rows:
+            taken = rows.take(pa.array(each.where))
+            mine = KeyedRows.of(each.keys, looked.times[each.where], shards[each.where], taken)
+            self._stored[side].add(in_order(mine))
 
     def restored(self) -> None:
         """All shards are restored."""
-        for side in SIDES:
-            self._store_restored(side)
+        self._restoring.finish()
 
     def close(self) -> None:
         """Nothing is to be left."""

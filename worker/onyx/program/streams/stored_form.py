@@ -33,7 +33,7 @@ class Stored(msgspec.Struct, frozen=True):
     @property
     def of_dicts(self) -> bool:
         """Whether the segments are dicts."""
-        return is_dicts(self.rows)
+        return is_dicts(self.rows.schema)
 
     def take(self, chosen: Indices) -> Stored:
         """The segments at these indices, which rise."""
@@ -60,11 +60,11 @@ def _of_columns(columns: Columns) -> Stored:
 
 def segments_of(rows: pa.RecordBatch) -> Segments:
     """The segments of a stored form; dicts are new ones."""
-    if is_dicts(rows):
+    if is_dicts(rows.schema):
         return decode_apart(rows.column(0).to_pylist())
     return Columns(rows)
 
 
-def is_dicts(rows: pa.RecordBatch) -> bool:
-    """Whether these are dicts."""
-    return bool(rows.schema.equals(_DICTS))
+def is_dicts(schema: pa.Schema) -> bool:
+    """Whether rows of a schema are dicts."""
+    return bool(schema.equals(_DICTS))
