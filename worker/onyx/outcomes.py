@@ -31,10 +31,14 @@ class TaskTotals(msgspec.Struct, frozen=True):
     unmatched: int = 0
     """Segments for which no flow condition holds."""
     late: int = 0
+    answered: int = 0
+    """Segments of requests that failed for good, so that the answers say so."""
     first_dead_letter: str = ""
     """The error of the first."""
     first_unmatched: str = ""
     """What the first lacks, as far as that is known."""
+    first_answered: str = ""
+    """The error of the first."""
 
     def __add__(self, other: TaskTotals) -> TaskTotals:
         return self._with(other, 1)
@@ -46,7 +50,7 @@ class TaskTotals(msgspec.Struct, frozen=True):
     @property
     def remarkable(self) -> bool:
         """Whether there is something to say of them."""
-        return bool(self.dead_letters or self.unmatched or self.late)
+        return bool(self.dead_letters or self.unmatched or self.late or self.answered)
 
     def _with(self, other: TaskTotals, sign: int) -> TaskTotals:
         return TaskTotals(
@@ -58,8 +62,10 @@ class TaskTotals(msgspec.Struct, frozen=True):
             self.dead_letters + sign * other.dead_letters,
             self.unmatched + sign * other.unmatched,
             self.late + sign * other.late,
+            self.answered + sign * other.answered,
             self.first_dead_letter or other.first_dead_letter,
             self.first_unmatched or other.first_unmatched,
+            self.first_answered or other.first_answered,
         )
 
 
@@ -77,6 +83,10 @@ def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
         to = job.entry(task).dead_letter or "dead letters"
         first = f"; first error: {its.first_dead_letter}" if its.first_dead_letter else ""
         yield f"{_of(its.dead_letters, its.segments_in)} of {task} went to {to}{first}"
+    if its.answered:
+        first = f"; first error: {its.first_answered}" if its.first_answered else ""
+        count = _of(its.answered, its.segments_in)
+        yield f"{count} of {task} failed, as the answers to their requests say{first}"
     if its.unmatched:
         first = f"; {its.first_unmatched}" if its.first_unmatched else ""
         count = _of(its.unmatched, its.segments_in)

@@ -17,6 +17,7 @@ from tests.support.patience import WAIT_S
 
 from onyx import api
 from onyx.client.appending import appender
+from onyx.ledger.outcomes import NOTHING, plain
 from onyx.settings import HttpSettings, Settings
 from onyx.testing.env import TestEnv, with_test_env
 
@@ -110,6 +111,7 @@ def test_what_is_answered_with_200_is_durable_in_the_outputs(env: TestEnv, tmp_p
         "status": "processed",
         "reason": "",
         "segments": 1,
+        **plain(NOTHING),
         "values": {},
         "errors": {},
         "refused": {},

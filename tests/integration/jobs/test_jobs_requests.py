@@ -16,7 +16,7 @@ from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, un
 from tests.support.patience import WAIT_S
 
 from onyx import api
-from onyx.client.appender import Appender, NotTaken, NotYetTaken
+from onyx.client.appender import Appender, NotTaken, NotYetTaken, RequestFailed
 from onyx.client.workers import addresses_of
 from onyx.ids import JobId
 from onyx.plugins.channel_queue import Channel
@@ -119,6 +119,21 @@ def test_a_request_is_taken_once_under_its_id_whomever_it_is_sent_to(
     with pytest.raises(NotTaken, match="'once' was used before, for other segments"):
         running.appenders[0].append(rows[:49], id="once")
     assert len(running.end()) == 50
+
+
+@pytest.mark.parametrize("read", ["", "partitions: 4, partitionKey: order"])
+def test_segments_that_fail_are_the_answer_of_their_request_alone(env: TestEnv, read: str) -> None:
+    running = start(env, f"{GIVING}:divided", read)
+    rows = [{"order": n, "count": n % 10} for n in range(50)]
+    for appender in running.appenders:
+        with pytest.raises(RequestFailed, match="segment 0 of the request failed") as raised:
+            appender.append(rows, id="some-fail")
+        answer = raised.value.answer
+        assert (answer.segments, answer.outcomes.failed) == (50, 5)
+        assert [each.segment for each in answer.outcomes.failures] == [0, 10, 20, 30, 40]
+        assert {each.task for each in answer.outcomes.failures} == {"work"}
+    assert running.appenders[0].append(rows[1]).status is Status.PROCESSED
+    assert len(running.end()) == 46
 
 
 def test_an_appender_goes_on_with_the_worker_that_owns_the_input(env: TestEnv) -> None:

@@ -29,7 +29,7 @@ from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_modes import OrderedWindow
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
-from onyx.plugins.requests import mailbox
+from onyx.plugins.requests import entries
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.request import Request, Status
 from onyx.runs import Numbers
@@ -49,19 +49,21 @@ def _journalled_early(box: Mailbox, first: int, wait_s: float) -> Content | None
     """R1."""
     content = _take(box, first, wait_s)
     for each in content.requests if content is not None else ():
+        if each.outcomes is not None:
+            continue
         entry = box._taken[each.id]
         waiting, entry.journalled = entry.journalled, []
-        mailbox._settle(mailbox._answers(waiting, Status.JOURNALLED, entry.count))
+        entries.settle(entries.answers_of(waiting, Status.JOURNALLED, entry.count))
     return content
 
 
 def _processed_early(box: Mailbox, content: Content) -> None:
     """R2."""
-    entries = [box._taken[each.id] for each in content.requests]
+    known = [box._taken[each.id] for each in content.requests if each.outcomes is None]
     _appended(box, content)
-    for entry in entries:
+    for entry in known:
         waiting, entry.processed = entry.processed, []
-        mailbox._settle(mailbox._answers(waiting, Status.PROCESSED, entry.count))
+        entries.settle(entries.answers_of(waiting, Status.PROCESSED, entry.count))
 
 
 def _processed_before(box: Mailbox, *arguments: Any, **named: Any) -> None:

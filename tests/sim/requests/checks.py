@@ -59,6 +59,8 @@ class RequestChecks(Checks):
         """When each segment was written last: in which version, and as which of all."""
         self._writes = 0
         self._promised: dict[int, Status] = {}
+        self._failed: set[str] = set()
+        """Requests that have failed for good."""
 
     # --- what happens ---------------------------------------------------------------------------
 
@@ -79,7 +81,8 @@ class RequestChecks(Checks):
                 mine.append(dict(segment))
         for request in chunk.requests:
             before_at = self._ids[folder.partition].get(request.id)
-            assert before_at is None, f"J2: {where}: {request.id} is at {before_at} already"
+            judged = request.outcomes is not None and before_at == request.first
+            assert before_at is None or judged, f"J2: {where}: {request.id} is at {before_at}"
             self._ids[folder.partition][request.id] = request.first
 
     @fatal
@@ -94,6 +97,10 @@ class RequestChecks(Checks):
 
     def answered(self, asked: Asked, status: Status) -> None:
         """A client hears this of its request."""
+        if status is Status.FAILED:
+            self._failed.add(asked.id)
+        elif status is Status.PROCESSED:
+            assert asked.id not in self._failed, f"J7: {asked.id!r} failed, and is {status} now"
         for segment in asked.segments:
             number = segment["n"]
             self._promised[number] = status
@@ -154,7 +161,8 @@ class RequestChecks(Checks):
 
     def _check_processed(self, id: str, number: int, partition: int, position: int) -> None:
         story = self._of.story
-        if story.given_up:
+        if story.given_up and not story.windowed:
+            assert number in self._visible(), f"J7: {id!r} is processed, and {number} was given up"
             return
         what = f"J1: {id!r} is processed, but {number}"
         if story.guarantee == "at-least-once":

@@ -108,7 +108,7 @@ class Client:
 
     def _answered(self, answer: Answer) -> None:
         world, where = self._world, f"{self.asked.id!r} ({self.level})"
-        world.note(f"{where}{' forged' if self._forging else ''}: {answer.status}")
+        world.note(f"{where}{' forged' if self._forging else ''}: {answer.status} {answer.reason}")
         if self._forging:
             self._forging = False
             if answer.status.reached or answer.status is Status.INVALID:
@@ -118,7 +118,9 @@ class Client:
             raise Violation(f"J3: {where}: the same content is {answer.status}: {answer.reason}")
         if answer.status is Status.UNAVAILABLE and "bug in Onyx" in answer.reason:
             raise Violation(f"U: {where}: {answer.reason}")
-        if answer.status.reached:
+        if answer.status is Status.FAILED and not world.story.given_up:
+            raise Violation(f"J7: {where}: there are dead letters, and it is {answer.reason}")
+        if answer.status.final:
             self._reached(answer)
 
     def _reached(self, answer: Answer) -> None:

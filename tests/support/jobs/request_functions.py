@@ -62,3 +62,8 @@ class PricingColumns(Processor):
         assert batch is not None
         self.outbox.offer(batch)
         ack_return("total", pc.multiply(batch["count"], 3))
+
+
+def divided(order: dict[str, Any]) -> dict[str, Any]:
+    """Fails for a count of 0."""
+    return {**order, "each": 10 // order["count"]}

@@ -15,6 +15,7 @@ from tests.support.clocks import ManualClock
 from tests.support.servers.fake_requests import FakeRequests
 
 from onyx.front.app import App
+from onyx.ledger.outcomes import FailedSegment, Outcomes, plain
 from onyx.requests.append import Form
 from onyx.requests.request import Answer, Level, Status
 from onyx.settings import HttpSettings, Settings
@@ -203,6 +204,9 @@ def test_inputs_of_other_plugins_are_not_served(world: World):
 # --- what is answered ---------------------------------------------------------------------------
 
 
+FAILED = Outcomes(1, first_error="f: y", failures=(FailedSegment("f", "y", 0),))
+
+
 @pytest.mark.parametrize(
     ("answer", "code", "retry_after"),
     [
@@ -212,6 +216,8 @@ def test_inputs_of_other_plugins_are_not_served(world: World):
         (Answer(Status.CONFLICT, "x"), 409, None),
         (Answer(Status.INVALID, "x"), 400, None),
         (Answer(Status.INVALID, "x", refused={3: "y"}), 422, None),
+        (Answer(Status.FAILED, "x", outcomes=FAILED), 422, None),
+        (Answer(Status.PROCESSED, outcomes=Outcomes(dead_letters=1, first_error="y")), 200, None),
         (Answer(Status.UNKNOWN, "x"), 404, None),
         (Answer(Status.BUSY, "x", 0.2), 429, "1"),
         (Answer(Status.UNAVAILABLE, "x", 2.5), 503, "3"),
@@ -229,6 +235,7 @@ def test_each_status_has_its_code(
         "status": answer.status,
         "reason": answer.reason,
         "segments": answer.segments,
+        **plain(answer.outcomes),
         "values": {},
         "errors": {},
         "refused": {str(row): why for row, why in answer.refused.items()},

@@ -84,12 +84,16 @@ class Mailbox:
 
     def __init__(self) -> None:
         self.offered: list[Future[Answer]] = []
+        self.why = ""
         self.ids: list[str] = []
 
     def offer(self, request: Request) -> Future[Answer]:
         self.ids.append(request.id)
         self.offered.append(Future())
         return self.offered[-1]
+
+    def obstacle(self, id: str) -> str:
+        return self.why
 
 
 class World:
@@ -154,6 +158,13 @@ def test_a_request_whose_time_is_over_is_answered_and_costs_no_more(world: World
     answer = future.result(WAIT_S)
     assert (answer.status, answer.reason) == (Status.TIMED_OUT, "no answer within 30 s")
     until(lambda: world.mailbox.offered[0].cancelled())
+
+
+def test_who_waits_in_vain_is_told_what_the_owner_knows(world: World) -> None:
+    world.mailbox.why = "a segment of it is read again because of work: Retry: not now"
+    future = world.waiting()
+    world.clock.advance(APPEND.timeout_s + 1)
+    assert future.result(WAIT_S).reason == f"no answer within 30 s: {world.mailbox.why}"
 
 
 def test_a_request_whose_partition_moves_goes_to_its_new_owner(world: World) -> None:

@@ -12,7 +12,8 @@ from tests.support.clocks import ManualClock
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.journal.chunk import Remembered
-from onyx.ledger.returns import Part
+from onyx.ledger.outcomes import FailedSegment, Outcomes, retried_part
+from onyx.ledger.returns import OUTCOMES, RETRIED, Part
 from onyx.plugins.requests import mailbox as module
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.request import Answer, Level, Request, Status
@@ -236,3 +237,96 @@ def test_values_of_trees_that_were_complete_at_an_owner_of_before_are_lost() -> 
     assert [each.values_lost for each in found] == [True, False]
     assert found[1].parts == {"total": Part("sum", 50, 8)}
     assert mailbox.offer(request("a", 1, 2)).result().values_lost
+
+
+def failed(task: str = "f", error: str = "KeyError: 'who'") -> dict[str, Part]:
+    one = Outcomes(failed=1, first_error=error, failures=(FailedSegment(task, error),))
+    return {OUTCOMES: one.part()}
+
+
+def judged(mailbox: Mailbox) -> tuple[Remembered, ...]:
+    """What the writer takes of requests that have failed, made durable."""
+    content = mailbox.judged()
+    assert content is not None
+    mailbox.appended(content)
+    return tuple(content.requests)
+
+
+def test_a_failure_is_answered_when_the_journal_has_it() -> None:
+    mailbox = new()
+    future = mailbox.offer(request("a", 1, 2, 3))
+    journalled(mailbox, 10)
+    mailbox.returned(11, failed())
+    mailbox.acked(positions(10, 11, 12))
+    assert not future.done(), "whoever takes over would know nothing of it"
+    assert mailbox.settled(13) == 11
+    [remembered] = judged(mailbox)
+    answer = future.result()
+    assert (answer.status, answer.segments) == (Status.FAILED, 3)
+    assert answer.outcomes.failures == (FailedSegment("f", "KeyError: 'who'", 1),)
+    assert answer.reason == "segment 1 of the request failed in task f: KeyError: 'who'"
+    assert mailbox.settled(13) == 13
+    next_owner = new(remembered=[remembered])
+    again = next_owner.offer(request("a", 1, 2, 3)).result()
+    assert (again.status, again.outcomes) == (answer.status, answer.outcomes)
+    assert next_owner.remembered() == [remembered]
+
+
+def test_what_is_read_again_behind_a_failure_counts_for_nobody_else() -> None:
+    one = Remembered("a", b"d", 0, 2, 0)
+    two = Remembered("b", b"d", 2, 2, 0, failed()[OUTCOMES].value)
+    mailbox = new(remembered=[one, two])
+    future = mailbox.offer(request("a", 1, 2))
+    mailbox.acked(positions(2, 3))
+    assert not future.done()
+    mailbox.acked(positions(0, 1))
+    assert status(future) is Status.PROCESSED
+
+
+def test_who_waits_for_a_failure_is_told_when_the_partition_moves() -> None:
+    mailbox = new()
+    future = mailbox.offer(request("a", 1))
+    journalled(mailbox)
+    mailbox.returned(0, failed())
+    mailbox.acked(positions(0))
+    mailbox.close(None)
+    assert status(future) is Status.UNAVAILABLE
+    assert status(mailbox.offer(request("a", 1))) is Status.UNAVAILABLE
+
+
+def test_what_is_given_up_has_failed_for_the_last_reason() -> None:
+    mailbox = new()
+    future = mailbox.offer(request("a", 1, 2))
+    journalled(mailbox)
+    mailbox.returned(0, {RETRIED: retried_part("f: Retry: not now")})
+    assert mailbox.obstacle("a") == "a segment of it is read again because of f: Retry: not now"
+    mailbox.given_up(positions(0))
+    mailbox.acked(positions(1))
+    judged(mailbox)
+    assert future.result().outcomes.given_up == 1
+    assert future.result().outcomes.first_error == "f: Retry: not now"
+
+
+def test_outputs_are_asked_again_for_what_is_sent_again_and_waited_for() -> None:
+    mailbox = new()
+    mailbox.offer(request("a", 1))
+    mailbox.offer(request("b", 2, level=Level.JOURNAL))
+    journalled(mailbox)
+    assert mailbox.awaited(2)
+    assert not mailbox.awaited(2)
+    mailbox.sent_again(positions(1))
+    assert not mailbox.awaited(2), "nobody waits for it"
+    mailbox.sent_again(positions(0))
+    assert mailbox.awaited(2)
+
+
+def test_a_failure_is_answered_while_the_job_drains() -> None:
+    mailbox = new()
+    futures = [mailbox.offer(request(id, 1)) for id in "ab"]
+    journalled(mailbox)
+    mailbox.returned(0, failed())
+    mailbox.acked(positions(0))
+    mailbox.refuse()
+    mailbox.returned(1, failed())
+    mailbox.acked(positions(1))
+    assert [status(each) for each in futures] == [Status.FAILED] * 2

@@ -12,10 +12,24 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onyx.client.appender import Appender, AsyncAppender, NotTaken, NotYetTaken
+    from onyx.client.appender import (
+        Appender,
+        AsyncAppender,
+        NotTaken,
+        NotYetTaken,
+        RequestFailed,
+    )
     from onyx.requests.request import Answer, Status
 
-__all__ = ["Answer", "Appender", "AsyncAppender", "NotTaken", "NotYetTaken", "Status"]
+__all__ = [
+    "Answer",
+    "Appender",
+    "AsyncAppender",
+    "NotTaken",
+    "NotYetTaken",
+    "RequestFailed",
+    "Status",
+]
 
 
 def __getattr__(name: str) -> Any:

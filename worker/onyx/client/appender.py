@@ -60,6 +60,15 @@ class NotTaken(UserError):
         self.answer = answer
 
 
+class RequestFailed(UserError):
+    """A request was taken, and segments of it have failed for good; `answer.outcomes` says which.
+    The others are processed."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.reason)
+        self.answer = answer
+
+
 class NotYetTaken(Unavailable):
     """It is not known whether a request was taken in time. Sent again under the same id, it is
     taken once."""
@@ -132,6 +141,7 @@ class Appender:
         Raises:
             NotTaken: the request is wrong, its id was used for other segments, or there is no such
                 job or input.
+            RequestFailed: segments of the request have failed for good.
             NotYetTaken: `timeout_s` is over; the message says what kept it.
             SegmentError: a segment cannot travel.
         """
@@ -165,7 +175,7 @@ class Appender:
             if answer.status.reached:
                 return answer
             if not answer.status.again:
-                raise NotTaken(answer)
+                raise _final(answer)
             wait_s = max(wait_s, answer.retry_after_s or 0.0)
             left_s = ends_s - self._clock.monotonic_s()
             if left_s <= wait_s or self._closed.wait(wait_s):
@@ -270,12 +280,16 @@ class AsyncAppender:
                     if answer.status.reached:
                         return answer
                     if not answer.status.again:
-                        raise NotTaken(answer)
+                        raise _final(answer)
                     self._appender.next_worker()
                     await asyncio.sleep(max(wait_s, answer.retry_after_s or 0.0))
                     wait_s = min(2 * wait_s, AGAIN_MAX_S)
         except TimeoutError:
             raise NotYetTaken(answer, append.id) from None
+
+
+def _final(answer: Answer) -> UserError:
+    return RequestFailed(answer) if answer.status is Status.FAILED else NotTaken(answer)
 
 
 def _given(workers: str | Sequence[str]) -> Callable[[], Sequence[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 from msgspec import field
@@ -44,14 +46,22 @@ class Routed(msgspec.Struct):
     """Parents whose roots are to be read again: do not ack them. Increasing, each once."""
     retries_max: list[int] = field(default_factory=list)
     """For each of them, how often the condition asks for that at most."""
+    retry_errors: dict[int, Exception] = field(default_factory=dict)
+    """What was raised for those of them for which something was."""
     failures: list[SegmentFailure] = field(default_factory=list)
     """(index of the parent, exception) that nothing took care of; by parent, each once."""
     shared: bool = False
     """Whether a segment goes to several children, who then need copies of their own."""
     withdrawn: list[int] = field(default_factory=list)
     """Parents that failed or are retried: what was made of them counts nowhere. Increasing."""
-    letters: int = 0
-    """Dead letters among what is sent."""
+    letters: list[SegmentFailure] = field(default_factory=list)
+    """Failures about which a dead letter is sent, likewise."""
+    excepted: list[SegmentFailure] = field(default_factory=list)
+    """Failures in whose place a condition for exceptions sends something else, likewise."""
+    notes: dict[int, Any] = field(default_factory=dict)
+    """What is said of segments to whoever sent them, by parent (`program.outcomes`)."""
+    retry_notes: dict[int, Any] = field(default_factory=dict)
+    """Why those of retries are to be read again, likewise."""
     unmatched: Indices = field(default_factory=lambda: NOTHING)
     """Leaves that go nowhere because no condition holds for them."""
 

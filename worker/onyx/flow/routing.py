@@ -17,6 +17,7 @@ failed, whatever else was wrong with it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -98,6 +99,7 @@ class _Handled(msgspec.Struct, frozen=True):
 
     segment: Segment
     route: Route
+    error: Exception
     letter: bool = False
 
 
@@ -141,6 +143,7 @@ class _Run:
         """Which leaves go to each child by conditions that do not account for them."""
         self.retries: dict[int, int] = {}
         """How often the condition asks for that at most, by parent."""
+        self.retry_errors: dict[int, Exception] = {}
         self.exhausted = _First()
         """Conditions ask for a retry, and none is left."""
         self.unsendable = _First()
@@ -198,6 +201,7 @@ class _Run:
             most = retries_of(error) if isinstance(error, Retry) else 0
             if most and not self.handling.is_exhausted(parent):
                 self.retries[parent] = most
+                self.retry_errors[parent] = error
 
     def _predicates_failed(self, condition: Compiled, errors: list[SegmentFailure]) -> None:
         if not errors:
@@ -252,17 +256,20 @@ class _Run:
                 break
             for parent, error in refused:
                 self._refuse(parent, error)
+        handled = sorted(self.handled.items(), key=itemgetter(0))
         return Routed(
             to,
             beside,
             loose,
-            sorted(self.retries),
-            [self.retries[parent] for parent in sorted(self.retries)],
-            sorted(self.failures.items()),
-            self._shared(),
-            withdrawn,
-            sum(each.letter for each in self.handled.values()),
-            self._unmatched(withdrawn),
+            retries=sorted(self.retries),
+            retries_max=[self.retries[parent] for parent in sorted(self.retries)],
+            retry_errors=self.retry_errors,
+            failures=sorted(self.failures.items(), key=itemgetter(0)),
+            shared=self._shared(),
+            withdrawn=withdrawn,
+            letters=[(parent, each.error) for parent, each in handled if each.letter],
+            excepted=[(parent, each.error) for parent, each in handled if not each.letter],
+            unmatched=self._unmatched(withdrawn),
         )
 
     def _refused(self, parts: Iterable[dict[str, Outgoing]]) -> list[SegmentFailure]:
@@ -297,12 +304,13 @@ class _Run:
         route = self.conditions.route(self.event, old, error, (error,), exhausted)
         if route.retry is not None:
             self.retries[parent] = route.retry.retries_max
+            self.retry_errors[parent] = error
             return
         try:
             if not route.flow:
                 raise route.error or error
             segment = self.handling.sent(sendable(route, self.event, old, error))
-            self.handled[parent] = _Handled(segment, route)
+            self.handled[parent] = _Handled(segment, route, error)
         except Exception as unhandled:
             self._send_letter(parent, unhandled)
 
@@ -311,7 +319,8 @@ class _Run:
         if to is None or letter is None:
             self.failures[parent] = error
         else:
-            self.handled[parent] = _Handled(letter(parent, error), Route(frozenset((to,))), True)
+            route = Route(frozenset((to,)))
+            self.handled[parent] = _Handled(letter(parent, error), route, error, letter=True)
 
     def _shared(self) -> bool:
         if any(len(each.route.flow) > 1 for each in self.handled.values()):

@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
+from onyx.ledger.outcomes import NOTHING, plain
 from onyx.requests.request import Answer, Status
 
 STATUSES: Mapping[Status, int] = {
     Status.PROCESSED: 200,
+    Status.FAILED: 422,
     Status.JOURNALLED: 202,
     Status.ACCEPTED: 202,
     Status.CONFLICT: 409,
@@ -74,6 +76,7 @@ def reply_to(answer: Answer) -> Reply:
         "status": answer.status,
         "reason": answer.reason,
         "segments": answer.segments,
+        **plain(answer.outcomes),
         "values": answer.values,
         "errors": answer.errors,
         "refused": answer.refused,
@@ -87,6 +90,7 @@ def rejection(rejected: Rejected) -> Reply:
         "status": _OWN[rejected.code],
         "reason": rejected.reason,
         "segments": 0,
+        **plain(NOTHING),
         "values": {},
         "errors": {},
         "refused": {},

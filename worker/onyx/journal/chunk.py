@@ -46,6 +46,9 @@ class Remembered(msgspec.Struct, array_like=True, frozen=True):
     count: int
     wall_ms: int
     """When it was appended."""
+    outcomes: Any = None
+    """Where segments of it have failed for good, what became of it (`ledger.outcomes`). It is
+    appended again then, and the later one counts."""
 
     @property
     def end(self) -> int:

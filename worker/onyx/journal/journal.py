@@ -175,9 +175,7 @@ class Journal:
         Args:
             folder: of the other job's journal, in the same store.
         """
-        if self.end >= old.end:
-            return
-        if not self.end:
+        if not self.end and old.end:
             place = Place(self._version, 0)
             before = min((each.first for each in old.index), default=old.end)
             known = [each for each in old.requests if each.end <= before]
@@ -191,6 +189,11 @@ class Journal:
                 raise Unavailable(f"journal file {folder.chunk(each.place)} is gone")
             self.append(Content(chunk.runs(), chunk.requests, chunk.cursor))
             self.restored = each_once([*self.restored, *chunk.requests])
+        restored = {each.id: each for each in self.restored}
+        beside = [each for each in old.requests if _is_news(each, restored.get(each.id))]
+        if beside:  # of chunks without segments
+            self.append(Content((), tuple(beside)))
+            self.restored = each_once([*self.restored, *beside])
 
     def _replace(self, place: Place, summary: Summary) -> None:
         """Write a summary, then remove older ones."""
@@ -201,3 +204,8 @@ class Journal:
         for older in stored.summaries:
             if older < place:
                 self._store.delete(self._folder.summary(older))
+
+
+def _is_news(request: Remembered, known: Remembered | None) -> bool:
+    """Whether a journal does not know a request, or not what became of it."""
+    return known is None or (known.outcomes is None and request.outcomes is not None)

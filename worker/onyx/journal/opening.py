@@ -103,7 +103,13 @@ def read_chunk(store: BlobStore, folder: PartitionFolder, at: Place) -> Chunk | 
 def each_once(requests: Iterable[Remembered]) -> list[Remembered]:
     """Requests in order. One without segments that begins where a summary ends is in the summary,
     and may be in a chunk behind it too."""
-    return list(dict.fromkeys(requests))
+    found: dict[str, Remembered] = {}
+    for each in requests:
+        before = found.get(each.id)
+        if before is not None and before.first != each.first:
+            del found[each.id]  # forgotten, and used again: its place is behind the others
+        found[each.id] = each
+    return list(found.values())
 
 
 def _patiently(store: BlobStore, folder: PartitionFolder, own: int | None) -> Found:

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from onyx.ledger.lineage import U64, Indices, child_ids, mix
 from onyx.runs import NONE, Numbers, array_of, taken
@@ -51,7 +52,13 @@ class Hop(NamedTuple):
     a root that its acker does not know yet."""
 
 
-def hop(ids: Numbers, shares: Sequence[Share], emitted: bool, withheld: bool = False) -> Hop:
+def hop(
+    ids: Numbers,
+    shares: Sequence[Share],
+    emitted: bool,
+    withheld: bool = False,
+    noted: Sequence[int] = (),
+) -> Hop:
     """The ids of the children of a batch, and the report about it.
 
     Args:
@@ -60,15 +67,19 @@ def hop(ids: Numbers, shares: Sequence[Share], emitted: bool, withheld: bool = F
         emitted: the batch comes from the source itself and not from another peer.
         withheld: the ack of the batch is sent later. Until then no tree may be complete, whatever
             becomes of the children: they all get ids of their own, and everything is acked.
+        noted: indices of segments of which something is said before their acks. So there has to be
+            an ack of each: their children get ids of their own.
     """
     if withheld:
         return _withheld(ids, shares)
     back = any(share.back for share in shares)
-    if len(shares) == 1 and shares[0].child_index is None and not back:
+    if len(shares) == 1 and shares[0].child_index is None and not back and not noted:
         return _filtered(ids, shares[0].parents, emitted)
     children = _children(len(ids), shares)
-    if back or (children > 1).any():
-        return _fan_out(array_of(ids), shares, children, emitted)
+    if back or noted or (children > 1).any():
+        sole = children == 1
+        sole[list(noted)] = False
+        return _fan_out(array_of(ids), shares, sole, emitted)
     sent = [_of_parents(ids, share) for share in shares]
     if emitted:
         return Hop(sent, None, array_of(ids) * children.astype(np.uint64))
@@ -109,15 +120,16 @@ def _of_parents(ids: Numbers, share: Share) -> Numbers:
     return ids if share.parents is None else taken(ids, share.parents)
 
 
-def _fan_out(ids: U64, shares: Sequence[Share], children: Indices, emitted: bool) -> Hop:
+def _fan_out(ids: U64, shares: Sequence[Share], sole: NDArray[np.bool_], emitted: bool) -> Hop:
+    """`sole`: whose only child keeps the id of its parent."""
     values = np.zeros_like(ids) if emitted else ids.copy()
-    some_only = bool((children == 1).any())
+    some_only = bool(sole.any())
     sent: list[Numbers] = []
     for share in shares:
         kept = array_of(_of_parents(ids, share))
         made = child_ids(kept, share.edge, share.child_index)
         if some_only and not share.back:
-            only = children == 1 if share.parents is None else children[share.parents] == 1
+            only = sole if share.parents is None else sole[share.parents]
             made = np.where(only, kept, made)
         _xor_into(values, made, share.parents)
         sent.append(made)

@@ -53,6 +53,7 @@ from onyx.runs import Numbers, Run, array_of, as_run
 
 # Counting needs DONE to be 0.
 DONE, IN_FLIGHT, DUE, RESTING = np.uint8(0), np.uint8(1), np.uint8(2), np.uint8(3)
+NO_POSITIONS: Indices = np.empty(0, dtype=np.intp)
 _TRIES_MAX = np.iinfo(np.uint16).max
 
 SLOTS_FIRST = 1024
@@ -258,9 +259,9 @@ class PendingWindow:
         """Whether nothing new may be emitted before something has rested."""
         return False
 
-    def take_given_up(self) -> int:
-        """Positions that have failed and count as complete, since the last time."""
-        return 0
+    def take_given_up(self) -> Indices:
+        """Positions that have failed and count as complete, since the last time, in order."""
+        return NO_POSITIONS
 
     def replay_all(self) -> list[Range]:
         """Make all that is not complete due: the job was re-allocated, and trees may be lost.

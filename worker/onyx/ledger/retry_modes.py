@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from onyx.ledger.lineage import U64, Indices
-from onyx.ledger.pending import DONE, DUE, IN_FLIGHT, RESTING, PendingWindow
+from onyx.ledger.pending import DONE, DUE, IN_FLIGHT, NO_POSITIONS, RESTING, PendingWindow
 from onyx.ledger.ranges import Range, increasing
 from onyx.runs import Numbers, array_of
 
@@ -80,12 +80,12 @@ class OrderedWindow(PendingWindow):
 class GivingUpWindow(PendingWindow):
     """`none`."""
 
-    _given_up = 0
+    _given_up: Indices = NO_POSITIONS
 
-    def take_given_up(self) -> int:
+    def take_given_up(self) -> Indices:
         """Positions that have failed and count as complete, since the last time."""
-        count, self._given_up = self._given_up, 0
-        return count
+        found, self._given_up = self._given_up, NO_POSITIONS
+        return np.sort(found)
 
     def replay_all(self) -> list[Range]:
         """Give up all that is in flight."""
@@ -94,7 +94,7 @@ class GivingUpWindow(PendingWindow):
     def _lost(self, positions: Indices, now_s: float) -> list[Range]:
         self._state[positions & self._mask] = DONE
         self._incomplete -= len(positions)
-        self._given_up += len(positions)
+        self._given_up = np.concatenate((self._given_up, positions))
         self._advance()
         return []
 

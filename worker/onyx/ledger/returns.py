@@ -16,6 +16,10 @@ from typing import Any, NamedTuple
 
 TREE_BYTES_MAX = 1_048_576
 """What one tree may give back, encoded, about; and what one request may."""
+OUTCOMES, RETRIED = "\0outcomes", "\0retried"
+"""Keys, and aggregators, of what the engine itself says of a tree (`outcomes`)."""
+FAILURES_SHOWN_MAX = 100
+"""Segments that are named one by one."""
 
 
 class Part(NamedTuple):
@@ -86,6 +90,14 @@ def _last(one: Any, other: Any) -> Any:
     return other
 
 
+def _outcomes(one: list[Any], other: list[Any]) -> list[Any]:
+    """Counts, the first error, and the first failures (`outcomes.Outcomes`)."""
+    *counts, error, failures = one
+    *other_counts, other_error, other_failures = other
+    added = [mine + its for mine, its in zip(counts, other_counts, strict=True)]
+    return [*added, error or other_error, [*failures, *other_failures][:FAILURES_SHOWN_MAX]]
+
+
 _COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
     "collect": _added,
     "count": _added,
@@ -93,4 +105,6 @@ _COMBINE: Mapping[str, Callable[[Any, Any], Any]] = {
     "max": max,
     "min": min,
     "sum": _added,
+    OUTCOMES: _outcomes,
+    RETRIED: _last,
 }

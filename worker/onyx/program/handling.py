@@ -9,6 +9,7 @@ from onyx.flow.dead_letters import dead_letter
 from onyx.flow.handling import Handling, Refused
 from onyx.ledger.lineage import is_final, tries_of
 from onyx.model.locations import HIDDEN
+from onyx.program.answering import Answering
 from onyx.program.exceptions import shown
 from onyx.program.failure import code_line
 from onyx.program.program import Program
@@ -18,19 +19,23 @@ FIRST_CHARACTERS_MAX = 300
 """The length of an error, where it is one line among others."""
 
 
-def handling_of(program: Program, refused: Refused, batch: Batch) -> Handling:
+def handling_of(program: Program, refused: Refused, batch: Batch, answering: Answering) -> Handling:
     """What is done about the failures of a batch.
 
     Args:
         refused: finds what children cannot be sent.
+        answering: says of which segments the first failure is the last.
     """
     roots = batch.roots
 
     def exhausted(index: int) -> bool:
-        return roots is None or is_final(int(roots[index]))
+        if roots is None:
+            return True
+        root = int(roots[index])
+        return is_final(root) or answering.at_once(root)
 
     def letter(index: int, error: Exception) -> Segment:
-        program.metrics.note(DEAD_LETTERS, lambda: _shown(program, error))
+        program.metrics.note(DEAD_LETTERS, lambda: error_line(program, error))
         return dead_letter(
             program.job_id,
             program.task,
@@ -45,7 +50,7 @@ def handling_of(program: Program, refused: Refused, batch: Batch) -> Handling:
     return Handling(dead_letters_to, letter, exhausted, refused, refusal)
 
 
-def _shown(program: Program, error: Exception) -> str:
+def error_line(program: Program, error: Exception) -> str:
     """An error in one line. What the user's function says may repeat what is in a segment."""
     may_say = program.report_values or isinstance(error, OnyxError)
     said = describe(error) if may_say else f"{type(error).__name__}: {HIDDEN}"

@@ -72,6 +72,10 @@ class Lifecycles(msgspec.Struct, frozen=True):
 
     def verdict(self, event: Event, phase: str, error: BaseException) -> Verdict:
         """What to do about an exception raised in a phase."""
+        return self.decides(event, phase, error) or "kill"
+
+    def decides(self, event: Event, phase: str, error: BaseException) -> Verdict | None:
+        """What a hook says that is to be done about it; None: none says anything."""
         answers = [
             (
                 lifecycle,
@@ -86,7 +90,7 @@ class Lifecycles(msgspec.Struct, frozen=True):
                     'return "kill", "restart" or "defer"'
                 )
         decided: list[Verdict] = [answer for _, answer in answers if answer != "defer"]
-        return decided[0] if decided else "kill"
+        return decided[0] if decided else None
 
 
 def compile_lifecycles(job: Job, task: str, resolve: Callable[[str], Hook]) -> Lifecycles:

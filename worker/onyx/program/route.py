@@ -7,6 +7,8 @@ leaves no trace in windows, or its replay would count twice or not at all.
 
 from __future__ import annotations
 
+import numpy as np
+
 from onyx.errors import PoisonSegment, SegmentError
 from onyx.flow.batch import Batch, segment_at
 from onyx.flow.conditions import Conditions, everything_to, lacking
@@ -22,13 +24,16 @@ from onyx.flow.segment_failure import (
     SegmentFailure,
 )
 from onyx.model.job import CatalogEntry
+from onyx.program.answering import NOBODY, Answering
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure, blamed
-from onyx.program.handling import handling_of
+from onyx.program.handling import error_line, handling_of
+from onyx.program.outcomes import notes_of, notes_of_retries
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.retry import Retry
-from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED
+from onyx.runs import taken
+from onyx.telemetry.catalog import ANSWERED, DEAD_LETTERS, UNMATCHED
 
 MEND = "; mend it"
 MEND_OR_ROUTE = (
@@ -40,11 +45,14 @@ NO_RETRY_LEFT = ", and the segment has been read again as often as it may"
 NOT_READ_AGAIN = ", but its segments are not accounted for, so that nobody reads them again"
 
 
-def route(program: Program, refused: Refused, work: BatchWork) -> None:
+def route(
+    program: Program, refused: Refused, work: BatchWork, answering: Answering = NOBODY
+) -> None:
     """Route the leaves of the batch.
 
     Args:
         refused: finds what children cannot be sent.
+        answering: says which segments requests have brought; what fails of these is the answer.
 
     Raises:
         Failure: a segment has failed, and nothing takes care of it.
@@ -53,10 +61,16 @@ def route(program: Program, refused: Refused, work: BatchWork) -> None:
     if batch is None or leaves is None:
         return
     conditions = program.conditions if work.own else program.own_conditions
-    work.routed = _route_leaves(program, refused, conditions, batch, leaves)
+    work.routed = _route_leaves(program, refused, conditions, batch, leaves, answering)
 
 
-def route_emitted(program: Program, refused: Refused, batch: Batch, child: str | None) -> Routed:
+def route_emitted(
+    program: Program,
+    refused: Refused,
+    batch: Batch,
+    child: str | None,
+    answering: Answering = NOBODY,
+) -> Routed:
     """Route what triggers have emitted, or what is late: to this child, if it is given.
 
     Raises:
@@ -65,7 +79,8 @@ def route_emitted(program: Program, refused: Refused, batch: Batch, child: str |
     conditions = program.conditions
     if child is not None:
         conditions = (conditions or everything_to(())).of_exceptions(frozenset((child,)))
-    return _route_leaves(program, refused, conditions, batch, Leaves(batch.segments))
+    leaves = Leaves(batch.segments)
+    return _route_leaves(program, refused, conditions, batch, leaves, answering)
 
 
 def _route_leaves(
@@ -74,11 +89,12 @@ def _route_leaves(
     conditions: Conditions | None,
     batch: Batch,
     leaves: Leaves,
+    answering: Answering,
 ) -> Routed:
     """Route the leaves of a batch.
 
     Args:
-        refused: finds what children cannot be sent.
+        refused, answering: as in `route`.
         conditions: of the task; None: everything goes to all children.
 
     Raises:
@@ -87,17 +103,43 @@ def _route_leaves(
     children, event = program.children, program.event
     routed = route_whole(conditions, children, leaves, refused)
     if routed is None:
-        handling = handling_of(program, refused, batch)
+        handling = handling_of(program, refused, batch, answering)
         routed = route_batch(conditions, children, event, batch.segments, leaves, handling)
         if routed.failures:
-            raise _failure(program, batch, leaves, routed.failures)
+            _answer_or_raise(program, batch, leaves, routed.failures, answering)
         if routed.letters:
-            program.metrics.add(DEAD_LETTERS, routed.letters)
+            program.metrics.add(DEAD_LETTERS, len(routed.letters))
     # What comes to a task whose own segments go nowhere (a reduce task) is not meant to match.
     goes_on = conditions is not program.own_conditions or conditions is program.conditions
     if goes_on and len(routed.unmatched):
         _count_unmatched(program, conditions, leaves, routed)
+    if answering.any and batch.roots is not None:
+        routed.notes = notes_of(program, answering, batch, leaves, routed)
+        routed.retry_notes = notes_of_retries(program, answering, batch, routed)
     return routed
+
+
+def _answer_or_raise(
+    program: Program,
+    batch: Batch,
+    leaves: Leaves,
+    failures: list[SegmentFailure],
+    answering: Answering,
+) -> None:
+    """What fails of requests is their answer, unless a hook of the task decides about exceptions;
+    anything else is a failure of the task."""
+    mine: list[bool] = []
+    if answering.any and batch.roots is not None:
+        indices = np.array([index for index, _ in failures], dtype=np.intp)
+        mine = answering.among(taken(batch.roots, indices)).tolist()
+    others = [each for each, is_mine in zip(failures, mine, strict=False) if not is_mine]
+    if not mine or others:
+        raise _failure(program, batch, leaves, others or failures)
+    failure = _failure(program, batch, leaves, failures)
+    if program.lifecycles.decides(program.event, f"lifecycle/{failure.phase}", failure.error):
+        raise failure
+    program.metrics.add(ANSWERED, len(failures))
+    program.metrics.note(ANSWERED, lambda: error_line(program, failure.error))
 
 
 def _count_unmatched(

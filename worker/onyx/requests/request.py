@@ -11,6 +11,7 @@ import msgspec
 from msgspec import field
 
 from onyx.flow.batch import Segments
+from onyx.ledger.outcomes import NOTHING, Outcomes
 from onyx.ledger.returns import Part
 
 ID_CHARACTERS_MAX = 256
@@ -36,6 +37,8 @@ class Status(enum.StrEnum):
     """What became of a request."""
 
     PROCESSED = "processed"
+    FAILED = "failed"
+    """The request was taken, and segments of it have failed for good; the others are processed."""
     JOURNALLED = "journalled"
     ACCEPTED = "accepted"
     """A worker has it: level `none` asks for no more."""
@@ -54,8 +57,13 @@ class Status(enum.StrEnum):
 
     @property
     def reached(self) -> bool:
-        """Whether the request was taken, as far as it asked for."""
+        """Whether what the request asked for has been reached."""
         return self in (Status.PROCESSED, Status.JOURNALLED, Status.ACCEPTED)
+
+    @property
+    def final(self) -> bool:
+        """Whether the request was taken, and nothing more becomes of it than was asked for."""
+        return self.reached or self is Status.FAILED
 
     @property
     def again(self) -> bool:
@@ -83,6 +91,8 @@ class Answer(msgspec.Struct, frozen=True):
     """Why there is no value for a key."""
     refused: Mapping[int, str] = field(default_factory=dict)
     """Why segments cannot be taken, by their number in the request."""
+    outcomes: Outcomes = NOTHING
+    """What became of segments that are not plainly processed."""
     owner: str = ""
     """The worker that requests for the input are passed on to; empty: the one that was asked."""
 

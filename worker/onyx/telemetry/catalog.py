@@ -82,11 +82,9 @@ BACKPRESSURED_SECONDS = Metric(
     "Time during which the task could not advance because a destination had no room.",
 )
 RETRIES = Metric(
-    "onyx_task_retries_total",
-    "counter",
-    TASK,
+    "onyx_task_retries_total", "counter", TASK,
     "Segments read again: not acknowledged in time, or a function or flow condition asked for it.",
-)
+)  # fmt: skip
 OPEN_TREES = Metric(
     "onyx_acker_open_trees",
     "gauge",
@@ -118,6 +116,11 @@ ERRORS = Metric(
     "Exceptions that no flow condition handles: the job's lifecycles handle them, or the job "
     "is killed.",
 )
+ANSWERED = Metric(
+    "onyx_task_failed_request_segments_total", "counter", TASK,
+    "Segments of requests that failed for good: the answers to the requests say so. A replayed "
+    "segment counts again.",
+)  # fmt: skip
 DEAD_LETTERS = Metric(
     "onyx_task_dead_letters_total",
     "counter",
@@ -389,11 +392,9 @@ BUILD_INFO = Metric(
 METRICS = tuple(each for each in list(globals().values()) if isinstance(each, Metric))
 """All rows above, in their order."""
 MEMORY_KILLS = Metric(
-    "onyx_memory_kills_total",
-    "counter",
-    (),
+    "onyx_memory_kills_total", "counter", (),
     "Processes of this container, also of Spark, killed for want of memory; absent without one.",
-)
+)  # fmt: skip
 """Counted by the kernel; see `memory_kills`."""
 EXPORTED = (*METRICS, MEMORY_KILLS)
 """All that a worker shows."""

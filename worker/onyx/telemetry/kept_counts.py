@@ -22,6 +22,7 @@ import msgspec
 from onyx.ids import JobId, TaskName
 from onyx.outcomes import NOTHING, TaskTotals
 from onyx.telemetry.catalog import (
+    ANSWERED,
     DEAD_LETTERS,
     ERRORS,
     LATE_SEGMENTS,
@@ -37,12 +38,12 @@ ROWS = 2_048
 NOTE_BYTES_MAX = 900
 _KEY = 16
 _COUNTS: tuple[Metric, ...] = (
-    SOURCE_OFFSET, RETRIES, ERRORS, DEAD_LETTERS, UNMATCHED, LATE_SEGMENTS,
+    SOURCE_OFFSET, RETRIES, ERRORS, DEAD_LETTERS, UNMATCHED, LATE_SEGMENTS, ANSWERED,
 )  # fmt: skip
 """Cells 2 and following of a row, in the order of `TaskTotals`; 0 and 1 are segments in and out."""
 _CELLS = {metric: cell for cell, metric in enumerate(_COUNTS, 2)}
 _CELL_COUNT = 2 + len(_COUNTS)
-_NOTES = {DEAD_LETTERS: 0, UNMATCHED: 1}
+_NOTES = {DEAD_LETTERS: 0, UNMATCHED: 1, ANSWERED: 2}
 _FIRST_CELL = _KEY
 _FIRST_NOTE = _FIRST_CELL + 8 * _CELL_COUNT
 _NOTE = struct.Struct(f"<H{NOTE_BYTES_MAX}s")
@@ -136,10 +137,10 @@ class _Row(msgspec.Struct, frozen=True):
         _NOTE.pack_into(self.memory, self.notes + number * _NOTE.size, len(data), data)
 
     def totals(self) -> TaskTotals:
-        read, written, completed, retried, errors, letters, unmatched, late = self.cells
+        read, written, completed, retried, errors, letters, unmatched, late, answered = self.cells
         return TaskTotals(
-            read, written, completed, retried, errors, letters, unmatched, late,
-            self.note(0), self.note(1),
+            read, written, completed, retried, errors, letters, unmatched, late, answered,
+            self.note(0), self.note(1), self.note(2),
         )  # fmt: skip
 
 

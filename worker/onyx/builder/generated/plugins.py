@@ -121,6 +121,7 @@ class HttpInput(TypedDict, total=False):
     journal_bytes_max: int
     remember_requests: int
     remember_seconds: int
+    on_failure: Literal["answer", "retry"]
     token_file: str | None
     token_env: str | None
 
@@ -335,6 +336,7 @@ class RequestsInput(TypedDict, total=False):
     journal_bytes_max: int
     remember_requests: int
     remember_seconds: int
+    on_failure: Literal["answer", "retry"]
 
 
 def requests(**options: Unpack[RequestsInput]) -> Source:

@@ -14,15 +14,17 @@ from msgspec import Meta
 
 from onyx.cli.command_line import Argument, Option
 from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
-from onyx.client.appender import Appender
+from onyx.client.appender import Appender, RequestFailed
 from onyx.client.appending import appender
 from onyx.errors import UserError
 from onyx.flow.segment import Segment
+from onyx.ledger.outcomes import NOTHING, Outcomes, plain
 from onyx.processes.surroundings import settings
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level
 from onyx.structs import UNREADABLE
 
 BATCH_SEGMENTS = 1_000
+FAILURES_PRINTED_MAX = 10
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
 TaskArgument = Annotated[
@@ -78,17 +80,56 @@ def append(
     """Hand segments to an input of a running job, and wait until they are processed.
 
     The input is a task with `plugin: requests`. Segments are JSON objects, one a line. JOB is an
-    id, or a name if only one job of this name runs.
+    id, or a name if only one job of this name runs. The exit code is 1 if segments have failed.
     """
     found = settings(zookeeper, tenancy)
     with Appender(worker, job, task, found.tls) if worker else appender(found, job, task) as open_:
-        taken = 0
+        taken, outcomes = 0, NOTHING
         for number, segments in enumerate(_batches(file, segment, batch)):
-            answer = open_.append(segments, ack, f"{id}-{number}" if id else "", timeout)
+            answer = _answer(open_, segments, ack, f"{id}-{number}" if id else "", timeout)
+            outcomes += answer.outcomes.at_offset(taken)
             taken += len(segments)
             _show(answer, as_json)
     if not as_json:
-        print(f"{taken:,} segments {_WORDS[ack]}")
+        print(f"{taken - outcomes.final_failures:,} segments {_WORDS[ack]}{_beside(outcomes)}")
+    if outcomes.final_failures:
+        raise UserError(f"{_count(outcomes.final_failures)} failed:{_lines(outcomes)}")
+
+
+def _answer(
+    appender: Appender, segments: list[Segment], ack: Level, id: str, timeout_s: float
+) -> Answer:
+    """The answer to one request; those behind it are sent also if some of its segments failed."""
+    try:
+        return appender.append(segments, ack, id, timeout_s)
+    except RequestFailed as failed:
+        return failed.answer
+
+
+def _beside(outcomes: Outcomes) -> str:
+    """What became of those that did not simply go on."""
+    counts = (
+        (outcomes.dead_letters, "went to the dead letters"),
+        (outcomes.exceptions, "were taken by a flow condition for exceptions"),
+        (outcomes.unmatched, "matched no flow condition"),
+    )
+    said = [f"{count:,} {what}" for count, what in counts if count]
+    if not said:
+        return ""
+    first = f"; first error: {outcomes.first_error}" if outcomes.first_error else ""
+    return f" ({', '.join(said)}{first})"
+
+
+def _lines(outcomes: Outcomes) -> str:
+    shown = outcomes.failures[:FAILURES_PRINTED_MAX]
+    return "".join(
+        f"\n  {'' if number is None else f'segment {number}, '}task {task}: {error}"
+        for task, error, number in shown
+    )
+
+
+def _count(segments: int) -> str:
+    return f"{segments:,} segment{'' if segments == 1 else 's'}"
 
 
 _WORDS = {Level.ACK: "processed", Level.JOURNAL: "journalled", Level.NONE: "accepted"}
@@ -97,7 +138,8 @@ _WORDS = {Level.ACK: "processed", Level.JOURNAL: "journalled", Level.NONE: "acce
 def _show(answer: Answer, as_json: bool) -> None:
     if as_json:
         names = ("status", "segments", "values", "errors")
-        print(json.dumps({name: getattr(answer, name) for name in names}))
+        shown = {name: getattr(answer, name) for name in names}
+        print(json.dumps(shown | plain(answer.outcomes)))
         return
     if answer.values:
         print(json.dumps(answer.values))

@@ -78,7 +78,7 @@ class DirectRequests:
             segments = segments_of(append.payload)
         except Refused:
             return None
-        future = self._waiting.open(append.timeout_s)
+        future = self._waiting.open(append.timeout_s, partial(place.mailbox.obstacle, place.id))
         if future is None:
             return None
         ends_s = self._clock.monotonic_s() + append.timeout_s

@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, reduce
 from typing import TypeVar
 
 from msgspec.structs import replace
 
 from onyx.journal.held import Decision, HeldBatch, Name, NotHeld
+from onyx.ledger.outcomes import failure_text
 from onyx.path_names import ALPHABET, is_path_name
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.requests.append import Append
@@ -103,6 +104,9 @@ class HeldWrites:
         if not taken.status.reached:
             return taken
         await self._blocking(batch.sweep)
+        if taken.outcomes.final_failures:
+            reason = failure_text(taken.outcomes)
+            return replace(taken, status=Status.FAILED, reason=reason)
         return replace(taken, status=Status.PROCESSED if processed else Status.JOURNALLED)
 
     async def _all(
@@ -125,16 +129,16 @@ class HeldWrites:
                 taken = Answer(Status.JOURNALLED)
                 for name in names:
                     answer = await self._one(name, batch, commit, whole)
-                    if drops and answer.status.reached:
+                    if drops and answer.status.final:
                         await self._blocking(partial(batch.drop, name))
-                    if not answer.status.reached:
+                    if not answer.status.final:
                         return answer
-                    taken = replace(taken, segments=taken.segments + answer.segments)
+                    taken = _added(taken, answer)
                 return taken
 
         answers = await asyncio.gather(*map(of_writer, left))
-        failed = next((each for each in answers if not each.status.reached), None)
-        return failed or Answer(Status.JOURNALLED, segments=sum(each.segments for each in answers))
+        open_ = next((each for each in answers if not each.status.final), None)
+        return open_ or reduce(_added, answers, Answer(Status.JOURNALLED))
 
     async def _one(self, name: Name, batch: HeldBatch, commit: Commit, whole: Append) -> Answer:
         payload = await self._blocking(lambda: batch.read(name))
@@ -163,3 +167,9 @@ class HeldWrites:
 
     async def _blocking(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+
+def _added(taken: Answer, answer: Answer) -> Answer:
+    """With what one request more was answered. Numbers of its segments mean nothing outside."""
+    outcomes = taken.outcomes + answer.outcomes.at(None)
+    return replace(taken, segments=taken.segments + answer.segments, outcomes=outcomes)

@@ -29,6 +29,7 @@ from onyx.errors import OnyxError, contained
 from onyx.flow.batch import Segments
 from onyx.front.loop import Loop
 from onyx.ids import GroupId
+from onyx.ledger.outcomes import NOTHING, failure_text
 from onyx.ledger.returns import Parts, put_together
 from onyx.peer.requests.direct import DirectRequests
 from onyx.peer.requests.held_writes import HeldWrites
@@ -39,7 +40,7 @@ from onyx.requests.append import Append, Form, Part, Payload
 from onyx.requests.content import Refused, digest_of, payload_of, segments_of
 from onyx.requests.desk import MOVES, Address, Desk
 from onyx.requests.request import Answer, Level, Request, Status, answered
-from onyx.requests.splitting import partition_of, parts_of
+from onyx.requests.splitting import Portion, partition_of, parts_of
 from onyx.seams import Clock, Randomness
 from onyx.storage.interface import BlobStore
 from onyx.transport.interface import Transport
@@ -49,6 +50,7 @@ logger = logging.getLogger("onyx.peer")
 AGAIN_FIRST_S = 0.02
 AGAIN_MAX_S = 0.5
 """Between two attempts to find the owner of a partition."""
+OWNER_SOONER_S = 0.5
 STOP_TIMEOUT_S = 2.0
 ID_BITS = 128
 _ENDS = Answer(Status.UNAVAILABLE, "this worker leaves the cluster", AGAIN_MAX_S)
@@ -91,6 +93,7 @@ class RequestRouter:
         self._loop = loop
         self._resolve = resolve
         self._stopped = False
+        self._clock = clock
         self._active: set[asyncio.Task[Any]] = set()
         """Answer a request."""
         self._ended: set[asyncio.Task[Any]] = set()
@@ -167,13 +170,12 @@ class RequestRouter:
             await asyncio.wait(list(self._ended))
 
     async def _answer(self, append: Append) -> Answer:
-        last = _LastAnswer()
+        last = _LastAnswer(self._clock.monotonic_s() + append.timeout_s)
         try:
             async with asyncio.timeout(append.timeout_s):
                 return await self._route(append, last)
         except TimeoutError:
-            why = last.answer.reason if last.answer is not None else ""
-            return timed_out(append.timeout_s, why)
+            return timed_out(append.timeout_s, last.why())
         except Refused as error:
             refused = Answer(Status.INVALID, str(error), refused=error.rows)
             return not_final(refused) if last.of_a_job_that_ended else refused
@@ -185,7 +187,7 @@ class RequestRouter:
 
     async def _route(self, append: Append, last: _LastAnswer) -> Answer:
         if append.part is not None:
-            return await self._deliver(append, append.part)
+            return await self._deliver(append, append.part, last)
         found = await self.find(append.job, append.task, append.is_new)
         if append.write is not None and not isinstance(found, Answer):
             return await self._writes.answer(found, append, append.write)
@@ -214,9 +216,13 @@ class RequestRouter:
             taken = await self._registered(whole, home, parts, last)
             if taken is None or not taken.status.reached:
                 return taken
-        sent = [self._part(whole, number, part, last) for number, part in parts.items()]
+        sent = [self._part(whole, number, part.segments, last) for number, part in parts.items()]
         answers = await asyncio.gather(*sent)
-        of_all = [each for each in answers if each is not None]
+        of_all = [
+            replace(each, outcomes=part.numbered(each.outcomes))
+            for each, part in zip(answers, parts.values(), strict=True)
+            if each is not None
+        ]
         if len(of_all) < len(answers):
             return None
         answer = _together(of_all)
@@ -242,11 +248,12 @@ class RequestRouter:
         return f"{self._randomness.getrandbits(ID_BITS):032x}"
 
     async def _registered(
-        self, whole: _Whole, home: int, parts: Mapping[int, Segments], last: _LastAnswer
+        self, whole: _Whole, home: int, parts: Mapping[int, Portion], last: _LastAnswer
     ) -> Answer | None:
         """Have the home of a request in parts know its id, before any other part is taken."""
         first = replace(whole, append=replace(whole.append, level=Level.JOURNAL))
-        return await self._part(first, home, parts.get(home, []), last)
+        own = parts.get(home)
+        return await self._part(first, home, [] if own is None else own.segments, last)
 
     async def _part(
         self, whole: _Whole, partition: int, segments: Segments, last: _LastAnswer
@@ -258,7 +265,7 @@ class RequestRouter:
             if stopped is not None:
                 return stopped
             waits = self._inputs.waits(whole.input)
-            answer = waits or await self._once(whole, partition, segments)
+            answer = waits or await self._once(whole, partition, segments, last)
             if answer.status is not Status.UNAVAILABLE or self._inputs.drains(whole.input):
                 return answer
             last.answer = answer
@@ -266,13 +273,16 @@ class RequestRouter:
             wait_s = min(2 * wait_s, AGAIN_MAX_S)
         return None
 
-    async def _once(self, whole: _Whole, partition: int, segments: Segments) -> Answer:
+    async def _once(
+        self, whole: _Whole, partition: int, segments: Segments, last: _LastAnswer
+    ) -> Answer:
         owner = self._inputs.owner(whole.input, partition)
         if owner.group == self._group:
             payload = whole.append.payload
-            return await self._hand_over(whole, partition, segments, len(payload.data))
+            return await self._hand_over(whole, partition, segments, len(payload.data), last)
         append = replace(
             whole.append,
+            timeout_s=self._time_of_owner(last),
             job=whole.input.job,
             task=whole.input.task,
             id=whole.id,
@@ -281,7 +291,12 @@ class RequestRouter:
         )
         return await asyncio.wrap_future(self._transport.forward(owner.address, append))
 
-    async def _deliver(self, append: Append, part: Part) -> Answer:
+    def _time_of_owner(self, last: _LastAnswer) -> float:
+        """The owner of a partition knows best why there is no answer, so its time ends sooner."""
+        left_s = max(0.001, last.ends_s - self._clock.monotonic_s())
+        return max(left_s - OWNER_SOONER_S, left_s / 2)
+
+    async def _deliver(self, append: Append, part: Part, last: _LastAnswer) -> Answer:
         """A part that another worker has handed over, to this very job: whether it has ended, and
         which job comes in its place, is for that worker to find."""
         found = await self.find(append.job, append.task, is_new=False)
@@ -289,26 +304,40 @@ class RequestRouter:
             return Answer(Status.UNAVAILABLE, MOVES, AGAIN_MAX_S)
         segments = segments_of(append.payload) if append.payload.data else []
         whole = _Whole(found, append.id, part.digest, append)
-        return await self._hand_over(whole, part.partition, segments, len(append.payload.data))
+        size_bytes = len(append.payload.data)
+        return await self._hand_over(whole, part.partition, segments, size_bytes, last)
 
     async def _hand_over(
-        self, whole: _Whole, partition: int, segments: Segments, size_bytes: int
+        self,
+        whole: _Whole,
+        partition: int,
+        segments: Segments,
+        size_bytes: int,
+        last: _LastAnswer,
     ) -> Answer:
         address = Address(whole.input.job, whole.input.task, partition)
         mailbox = self._desk.find(address)
         if mailbox is None:
             return Answer(Status.UNAVAILABLE, MOVES)
         request = Request(whole.id, whole.digest, segments, whole.append.level, size_bytes)
+        last.obstacles.append(partial(mailbox.obstacle, whole.id))
         return await asyncio.wrap_future(mailbox.offer(request))
 
 
 class _LastAnswer:
-    """What the last attempt was answered: why a request has timed out."""
+    """What the last attempt was answered, and who may know more: why a request has timed out."""
 
-    def __init__(self) -> None:
+    def __init__(self, ends_s: float) -> None:
+        self.ends_s = ends_s
         self.answer: Answer | None = None
         self.of_a_job_that_ended = False
         """Whether a job was asked that has ended since: its journals may have the request."""
+        self.obstacles: list[Callable[[], str]] = []
+
+    def why(self) -> str:
+        """Why there is no answer; empty: that is not known."""
+        known = next(filter(None, (each() for each in self.obstacles)), "")
+        return known or ("" if self.answer is None else self.answer.reason)
 
 
 def _payload(whole: _Whole, segments: Segments) -> Payload:
@@ -320,15 +349,20 @@ def _payload(whole: _Whole, segments: Segments) -> Payload:
 
 def _together(answers: list[Answer]) -> Answer:
     """The answer to a request in parts: what has not been reached decides."""
-    failed = [each for each in answers if not each.status.reached]
-    if failed:
-        return failed[0]
+    open_ = [each for each in answers if not each.status.final]
+    if open_:
+        return open_[0]
     parts: Parts = {}
     for each in answers:
         put_together(parts, each.parts.items())
+    outcomes = sum((each.outcomes for each in answers), NOTHING).in_order()
+    failed = outcomes.final_failures > 0
     return replace(
         answers[0],
+        status=Status.FAILED if failed else answers[0].status,
+        reason=failure_text(outcomes) if failed else "",
         segments=sum(each.segments for each in answers),
         parts=parts,
         values_lost=any(each.values_lost for each in answers),
+        outcomes=outcomes,
     )

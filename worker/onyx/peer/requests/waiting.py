@@ -7,13 +7,22 @@ that a request has timed out may be late by `LOOK_INTERVAL_S`.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from onyx.front.loop import Loop
 from onyx.requests.request import Answer, Status
 from onyx.seams import Clock
 
 LOOK_INTERVAL_S = 0.2
+
+
+class _Waiting(NamedTuple):
+    due_s: float
+    given_s: float
+    """The time that its request gave."""
+    obstacle: Callable[[], str]
 
 
 class WaitingAnswers:
@@ -24,20 +33,19 @@ class WaitingAnswers:
         self._loop = loop
         self._clock = clock
         self._lock = threading.Lock()
-        self._open: dict[Future[Answer], tuple[float, float]] = {}
-        """When each is due, and the time that its request gave, in seconds."""
+        self._open: dict[Future[Answer], _Waiting] = {}
         self._looks = False
         self._ended = False
 
-    def open(self, timeout_s: float) -> Future[Answer] | None:
-        """One more; None: the process ends."""
+    def open(self, timeout_s: float, obstacle: Callable[[], str]) -> Future[Answer] | None:
+        """One more; None: the process ends. `obstacle` says at its time why there is no answer."""
         loop = self._loop.running()
         future: Future[Answer] = Future()
         due_s = self._clock.monotonic_s() + timeout_s
         with self._lock:
             if loop is None or self._ended:
                 return None
-            self._open[future] = due_s, timeout_s
+            self._open[future] = _Waiting(due_s, timeout_s, obstacle)
             if self._looks:
                 return future
             self._looks = True
@@ -62,9 +70,9 @@ class WaitingAnswers:
     def _look(self) -> None:
         now_s = self._clock.monotonic_s()
         with self._lock:
-            due = [(each, given_s) for each, (at_s, given_s) in self._open.items() if at_s <= now_s]
-        for future, timeout_s in due:
-            self.settle(future, timed_out(timeout_s))
+            due = [(each, its) for each, its in self._open.items() if its.due_s <= now_s]
+        for future, its in due:
+            self.settle(future, timed_out(its.given_s, its.obstacle()))
         loop = self._loop.running()
         with self._lock:
             self._looks = bool(self._open) and loop is not None

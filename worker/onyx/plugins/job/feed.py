@@ -83,6 +83,9 @@ class PartsFeed:
             return None
         return self._content(output, parts)
 
+    def judged(self) -> None:
+        """Nobody is answered."""
+
     def appended(self, content: Content) -> None:
         """The parts have their places."""
         self._known = msgspec.convert(content.cursor, Known)
@@ -100,6 +103,16 @@ class PartsFeed:
 
     def returned(self, position: int, parts: Parts) -> None:
         """Nobody waits for what functions give back."""
+
+    def given_up(self, positions: U64) -> None:
+        """Nobody waits for that."""
+
+    def settled(self, position: int) -> int:
+        """No limit: nobody is answered."""
+        return position
+
+    def sent_again(self, positions: U64) -> None:
+        """Nobody waits for them."""
 
     def awaited(self, position: int) -> bool:
         """Nobody does."""

@@ -20,6 +20,11 @@ class Feed(Protocol):
         within `wait_s`. Raises Unavailable: try again later."""
         ...
 
+    def judged(self) -> Content | None:
+        """What became of segments, without new ones: it is written also where there is no room,
+        because the frontier waits for it."""
+        ...
+
     def appended(self, content: Content) -> None:
         """It is durable now: the source may forget it."""
         ...
@@ -33,7 +38,21 @@ class Feed(Protocol):
         ...
 
     def returned(self, position: int, parts: Parts) -> None:
-        """What functions give back for the tree of a position, before it is complete."""
+        """What functions give back for the tree of a position, and what is said of it
+        (`ledger.outcomes`), before it is complete."""
+        ...
+
+    def given_up(self, positions: U64) -> None:
+        """These positions, which rise, have failed or were lost, and are not read again."""
+        ...
+
+    def settled(self, position: int) -> int:
+        """How far the frontier may go, of a position that it could go to: not beyond what has
+        failed until that is durable."""
+        ...
+
+    def sent_again(self, positions: U64) -> None:
+        """These positions, which rise, are sent again: whoever waits for them still does."""
         ...
 
     def awaited(self, position: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from onyx.journal.chunk import Remembered
 from onyx.seams import Clock
@@ -29,6 +29,11 @@ class Known(Protocol):
     @property
     def wall_ms(self) -> int:
         """When it came."""
+        ...
+
+    @property
+    def outcomes(self) -> Any:
+        """Where segments of it have failed for good, what became of it; else None."""
         ...
 
     @property
@@ -82,6 +87,6 @@ class IdMemory(Generic[K]):
         """Everything that the journal is to know further on."""
         self.forget()
         return [
-            Remembered(id, each.digest, each.first, each.count, each.wall_ms)
+            Remembered(id, each.digest, each.first, each.count, each.wall_ms, each.outcomes)
             for id, each in self._known.items()
         ]

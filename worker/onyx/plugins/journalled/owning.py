@@ -24,7 +24,21 @@ class AckedReader(Protocol):
         ...
 
     def returned(self, position: int, parts: Parts) -> None:
-        """What functions give back for the tree of a position, before it is complete."""
+        """What functions give back for the tree of a position, and what is said of it
+        (`ledger.outcomes`), before it is complete."""
+        ...
+
+    def given_up(self, positions: NDArray[np.uint64]) -> None:
+        """These positions, which rise, have failed or were lost, and are not read again."""
+        ...
+
+    def settled(self, position: int) -> int:
+        """How far the frontier may go, of a position that it could go to: not beyond what has
+        failed until that is durable, or the next owner would take it for processed."""
+        ...
+
+    def sent_again(self, positions: NDArray[np.uint64]) -> None:
+        """These positions, which rise, are sent again: whoever waits for them still does."""
         ...
 
     def awaited(self, position: int) -> bool:

@@ -111,6 +111,10 @@ class JournalledPartition:
                 f"processed, of {self._bytes_max:,} that it may (journalBytesMax)"
             )
             self.feed.hold(self.obstacle)
+            judged = self.feed.judged()
+            if judged is not None and self._append(judged):
+                self.feed.appended(judged)
+                return
             self._stopped.wait(RETRY_S / 10)
             if self.journal.size_bytes <= self._bytes_max:
                 self._go_on()

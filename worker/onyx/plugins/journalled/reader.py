@@ -157,6 +157,18 @@ class OwnerReader(JournalReader):
         """What functions give back for the tree of a position, before it is complete."""
         self._partition.feed.returned(position, parts)
 
+    def given_up(self, positions: U64) -> None:
+        """These positions have failed, and are not read again."""
+        self._partition.feed.given_up(positions)
+
+    def settled(self, position: int) -> int:
+        """How far the frontier may go, of a position that it could go to."""
+        return self._partition.feed.settled(position)
+
+    def sent_again(self, positions: U64) -> None:
+        """These positions are sent again."""
+        self._partition.feed.sent_again(positions)
+
     def awaited(self, position: int) -> bool:
         """Whether somebody waits for something all of which is before this position, once."""
         return self._partition.feed.awaited(position)

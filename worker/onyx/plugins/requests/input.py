@@ -71,6 +71,7 @@ def _open_mailbox(
         options.remember_requests,
         1_000 * options.remember_seconds,
         context.tracked,
+        context.task,
     )
     mailbox.at(context.desk, Address(context.job, context.task, int(partition)))
     return mailbox

@@ -17,16 +17,34 @@ from collections import deque
 from collections.abc import Iterable
 from concurrent.futures import Future
 
-import msgspec
 import numpy as np
-from msgspec import field
 
 from onyx.errors import OnyxError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
-from onyx.ledger.returns import Parts, put_together
+from onyx.ledger.outcomes import (
+    FailedSegment,
+    Outcomes,
+    outcomes_of,
+)
+from onyx.ledger.returns import OUTCOMES, RETRIED, Parts, put_together
 from onyx.plugins.chunks import gathered
 from onyx.plugins.journalled.ids import IdMemory
+from onyx.plugins.requests.entries import (
+    BUSY_RETRY_S,
+    Entry,
+    Given,
+    answered_by,
+    answers_of,
+    end_of,
+    first_of,
+    joined,
+    owners_of,
+    remembered_of,
+    restored,
+    settle,
+    unavailable,
+)
 from onyx.requests.desk import MOVES
 from onyx.requests.request import Answer, Level, Request, Status, answered
 from onyx.seams import Clock
@@ -37,36 +55,9 @@ WAITING_REQUESTS_MAX = 10_000
 """Requests that wait for the journal; more are refused as BUSY."""
 CHUNK_BYTES_MAX = 8_388_608
 """Requests that go into one chunk, unless one alone is larger."""
-BUSY_RETRY_S = 0.2
 HELD_RETRY_S = 1.0
 DRAINS = "the job drains: it takes nothing new"
-
-
-class _Entry(msgspec.Struct):
-    """A request that is known by its id."""
-
-    digest: bytes
-    count: int
-    wall_ms: int
-    first: int = -1
-    """Position of its first segment; -1 before it is in the journal."""
-    left: int = 0
-    """Segments whose trees are not complete."""
-    journalled: list[Future[Answer]] = field(default_factory=list)
-    """Wait for the journal."""
-    processed: list[Future[Answer]] = field(default_factory=list)
-    """Wait for the trees."""
-    parts: Parts = field(default_factory=dict)
-    """What functions give back for its segments."""
-    restored: bool = False
-    """Whether it was in the journal when the partition was taken over."""
-    lost: bool = False
-    """Whether some of its trees had been complete before, so that `parts` are not all."""
-
-    @property
-    def end(self) -> int:
-        """Behind its last position."""
-        return self.first + self.count
+GIVEN_UP = "it failed or was lost, and retryMode: none does not read it again"
 
 
 class Mailbox:
@@ -79,6 +70,7 @@ class Mailbox:
         remember_requests_max: int = 100_000,
         remember_ms: int = 3_600_000,
         tracked: bool = True,
+        task: str = "",
     ) -> None:
         """
         Args:
@@ -86,17 +78,19 @@ class Mailbox:
             remember_requests_max: ids that are remembered; those that are not processed always are.
             remember_ms: how long an id is remembered, in milliseconds.
             tracked: whether the job accounts for segments, so that `ack` can be answered.
+            task: the input.
         """
+        self._task = task
         self._clock = clock
         self._tracked = tracked
         self._changed = threading.Condition()
         self._waiting: deque[Request] = deque()
         self._waiting_bytes = 0
-        self._taken: dict[str, _Entry] = {}
+        self._taken: dict[str, Entry] = {}
         """What the writer has taken and not appended yet, with what waits."""
-        self._known = IdMemory[_Entry](clock, remember_requests_max, remember_ms)
+        self._known = IdMemory[Entry](clock, remember_requests_max, remember_ms)
         """Everything in the journal, in the order of positions."""
-        self._open: list[_Entry] = []
+        self._open: list[Entry] = []
         """What is not complete of it, in the same order."""
         self._awaited: list[int] = []
         """Ends of requests whose trees somebody waits for, and outputs do not know it yet."""
@@ -104,12 +98,17 @@ class Mailbox:
         """Why nothing is taken any more."""
         self._held = ""
         """Why nothing is taken now."""
+        self._judged: list[Entry] = []
+        """Complete, and the writer is still to take what became of them."""
+        self._undurable: dict[str, Entry] = {}
+        """By id, those of which the journal does not have it yet."""
+        self._failed_at: dict[str, int] = {}
+        """By id, the first position that has failed of a request, until the journal knows it."""
         for each in remembered:
-            entry = _Entry(
-                each.digest, each.count, each.wall_ms, each.first, each.count, restored=True
-            )
+            entry = restored(each)
             self._known.add(each.id, entry)
-            self._open.append(entry)
+            if entry.outcomes is None:
+                self._open.append(entry)
 
     # --- clients --------------------------------------------------------------------------------
 
@@ -131,12 +130,13 @@ class Mailbox:
             if refusal is not None:
                 return answered(refusal)
             count = len(request.segments)
-            entry = _Entry(request.digest, count, self._clock.wall_ms(), left=count)
+            wall_ms = self._clock.wall_ms()
+            entry = Entry(request.id, request.digest, count, wall_ms, left=count)
             self._taken[request.id] = entry
             self._waiting.append(request)
             self._waiting_bytes += request.size_bytes
             self._changed.notify_all()
-            return _joined(entry, request.level)
+            return joined(entry, request.level)
 
     def _refusal(self, request: Request) -> Answer | None:
         if self._closed:
@@ -149,15 +149,15 @@ class Mailbox:
             return Answer(Status.BUSY, reason, BUSY_RETRY_S)
         return None
 
-    def _again(self, request: Request, entry: _Entry) -> Future[Answer]:
+    def _again(self, request: Request, entry: Entry) -> Future[Answer]:
         if entry.digest != request.digest:
             reason = f"request id {request.id!r} was used before, for other segments"
             return answered(Answer(Status.CONFLICT, reason))
-        if self._closed and self._closed != DRAINS and entry.left:
+        if self._closed not in ("", DRAINS) and (entry.left or not entry.durable):
             return answered(Answer(Status.UNAVAILABLE, self._closed, BUSY_RETRY_S))
         if request.level is Level.ACK and entry.first >= 0 and entry.left:
             self._awaited.append(entry.end)
-        return _joined(entry, request.level)
+        return joined(entry, request.level)
 
     # --- the writer of the journal --------------------------------------------------------------
 
@@ -168,8 +168,9 @@ class Mailbox:
             first: position of the first segment.
         """
         with self._changed:
-            if not self._waiting:
+            if not self._waiting and not self._judged:
                 self._changed.wait(wait_s)
+            judged = self._take_judged()
             taken: list[Request] = []
             size_bytes = 0
             while self._waiting and (
@@ -178,9 +179,9 @@ class Mailbox:
                 taken.append(self._waiting.popleft())
                 size_bytes += taken[-1].size_bytes
             self._waiting_bytes -= size_bytes
-        if not taken:
+        if not taken and not judged:
             return None
-        runs, requests = [], []
+        runs, requests = [], judged
         for each in taken:
             entry = self._taken[each.id]
             requests.append(Remembered(each.id, each.digest, first, entry.count, entry.wall_ms))
@@ -188,15 +189,28 @@ class Mailbox:
             first += entry.count
         return Content(gathered(runs), tuple(requests))
 
+    def judged(self) -> Content | None:
+        """What became of requests in which segments have failed."""
+        with self._changed:
+            judged = self._take_judged()
+        return Content((), tuple(judged)) if judged else None
+
+    def _take_judged(self) -> list[Remembered]:
+        judged, self._judged = self._judged, []
+        return [remembered_of(each) for each in judged]
+
     def appended(self, content: Content) -> None:
         """What was taken is durable."""
-        answers: list[tuple[Future[Answer], Answer]] = []
+        answers: Given = []
         with self._changed:
             for each in content.requests:
+                if each.outcomes is not None:
+                    answers += self._judgement_is_durable(each)
+                    continue
                 entry = self._taken.pop(each.id)
                 entry.first = each.first
                 self._known.add(each.id, entry)
-                answers += _answers(entry.journalled, Status.JOURNALLED, entry.count)
+                answers += answers_of(entry.journalled, Status.JOURNALLED, entry.count)
                 entry.journalled = []
                 if entry.count and self._tracked:
                     self._open.append(entry)
@@ -204,10 +218,19 @@ class Mailbox:
                         self._awaited.append(entry.end)
                 else:
                     entry.left = 0
-                    answers += _answers(entry.processed, Status.PROCESSED, entry.count)
+                    answers += answers_of(entry.processed, Status.PROCESSED, entry.count)
                     entry.processed = []
             self._known.forget()
-        _settle(answers)
+        settle(answers)
+
+    def _judgement_is_durable(self, each: Remembered) -> Given:
+        self._failed_at.pop(each.id, None)
+        entry = self._undurable.pop(each.id, None)
+        return [] if entry is None else self._durable(entry)
+
+    def _durable(self, entry: Entry) -> Given:
+        entry.durable = True
+        return answered_by(entry)
 
     def hold(self, reason: str) -> None:
         """Take nothing new for now; an empty reason takes it again."""
@@ -217,26 +240,93 @@ class Mailbox:
 
     def acked(self, positions: U64) -> None:
         """The trees of these positions, which rise, have become complete."""
-        answers: list[tuple[Future[Answer], Answer]] = []
+        answers: Given = []
         with self._changed:
             if not self._open or not len(positions):
                 return
-            firsts = np.array([each.first for each in self._open])
-            owners = np.searchsorted(firsts, positions.astype(np.int64), side="right") - 1
-            done = np.bincount(owners[owners >= 0], minlength=len(firsts))
+            owners = owners_of(self._open, positions)
+            done = np.bincount(owners[owners >= 0], minlength=len(self._open))
             for number in np.flatnonzero(done).tolist():
                 entry = self._open[number]
                 entry.left -= int(done[number])
-                answers += _complete(entry)
+                answers += self._complete(entry)
             self._open = [each for each in self._open if each.left > 0]
-        _settle(answers)
+        settle(answers)
 
     def returned(self, position: int, parts: Parts) -> None:
-        """Functions give something back for a segment."""
+        """Functions give something back for a segment, or something is said of it."""
         with self._changed:
-            number = bisect_right(self._open, position, key=_first) - 1
-            if number >= 0 and position < self._open[number].end:
-                put_together(self._open[number].parts, parts.items())
+            entry = self._at(position)
+            if entry is None:
+                return
+            retried, outcomes = parts.get(RETRIED), parts.get(OUTCOMES)
+            if retried is not None:
+                entry.retried = retried.value
+                return
+            if outcomes is not None:
+                of_segment = outcomes_of(outcomes).at(position - entry.first)
+                parts = {**parts, OUTCOMES: of_segment.part()}
+                if of_segment.final_failures:
+                    self._has_failed(entry, position)
+            put_together(entry.parts, parts.items())
+
+    def given_up(self, positions: U64) -> None:
+        """These segments have failed or were lost, and are not read again."""
+        with self._changed:
+            for position in positions.tolist():
+                entry = self._at(position)
+                if entry is not None:
+                    why = entry.retried or GIVEN_UP
+                    failed = FailedSegment(self._task, why, position - entry.first)
+                    outcomes = Outcomes(given_up=1, first_error=why, failures=(failed,))
+                    put_together(entry.parts, [(OUTCOMES, outcomes.part())])
+                    self._has_failed(entry, position)
+        self.acked(positions)
+
+    def obstacle(self, id: str) -> str:
+        """Why a request is not answered yet, as far as that is known here."""
+        entry = self._known.get(id)
+        if entry is None or not entry.left or not entry.retried:
+            return ""
+        return f"a segment of it is read again because of {entry.retried}"
+
+    def _has_failed(self, entry: Entry, position: int) -> None:
+        if not self._closed:
+            self._failed_at[entry.id] = min(position, self._failed_at.get(entry.id, position))
+
+    def settled(self, position: int) -> int:
+        """How far the frontier may go: the next owner takes what that has passed for processed."""
+        if not self._failed_at:
+            return position
+        with self._changed:
+            return min([position, *self._failed_at.values()])
+
+    def _complete(self, entry: Entry) -> Given:
+        """The answers to a request whose trees are complete; not before they are durable, where
+        segments have failed."""
+        if entry.left > 0:
+            return []
+        if entry.id in self._failed_at and not self._closed:
+            entry.outcomes = outcomes_of(entry.parts[OUTCOMES]).short()
+            entry.durable = False
+            self._judged.append(entry)
+            self._undurable[entry.id] = entry
+            self._changed.notify_all()
+            return []
+        return answered_by(entry)
+
+    def _at(self, position: int) -> Entry | None:
+        number = bisect_right(self._open, position, key=first_of) - 1
+        if number < 0 or position >= self._open[number].end:
+            return None
+        return self._open[number]
+
+    def sent_again(self, positions: U64) -> None:
+        """These segments are sent again: outputs are to make them durable for whoever waits."""
+        with self._changed:
+            for number in np.unique(owners_of(self._open, positions)).tolist():
+                if number >= 0 and self._open[number].processed:
+                    self._awaited.append(self._open[number].end)
 
     def awaited(self, position: int) -> bool:
         """Whether somebody waits for a request whose last segment is before this position, each
@@ -250,16 +340,16 @@ class Mailbox:
 
     def passed(self, position: int) -> None:
         """The trees of all positions before this one are complete."""
-        answers: list[tuple[Future[Answer], Answer]] = []
+        answers: Given = []
         with self._changed:
-            count = bisect_left(self._open, position + 1, key=_end)
+            count = bisect_left(self._open, position + 1, key=end_of)
             for entry in self._open[:count]:
                 # A tree that has not been complete here was so at an owner of before.
                 entry.lost = entry.restored and entry.left > 0
                 entry.left = 0
-                answers += _complete(entry)
+                answers += self._complete(entry)
             del self._open[:count]
-        _settle(answers)
+        settle(answers)
 
     def remembered(self) -> list[Remembered]:
         """Everything that the journal is to know further on, in the order of positions."""
@@ -286,11 +376,16 @@ class Mailbox:
         it is processed."""
         with self._changed:
             self._closed = self._closed or DRAINS
-            answers = _unavailable(DRAINS, [self._taken.pop(each.id) for each in self._waiting])
+            answers = unavailable(DRAINS, [self._taken.pop(each.id) for each in self._waiting])
             self._waiting.clear()
             self._waiting_bytes = 0
+            # The writer has ended, and nobody takes the partition over to answer for these.
+            for entry in self._undurable.values():
+                answers += self._durable(entry)
+            for known in (self._undurable, self._failed_at, self._judged):
+                known.clear()
             self._changed.notify_all()
-        _settle(answers)
+        settle(answers)
 
     def close(self, error: OnyxError | None) -> None:
         """Take nothing any more. Whoever waits is answered: what is in the journal will be
@@ -299,65 +394,7 @@ class Mailbox:
         with self._changed:
             self._closed = reason if self._closed in ("", DRAINS) else self._closed
             self._waiting.clear()
-            answers = _unavailable(reason, (*self._taken.values(), *self._open))
+            entries = (*self._taken.values(), *self._open, *self._undurable.values())
+            answers = unavailable(reason, entries)
             self._changed.notify_all()
-        _settle(answers)
-
-
-def _joined(entry: _Entry, level: Level) -> Future[Answer]:
-    """The answer to a request of this level that is this entry."""
-    if level is Level.NONE:
-        return answered(Answer(Status.ACCEPTED, segments=entry.count))
-    future: Future[Answer] = Future()
-    if level is Level.JOURNAL and entry.first < 0:
-        entry.journalled.append(future)
-    elif level is Level.JOURNAL:
-        future.set_result(Answer(Status.JOURNALLED, segments=entry.count))
-    elif entry.first >= 0 and entry.left <= 0:
-        future.set_result(_processed(entry))
-    else:
-        entry.processed.append(future)
-    return future
-
-
-def _complete(entry: _Entry) -> list[tuple[Future[Answer], Answer]]:
-    if entry.left > 0:
-        return []
-    waiting, entry.processed = entry.processed, []
-    answer = _processed(entry)
-    return [(future, answer) for future in waiting]
-
-
-def _processed(entry: _Entry) -> Answer:
-    return Answer(Status.PROCESSED, segments=entry.count, parts=entry.parts, values_lost=entry.lost)
-
-
-def _unavailable(reason: str, entries: Iterable[_Entry]) -> list[tuple[Future[Answer], Answer]]:
-    """Tell whoever waits for these to come again."""
-    unavailable = Answer(Status.UNAVAILABLE, reason, BUSY_RETRY_S)
-    found: list[tuple[Future[Answer], Answer]] = []
-    for entry in entries:
-        found += [(future, unavailable) for future in entry.journalled + entry.processed]
-        entry.journalled, entry.processed = [], []
-    return found
-
-
-def _answers(
-    waiting: Iterable[Future[Answer]], status: Status, count: int
-) -> list[tuple[Future[Answer], Answer]]:
-    return [(future, Answer(status, segments=count)) for future in waiting]
-
-
-def _settle(answers: Iterable[tuple[Future[Answer], Answer]]) -> None:
-    """Give answers to those who still wait for them."""
-    for future, answer in answers:
-        if future.set_running_or_notify_cancel():
-            future.set_result(answer)
-
-
-def _first(entry: _Entry) -> int:
-    return entry.first
-
-
-def _end(entry: _Entry) -> int:
-    return entry.end
+        settle(answers)

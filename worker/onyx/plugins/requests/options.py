@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -26,6 +26,10 @@ class RequestsOptions(Options, frozen=True):
     """Ids of requests that each partition remembers. One that is not processed always is."""
     remember_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 3_600
     """How long an id is remembered."""
+    on_failure: Literal["answer", "retry"] = "retry"
+    """Which failure of a segment is the answer to its request: with `answer` the first one, also
+    where a function or a flow condition asks for a retry; with `retry` the one after the last
+    retry."""
 
 
 class HttpInputOptions(RequestsOptions, frozen=True):

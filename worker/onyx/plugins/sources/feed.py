@@ -38,6 +38,7 @@ class _Entry(msgspec.Struct):
     wall_ms: int
     digest: bytes = b""
     left: int = 0
+    outcomes: None = None
 
 
 class SourceFeed:
@@ -122,6 +123,9 @@ class SourceFeed:
             first += count
         return tuple(found)
 
+    def judged(self) -> None:
+        """Nobody is answered."""
+
     def appended(self, content: Content) -> None:
         """It is durable: the source may hear of it. If it does not now, it will before it is asked
         for more."""
@@ -146,6 +150,16 @@ class SourceFeed:
 
     def returned(self, position: int, parts: Parts) -> None:
         """A source takes no values."""
+
+    def given_up(self, positions: U64) -> None:
+        """Nobody waits for that."""
+
+    def settled(self, position: int) -> int:
+        """No limit: nobody is answered."""
+        return position
+
+    def sent_again(self, positions: U64) -> None:
+        """Nobody waits for them."""
 
     def awaited(self, position: int) -> bool:
         """Nobody waits."""

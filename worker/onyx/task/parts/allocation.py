@@ -6,6 +6,8 @@ import msgspec
 from msgspec import field
 
 from onyx.flow.groups.checks import GroupChecks
+from onyx.ledger.returns import Trees
+from onyx.program.answering import NOBODY, Answering
 from onyx.runs import Numbers
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
@@ -39,6 +41,8 @@ class Allocation(msgspec.Struct):
     """All peers of the job are ready for this version."""
     owners: Owners | None = None
     """The owners of partitions; known when the job is ready."""
+    answering: Answering = NOBODY
+    """Which trees are of requests; known when the job is ready."""
     exhaust_proposed: bool = False
     flush_again_s: float = 0.0
     """In a job with loops, when outputs are asked again to make durable what they hold."""
@@ -52,3 +56,5 @@ class Allocation(msgspec.Struct):
     """What is asked of another task for a batch."""
     retries: list[tuple[Site, Numbers, int]] = field(default_factory=list)
     """Retries to ask for, with how many there may be, that the transport has not taken yet."""
+    reasons: list[tuple[Site, Trees]] = field(default_factory=list)
+    """Why, for those of requests."""

@@ -5,6 +5,7 @@ replay.
 from __future__ import annotations
 
 from onyx.task.acking.owners import Owners
+from onyx.task.acking.requested import Requested
 from onyx.task.joining import note_ready
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
@@ -45,7 +46,9 @@ def await_ready(runtime: Runtime, allocation: Allocation, status: Status) -> Ans
     if runtime.sink is not None:
         runtime.sink.lead(wiring.rank == 0)
     note_ready(runtime.assignment, status)
-    allocation.owners = Owners(runtime.services.replica(), runtime.job_id, wiring.sources)
+    replica = runtime.services.replica()
+    allocation.owners = Owners(replica, runtime.job_id, wiring.sources)
+    allocation.answering = Requested(replica, runtime.job_id, runtime.program.job)
     return ADVANCED
 
 

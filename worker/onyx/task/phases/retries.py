@@ -49,14 +49,35 @@ def ask_again(allocation: Allocation, roots: Numbers, retries_max: int) -> None:
 
 def ask_for_retries(allocation: Allocation, roots: Numbers, routed: Routed) -> None:
     """Have some roots of a batch read again, as routing has decided."""
+    _say_why(allocation, roots, routed)
     wanted, limits = taken(roots, routed.retries), np.array(routed.retries_max)
     for limit in sorted(set(routed.retries_max)):
         ask_again(allocation, taken(wanted, limits == limit), limit)
 
 
+def _say_why(allocation: Allocation, roots: Numbers, routed: Routed) -> None:
+    """Tell the owners of roots why these are to be read again: whoever waits asks for that."""
+    if not routed.retry_notes:
+        return
+    owners, of_roots = allocation.owners, array_of(roots)
+    assert owners is not None, "no batch is read before the job is ready"
+    trees = {int(of_roots[at]): parts for at, parts in routed.retry_notes.items()}
+    for site, mine in owners.split(np.array(sorted(trees), dtype=np.uint64)):
+        its = {root: trees[root] for root in array_of(mine).tolist()}
+        allocation.reasons.append((site, its))
+
+
 def send_retries(transport: Transport, allocation: Allocation) -> bool:
-    """Hand them to the transport; False if it does not take all of them now."""
+    """Hand them to the transport, what is said of them first; False if it does not take all of
+    them now."""
     wiring = allocation.wiring
+    while allocation.reasons:
+        site, trees = allocation.reasons[0]
+        if not transport.send_returns(
+            site.group, wiring.job, wiring.version, site.peer, trees, to_acker=False
+        ):
+            return False
+        del allocation.reasons[0]
     while allocation.retries:
         site, roots, limit = allocation.retries[-1]
         if not transport.send_completions(

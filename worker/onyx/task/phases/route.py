@@ -38,7 +38,8 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     if program.entry.stage is not None and not work.own and work.leaves is not None:
         work.routed = Routed({})  # to the stage: only what that makes goes further
         return ADVANCED
-    route_batch(program, _refused(program.entry, allocation, work), work)
+    refused = _refused(program.entry, allocation, work)
+    route_batch(program, refused, work, allocation.answering)
     return ADVANCED
 
 

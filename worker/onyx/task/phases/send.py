@@ -32,21 +32,26 @@ _Share = tuple[ChildTask, Outgoing]
 def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
     """Send or write what was made of the batch; then what triggers have emitted, then controls."""
     if work.batch is not None and work.leaves is not None:
-        _give_back(runtime, allocation, work, work.batch)
         assert work.routed is not None, "the phase before"
         if runtime.sink is not None and not work.own:
             runtime.sink.choose(work.batch.upstream)
             write(runtime.sink, allocation, work.batch, work.leaves, work.routed)
         else:
             _send(runtime, allocation, work.batch, work.routed)
+        # Behind what may be refused and done again; acks leave later than this, in any case.
+        _give_back(runtime, allocation, work, work.batch, work.routed)
     if allocation.windowing is not None:
         _send_emissions(runtime, allocation, allocation.windowing)
     pass_controls(runtime, allocation, work)
     return ADVANCED
 
 
-def _give_back(runtime: Runtime, allocation: Allocation, work: Work, batch: Batch) -> None:
-    """What the function gives back goes before the acks of the batch."""
+def _give_back(
+    runtime: Runtime, allocation: Allocation, work: Work, batch: Batch, routed: Routed
+) -> None:
+    """What the function gives back, and what is said of segments, goes before the acks of the
+    batch."""
+    _tell(allocation, batch, routed)
     if not work.returned or batch.roots is None:
         return
     aggregators, roots = runtime.program.job.ack_returns, array_of(batch.roots)
@@ -55,6 +60,13 @@ def _give_back(runtime: Runtime, allocation: Allocation, work: Work, batch: Batc
         if not error:
             part = part_of(aggregators[key], value, size_bytes(value))
         allocation.acks.give_back(int(roots[at]), {key: part})
+
+
+def _tell(allocation: Allocation, batch: Batch, routed: Routed) -> None:
+    if routed.notes and batch.roots is not None:
+        roots = array_of(batch.roots)
+        for at, parts in routed.notes.items():
+            allocation.acks.give_back(int(roots[at]), parts)
 
 
 def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed) -> None:
@@ -84,8 +96,10 @@ def _send_emissions(runtime: Runtime, allocation: Allocation, windowing: Windowi
     before, batches = emissions.sent, emissions.read(runtime.sizing.segments_max)
     program.metrics.batch(0, emissions.sent - before)
     for child, batch in batches:
-        routed = route_emitted(program, allocation.group_checks, batch, child)
+        answering = allocation.answering
+        routed = route_emitted(program, allocation.group_checks, batch, child, answering)
         made = _put_all(runtime, allocation, batch, routed, begins=True)
+        _tell(allocation, batch, routed)
         if made is not None and batch.roots is not None:
             allocation.acks.add(*acked(allocation, batch.roots, made, routed))
 
@@ -119,7 +133,7 @@ def _put_all(
     lineage = [
         Share(child.edge, share.parents, share.child_index, child.back) for child, share in shares
     ]
-    made = hop(batch.ids, lineage, begins, withheld)
+    made = hop(batch.ids, lineage, begins, withheld, sorted(routed.notes))
     for (child, share), ids in zip(shares, made.ids, strict=True):
         roots = batch.roots if share.parents is None else taken(batch.roots, share.parents)
         laps = None

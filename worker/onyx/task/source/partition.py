@@ -77,6 +77,7 @@ class Partition(msgspec.Struct):
     """Most positions to reserve ahead, under a limit of the rate."""
     come_to_ms: int | None = None
     """Where event time has come, if it follows the clock in a lull."""
+    given_up: int = 0
     counted_from: int = 0
     pace: int = 0
     """Positions read in the last whole period between two checkpoints."""
@@ -125,6 +126,20 @@ class Partition(msgspec.Struct):
         again."""
         if self.waiting is not None and len(self.window.incomplete(root)):
             self.waiting.returned(int(positions_of(array_of(root))[0]), parts)
+
+    def take_given_up(self) -> int:
+        """Segments that have failed and count as processed, since the last time."""
+        self._tell_given_up()
+        count, self.given_up = self.given_up, 0
+        return count
+
+    def _tell_given_up(self) -> None:
+        """Before the frontier passes them: the source takes what that passes for processed."""
+        positions = self.window.take_given_up()
+        if len(positions):
+            self.given_up += len(positions)
+            if self.waiting is not None:
+                self.waiting.given_up(positions.astype(np.uint64))
 
     def awaited(self) -> bool:
         """Whether somebody waits for the tree of what was sent, each time once."""
@@ -221,6 +236,8 @@ class Partition(msgspec.Struct):
         if not len(roots):
             return []
         positions = positions_of(roots)
+        if self.waiting is not None:
+            self.waiting.sent_again(positions)
         chosen = positions.astype(np.intp) - first
         return _batches(take_of_read(read, chosen), roots, ids_of(self.source, roots))
 
@@ -260,7 +277,10 @@ class Partition(msgspec.Struct):
 
     def frontier(self, reserve: int) -> Frontier:
         """Where the next owner begins, with so many positions reserved from the next one on."""
+        self._tell_given_up()
         position = self.window.frontier
+        if self.waiting is not None:
+            position = self.waiting.settled(position)
         cursor = self.reader.cursor(position)
         return Frontier(position, cursor, self.complete(), self._reserved(reserve), self.come_to_ms)
 

@@ -201,7 +201,7 @@ class Source:
         this was asked."""
         if self._entry.retry_mode != "none":
             return 0
-        return sum(each.window.take_given_up() for each in self.partitions.values())
+        return sum(each.take_given_up() for each in self.partitions.values())
 
     def force_retry(self, roots: Numbers, retries_max: int) -> None:
         """Read these again after a rest (functions and flow conditions ask for it), each at most so

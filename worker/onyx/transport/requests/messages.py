@@ -7,6 +7,7 @@ from google.protobuf.message import DecodeError
 
 from onyx.codec.returns import decode_returns, encode_returns
 from onyx.errors import SegmentError
+from onyx.ledger.outcomes import NOTHING, FailedSegment, Outcomes
 from onyx.requests.append import Append, Form, Part, Payload
 from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level, Status
 from onyx.requests.writes import (
@@ -31,6 +32,7 @@ _LEVELS = {
 _LEVEL_NUMBERS = {level: number for number, level in _LEVELS.items()}
 _STATUS_NUMBERS = {
     Status.PROCESSED: pb.APPEND_STATUS_PROCESSED,
+    Status.FAILED: pb.APPEND_STATUS_FAILED,
     Status.JOURNALLED: pb.APPEND_STATUS_JOURNALLED,
     Status.ACCEPTED: pb.APPEND_STATUS_ACCEPTED,
     Status.CONFLICT: pb.APPEND_STATUS_CONFLICT,
@@ -40,6 +42,7 @@ _STATUS_NUMBERS = {
     Status.UNAVAILABLE: pb.APPEND_STATUS_UNAVAILABLE,
     Status.TIMED_OUT: pb.APPEND_STATUS_TIMED_OUT,
 }
+_COUNTS = ("failed", "dead_letters", "exceptions", "unmatched", "given_up")
 _STATUSES = {number: status for status, number in _STATUS_NUMBERS.items()}
 
 
@@ -151,6 +154,8 @@ def encode_answer(answer: Answer, number: int) -> bytes:
     )
     for key, value in answer.values.items():
         message.values[key] = msgspec.json.encode(value).decode()
+    if answer.outcomes != NOTHING:
+        message.outcomes.CopyFrom(_encode_outcomes(answer.outcomes))
     return message.SerializeToString()
 
 
@@ -175,5 +180,24 @@ def decode_answer(data: bytes) -> tuple[int, Answer]:
         message.values_lost,
         dict(message.errors),
         dict(message.refused),
+        _outcomes_of(message.outcomes) if message.HasField("outcomes") else NOTHING,
         message.owner,
     )
+
+
+def _encode_outcomes(outcomes: Outcomes) -> pb.AppendOutcomes:
+    message = pb.AppendOutcomes(
+        **{name: getattr(outcomes, name) for name in _COUNTS}, first_error=outcomes.first_error
+    )
+    for task, error, segment in outcomes.failures:
+        message.failures.add(task=task, error=error, segment=segment)
+    return message
+
+
+def _outcomes_of(message: pb.AppendOutcomes) -> Outcomes:
+    failures = tuple(
+        FailedSegment(each.task, each.error, each.segment if each.HasField("segment") else None)
+        for each in message.failures
+    )
+    counts = {name: getattr(message, name) for name in _COUNTS}
+    return Outcomes(**counts, first_error=message.first_error, failures=failures)

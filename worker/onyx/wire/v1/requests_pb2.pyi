@@ -25,6 +25,7 @@ class AppendStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     APPEND_STATUS_BUSY: _ClassVar[AppendStatus]
     APPEND_STATUS_UNAVAILABLE: _ClassVar[AppendStatus]
     APPEND_STATUS_TIMED_OUT: _ClassVar[AppendStatus]
+    APPEND_STATUS_FAILED: _ClassVar[AppendStatus]
 ACK_LEVEL_ACK: AckLevel
 ACK_LEVEL_JOURNAL: AckLevel
 ACK_LEVEL_NONE: AckLevel
@@ -38,6 +39,7 @@ APPEND_STATUS_UNKNOWN: AppendStatus
 APPEND_STATUS_BUSY: AppendStatus
 APPEND_STATUS_UNAVAILABLE: AppendStatus
 APPEND_STATUS_TIMED_OUT: AppendStatus
+APPEND_STATUS_FAILED: AppendStatus
 
 class AppendRequest(_message.Message):
     __slots__ = ("tenancy", "job", "task", "id", "ack", "json", "arrow", "msgpack", "number", "timeout_ms", "part", "held", "commit", "fresh")
@@ -109,8 +111,36 @@ class RequestPart(_message.Message):
     digest: bytes
     def __init__(self, partition: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
 
+class AppendOutcomes(_message.Message):
+    __slots__ = ("failed", "dead_letters", "exceptions", "unmatched", "given_up", "first_error", "failures")
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTERS_FIELD_NUMBER: _ClassVar[int]
+    EXCEPTIONS_FIELD_NUMBER: _ClassVar[int]
+    UNMATCHED_FIELD_NUMBER: _ClassVar[int]
+    GIVEN_UP_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    failed: int
+    dead_letters: int
+    exceptions: int
+    unmatched: int
+    given_up: int
+    first_error: str
+    failures: _containers.RepeatedCompositeFieldContainer[FailedSegment]
+    def __init__(self, failed: _Optional[int] = ..., dead_letters: _Optional[int] = ..., exceptions: _Optional[int] = ..., unmatched: _Optional[int] = ..., given_up: _Optional[int] = ..., first_error: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[FailedSegment, _Mapping]]] = ...) -> None: ...
+
+class FailedSegment(_message.Message):
+    __slots__ = ("task", "error", "segment")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_FIELD_NUMBER: _ClassVar[int]
+    task: str
+    error: str
+    segment: int
+    def __init__(self, task: _Optional[str] = ..., error: _Optional[str] = ..., segment: _Optional[int] = ...) -> None: ...
+
 class AppendAnswer(_message.Message):
-    __slots__ = ("number", "status", "reason", "retry_after_ms", "segments", "values", "errors", "parts", "values_lost", "refused", "owner")
+    __slots__ = ("number", "status", "reason", "retry_after_ms", "segments", "values", "errors", "parts", "values_lost", "refused", "owner", "outcomes")
     class ValuesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -143,6 +173,7 @@ class AppendAnswer(_message.Message):
     VALUES_LOST_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
     number: int
     status: AppendStatus
     reason: str
@@ -154,4 +185,5 @@ class AppendAnswer(_message.Message):
     values_lost: bool
     refused: _containers.ScalarMap[int, str]
     owner: str
-    def __init__(self, number: _Optional[int] = ..., status: _Optional[_Union[AppendStatus, str]] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., segments: _Optional[int] = ..., values: _Optional[_Mapping[str, str]] = ..., errors: _Optional[_Mapping[str, str]] = ..., parts: _Optional[bytes] = ..., values_lost: _Optional[bool] = ..., refused: _Optional[_Mapping[int, str]] = ..., owner: _Optional[str] = ...) -> None: ...
+    outcomes: AppendOutcomes
+    def __init__(self, number: _Optional[int] = ..., status: _Optional[_Union[AppendStatus, str]] = ..., reason: _Optional[str] = ..., retry_after_ms: _Optional[int] = ..., segments: _Optional[int] = ..., values: _Optional[_Mapping[str, str]] = ..., errors: _Optional[_Mapping[str, str]] = ..., parts: _Optional[bytes] = ..., values_lost: _Optional[bool] = ..., refused: _Optional[_Mapping[int, str]] = ..., owner: _Optional[str] = ..., outcomes: _Optional[_Union[AppendOutcomes, _Mapping]] = ...) -> None: ...

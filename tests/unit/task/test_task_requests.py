@@ -1,0 +1,349 @@
+"""A segment of a request that fails for good is the answer to that request, and of no other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from tests.support.jobs.bench import JOB, Bench
+from tests.support.patience import WAIT_S
+
+import onyx
+from onyx.ids import TaskName
+from onyx.ledger.outcomes import FailedSegment, Outcomes
+from onyx.plugins.requests.mailbox import Mailbox
+from onyx.requests.desk import Address
+from onyx.requests.request import Answer, Level, Request, Status
+
+Segment = dict[str, Any]
+ROUNDS_MAX = 100
+
+
+def greet(segment: Segment) -> Segment:
+    """What the README has."""
+    return {"n": segment["n"], "text": f"Hello, {segment['who']}"}
+
+
+class World:
+    """read -> work -> write, with an output `bad`; requests go to the mailbox of `read`."""
+
+    def __init__(
+        self,
+        work: Mapping[str, Any] | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+        options: Mapping[str, Any] | None = None,
+        read: Mapping[str, Any] | None = None,
+        after: tuple[Mapping[str, Any], ...] = (),
+        guarantee: str = "at-least-once",
+        **more: Any,
+    ) -> None:
+        middle = [{"name": "work", "type": "function", "fn": "m:greet", **(work or {})}, *after]
+        names = [each["name"] for each in middle]
+        path = ["read", *names, "write"]
+        edges = more.pop("edges", [])
+        catalog = [
+            {"name": "read", "type": "input", "plugin": "requests", "options": options or {}}
+            | dict(read or {}),
+            *middle,
+            {"name": "write", "type": "output", "plugin": "blackhole"} | more.pop("write", {}),
+            *([{"name": "bad", "type": "output", "plugin": "blackhole"}] if edges else ()),
+        ]
+        workflow = [list(each) for each in pairwise(path)]
+        spec = {
+            "guarantee": guarantee,
+            "workflow": [*workflow, *edges],
+            "catalog": catalog,
+            **more,
+        }
+        self.bench = Bench(spec, {"m:greet": greet, **(functions or {})})
+        self.bench.start()
+        self.numbers = iter(range(1_000_000))
+
+    @property
+    def mailbox(self) -> Mailbox:
+        found = self.bench.desk.find(Address(JOB, TaskName("read"), 0))
+        assert isinstance(found, Mailbox)
+        return found
+
+    def ask(self, *segments: Segment, id: str = "", level: Level = Level.ACK) -> Future[Answer]:
+        id = id or f"request-{next(self.numbers)}"
+        return self.mailbox.offer(Request(id, id.encode(), list(segments), level, 100))
+
+    def answered(self, future: Future[Answer]) -> Answer:
+        """The answer, when the thread of the journal has taken the request."""
+        self.until(future.done)
+        return future.result()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        ends_s = time.monotonic() + WAIT_S
+        while self.mailbox.waiting[0]:
+            assert time.monotonic() < ends_s, "the journal takes nothing"
+        for _ in range(ROUNDS_MAX):
+            self.bench.settle()
+            if condition():
+                return
+            assert not self.bench.exceptions, self.bench.exceptions
+            self.bench.clock.advance(1.0)
+        raise AssertionError("it does not come")
+
+    def answer(self, *segments: Segment, **more: Any) -> Answer:
+        return self.answered(self.ask(*segments, **more))
+
+    @property
+    def written(self) -> list[int]:
+        return sorted(each["n"] for each in self.bench.written("write"))
+
+
+def good(n: int) -> Segment:
+    return {"n": n, "who": "Ann"}
+
+
+def bad(n: int) -> Segment:
+    return {"n": n, "name": "Bob"}
+
+
+def of_batch(segments: list[Segment]) -> list[Segment]:
+    return [greet(each) for each in segments]
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_what_fails_is_the_answer_and_other_requests_go_on(guarantee: str) -> None:
+    world = World(guarantee=guarantee)
+    answer = world.answer(good(0), bad(1), good(2))
+    assert answer.status is Status.FAILED
+    [failed] = answer.outcomes.failures
+    assert (failed.task, failed.segment) == ("work", 1)
+    assert failed.error.startswith("KeyError: 'who' (test_task_requests.py, line ")
+    assert answer.reason == f"segment 1 of the request failed in task work: {failed.error}"
+    assert answer.segments == 3
+    assert world.answer(good(3)) == Answer(Status.PROCESSED, segments=1)
+    assert world.written == [0, 2, 3]
+
+
+def test_a_request_that_has_failed_has_the_same_answer_again() -> None:
+    world = World()
+    first = world.answer(bad(0), id="once")
+    assert world.answer(bad(0), id="once") == first
+
+
+def test_of_many_failures_the_first_are_named_and_all_are_counted() -> None:
+    answer = World().answer(*map(bad, range(500)))
+    assert answer.outcomes.failed == 500
+    assert len(answer.outcomes.failures) == 100
+    assert answer.reason.endswith("(500 segments of the request failed)")
+
+
+def test_dead_letters_are_counted_with_their_first_error() -> None:
+    world = World({"deadLetter": "bad"}, edges=[["work", "bad"]])
+    answer = world.answer(good(0), bad(1), bad(2))
+    assert answer.status is Status.PROCESSED
+    error = answer.outcomes.first_error
+    assert error.startswith("work: KeyError: 'who'")
+    assert answer.outcomes == Outcomes(dead_letters=2, first_error=error)
+    assert len(world.bench.written("bad")) == 2
+
+
+def test_what_a_condition_for_exceptions_takes_is_counted() -> None:
+    condition = {
+        "from": "work", "to": ["bad"], "predicate": "m:always", "thrownException": True,
+        "shortCircuit": True, "postTransform": "m:mend",
+    }  # fmt: skip
+    others = {"from": "work", "to": ["write"], "predicate": "m:always"}
+    functions = {"m:always": lambda *_: True, "m:mend": lambda event, old, error: {"n": old["n"]}}
+    world = World(functions=functions, flowConditions=[condition, others], edges=[["work", "bad"]])
+    answer = world.answer(good(0), bad(1))
+    assert answer.status is Status.PROCESSED
+    assert answer.outcomes.exceptions == 1
+    assert answer.outcomes.first_error.startswith("work: KeyError")
+
+
+def test_what_matches_no_condition_is_counted() -> None:
+    even = {"from": "work", "to": ["write"], "predicate": "m:even"}
+    functions = {"m:even": lambda event, old, new, all_new: new["n"] % 2 == 0}
+    world = World(functions=functions, flowConditions=[even])
+    answer = world.answer(*map(good, range(5)))
+    assert (answer.status, answer.outcomes) == (Status.PROCESSED, Outcomes(unmatched=2))
+
+
+def test_of_several_made_of_one_those_that_match_nothing_are_counted() -> None:
+    even = {"from": "work", "to": ["write"], "predicate": "m:even"}
+    functions = {
+        "m:even": lambda event, old, new, all_new: new["n"] % 2 == 0,
+        "m:twice": lambda segment: [{"n": segment["n"]}, {"n": segment["n"] + 1}],
+    }
+    world = World({"fn": "m:twice"}, functions, flowConditions=[even])
+    answer = world.answer({"n": 0}, {"n": 2})
+    assert (answer.status, answer.outcomes) == (Status.PROCESSED, Outcomes(unmatched=2))
+    assert world.written == [0, 2]
+
+
+def fails_at(*tries: int) -> Callable[[Segment], Segment]:
+    """Asks for a retry at these calls."""
+    calls = iter(range(1_000_000))
+
+    def fn(segment: Segment) -> Segment:
+        if next(calls) in tries:
+            raise onyx.Retry("not now", max_retries=10_000)
+        return segment
+
+    return fn
+
+
+def test_a_retry_is_waited_for() -> None:
+    world = World({"fn": "m:flaky"}, {"m:flaky": fails_at(0, 1)})
+    assert world.answer(good(0)) == Answer(Status.PROCESSED, segments=1)
+
+
+def test_with_on_failure_answer_the_first_failure_is_the_answer() -> None:
+    flaky = {"m:flaky": fails_at(0)}
+    world = World({"fn": "m:flaky"}, flaky, options={"onFailure": "answer"})
+    answer = world.answer(good(0))
+    assert answer.status is Status.FAILED
+    assert answer.outcomes.first_error.startswith("work: Retry: not now")
+    assert world.written == []
+
+
+def test_who_waits_for_a_retry_without_end_can_ask_why() -> None:
+    flaky = {"m:flaky": fails_at(*range(1_000))}
+    world = World({"fn": "m:flaky"}, flaky)
+    future = world.ask(good(0), id="slow")
+    world.until(lambda: bool(world.mailbox.obstacle("slow")))
+    assert "work: Retry: not now" in world.mailbox.obstacle("slow")
+    assert not future.done()
+
+
+def test_what_is_given_up_has_failed() -> None:
+    flaky = {"m:flaky": fails_at(0)}
+    world = World({"fn": "m:flaky"}, flaky, read={"retryMode": "none"})
+    answer = world.answer(good(0))
+    assert answer.status is Status.FAILED
+    assert answer.outcomes.given_up == 1
+    assert "Retry: not now" in answer.reason
+    assert world.answer(good(1)) == Answer(Status.PROCESSED, segments=1)
+
+
+@pytest.mark.parametrize("retry_mode", ["individual", "all-after", "none"])
+def test_a_failure_for_good_is_the_answer_in_each_retry_mode(retry_mode: str) -> None:
+    world = World(read={"retryMode": retry_mode})
+    assert world.answer(good(0), bad(1)).status is Status.FAILED
+    assert world.answer(good(2)).status is Status.PROCESSED
+
+
+def test_a_failure_further_down_is_the_answer_too() -> None:
+    later = {"name": "later", "type": "function", "fn": "m:later"}
+    functions = {"m:later": lambda segment: greet({**segment, "who": segment["whom"]})}
+    functions["m:same"] = lambda segment: segment
+    world = World({"fn": "m:same"}, functions, after=(later,))
+    answer = world.answer(good(0))
+    assert answer.outcomes.failures[0].task == "later"
+    assert answer.outcomes.failures[0].segment == 0
+
+
+def test_a_function_of_an_output_may_fail() -> None:
+    world = World({"fn": "m:same"}, {"m:same": lambda segment: segment}, write={"fn": "m:greet"})
+    answer = world.answer(good(0), bad(1))
+    assert (answer.status, answer.outcomes.failures[0].task) == (Status.FAILED, "write")
+    assert world.written == [0]
+
+
+def test_a_function_of_an_input_may_fail() -> None:
+    world = World({"fn": "m:same"}, {"m:same": lambda segment: segment}, read={"fn": "m:greet"})
+    answer = world.answer(good(0), bad(1))
+    assert (answer.status, answer.outcomes.failures[0].task) == (Status.FAILED, "read")
+    assert world.written == [0]
+
+
+def test_a_function_over_a_batch_fails_for_all_of_it() -> None:
+    world = World({"batchFn": True, "fn": "m:batch"}, {"m:batch": of_batch})
+    answer = world.answer(good(0), bad(1))
+    assert (answer.status, answer.outcomes.failed) == (Status.FAILED, 2)
+    assert world.answer(good(2)).status is Status.PROCESSED
+
+
+def test_what_does_not_fit_the_schema_has_failed() -> None:
+    work = {"batchFormat": "arrow", "schema": {"n": "int64", "who": "string"}, "fn": "m:same"}
+    world = World(work, {"m:same": lambda batch: batch})
+    answer = world.answer(good(0), {"n": "x", "who": "Ann"})
+    assert (answer.status, answer.outcomes.failed) == (Status.FAILED, 1)
+    assert answer.outcomes.failures[0].segment == 1
+    assert world.written == [0]
+
+
+def count(segment: Segment, state: Any) -> Segment:
+    greet(segment)
+    state.seen = (state.seen or 0) + 1
+    return segment
+
+
+def test_a_function_with_state_may_fail() -> None:
+    work = {
+        "fn": "m:count",
+        "groupByKey": "n",
+        "state": {"seen": "value"},
+        "fluxPolicy": "continue",
+        "deduplicate": False,
+    }
+    world = World(work, {"m:count": count})
+    answer = world.answer(good(0), bad(1))
+    assert (answer.status, answer.outcomes.failures[0].task) == (Status.FAILED, "work")
+    assert world.answer(good(2)).status is Status.PROCESSED
+    assert world.written == [0, 2]
+
+
+def test_a_window_refuses_a_segment() -> None:
+    window = {
+        "id": "sums", "task": "work", "type": "fixed", "range": "1 hour", "windowKey": "at",
+        "aggregation": "count",
+    }  # fmt: skip
+    work = {"fn": "m:same", "deduplicate": False}
+    world = World(work, {"m:same": lambda segment: segment}, windows=[window])
+    answer = world.answer({"n": 1, "at": "2026-01-01T00:00:00Z"}, {"n": 2})
+    assert (answer.status, answer.outcomes.failures[0].segment) == (Status.FAILED, 1)
+
+
+def test_with_ack_returns_the_others_give_back() -> None:
+    def fn(segment: Segment) -> Segment:
+        onyx.ack_return("n", segment["n"])
+        return greet(segment)
+
+    world = World({"fn": "m:fn"}, {"m:fn": fn}, ackReturns={"n": "sum"})
+    answer = world.answer(good(1), bad(2), good(3))
+    assert (answer.status, answer.outcomes.failed) == (Status.FAILED, 1)
+    assert answer.outcomes.failures == (
+        FailedSegment("work", answer.outcomes.failures[0].error, 1),
+    )
+
+
+def test_what_another_input_has_given_ends_the_job() -> None:
+    spec = {
+        "workflow": [["read", "work"], ["numbers", "work"], ["work", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "requests"},
+            {
+                "name": "numbers", "type": "input", "plugin": "sequence",
+                "options": {"segments": [{"n": 0}]},
+            },
+            {"name": "work", "type": "function", "fn": "m:greet"},
+            {"name": "write", "type": "output", "plugin": "blackhole"},
+        ],
+    }  # fmt: skip
+    bench = Bench(spec, {"m:greet": greet})
+    bench.settle()
+    [reported] = bench.exceptions
+    assert "m:greet raised KeyError: 'who'" in reported["detail"]
+
+
+@pytest.mark.parametrize("verdict", ["kill", "defer"])
+def test_a_hook_for_exceptions_decides_first(verdict: str) -> None:
+    calls = {"handle_exception": lambda event, lifecycle, phase, error: verdict}
+    lifecycles = [{"task": "work", "calls": "m:calls"}]
+    world = World(functions={"m:calls": lambda: calls}, lifecycles=lifecycles)
+    future = world.ask(bad(0))
+    if verdict == "defer":
+        assert world.answered(future).status is Status.FAILED
+        return
+    world.until(lambda: bool(world.bench.exceptions))
