@@ -145,3 +145,22 @@ def test_groups_of_rows_count_one_by_one_towards_a_page(monkeypatch: pytest.Monk
     )
     fire.fire(windowing, lambda: iter([run] * 5))
     assert len(carried) == 2, "eight groups are a page, where six are enough"
+
+
+@pytest.mark.parametrize("takes", FORMATS)
+def test_a_state_that_is_a_dict_by_other_values_than_text_is_a_list_of_them(takes: str) -> None:
+    job = spec(takes, {"emit": "rows"})
+    read = job["catalog"][0]
+    segments = [{"word": "a", "n": n} for n in (1, 2, 1)] + [{"word": "a"}]
+    read["options"] = {"segments": segments, "partitions": 1}
+    job["windows"][0]["aggregation"] = ["collect-by-key", "n"]
+    bench = Bench(job, {}, {"count": 1})
+    bench.settle()
+    assert bench.exceptions == []
+    (row,) = bench.written("write")
+    lone = {"key": None, "value": [{"word": "a", "n": None} if takes == "columns" else segments[3]]}
+    assert row["state"] == [
+        {"key": 1, "value": [segments[0], segments[2]]},
+        {"key": 2, "value": [segments[1]]},
+        lone,
+    ]

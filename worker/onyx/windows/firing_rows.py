@@ -48,8 +48,16 @@ def row_of(firing: Firing) -> Segment:
         GROUP: firing.group,
         LOWER: _finite(firing.lower),
         UPPER: _finite(firing.upper),
-        STATE: firing.state,
+        STATE: _sendable(firing.state),
     }
+
+
+def _sendable(state: Any) -> Any:
+    """A state that a segment can carry: keys of its dicts are text. A dict by other values, as what
+    `collect-by-key` collects, becomes a list of its keys with their values."""
+    if not isinstance(state, dict) or all(type(key) is str for key in state):
+        return state
+    return [{"key": key, "value": value} for key, value in state.items()]
 
 
 def held(pairs: Sequence[Pair], shards: Shards, aggregation: Aggregation) -> Held | None:
