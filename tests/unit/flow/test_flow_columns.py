@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.codec.refused_rows import refused_rows
 from onyx.errors import UserError
@@ -18,6 +21,7 @@ from onyx.flow.batch import Batch, as_columns, concatenate, joined, part_of, seg
 from onyx.flow.columns.record_batch import Columns, from_dicts, join, of_table, to_dicts
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.model.job import CatalogEntry
+from onyx.plugins.parts.formats import ParquetFormat
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
@@ -359,3 +363,31 @@ def test_a_time_zone_that_nobody_knows_is_refused_with_its_column(nested: bool) 
 def test_known_time_zones_are_kept(name: str) -> None:
     column = pa.array([0], pa.timestamp("us", tz=name))
     assert Columns.of(pa.record_batch([column], names=["at"])).column("at").type.tz == name
+
+
+@pytest.mark.parametrize("name", ["+00:00", "Etc/UTC", "Zulu", "Z", None])
+def test_utc_has_one_name(name: str | None) -> None:
+    column = pa.array([0], pa.timestamp("us", tz=name))
+    assert Columns.of(pa.record_batch([column], names=["at"])).column("at").type.tz == "UTC"
+
+
+ZONES = ["Europe/Berlin", "+01:00", "UTC"]
+
+
+@pytest.mark.parametrize("nest", [lambda at: at, lambda at: {"a": [at]}], ids=["plain", "nested"])
+def test_times_of_several_zones_are_one_column_of_the_same_moments(nest: Any) -> None:
+    moments = [datetime(2026, 10, 25, hour, 30, tzinfo=UTC) for hour in range(3)]
+    parts = []
+    for zone, at in zip(ZONES, moments, strict=True):
+        there = pa.array([at], pa.timestamp("us", tz=zone))
+        if nest(at) is not at:
+            there = pa.StructArray.from_arrays([pa.ListArray.from_arrays([0, 1], there)], ["a"])
+        parts.append(Columns.of(pa.record_batch([there], names=["at"])))
+    assert to_dicts(join(parts)) == [{"at": nest(at)} for at in moments]
+    file = io.BytesIO()
+    body = ParquetFormat(plugin_context({})).begin(file)
+    for each in parts:
+        body.add_columns(each)
+    body.finish()
+    found = pq.read_table(file).to_pylist()
+    assert found == [{"at": nest(at)} for at in moments]

@@ -23,7 +23,7 @@ from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.rows import dict_rows
-from onyx.flow.columns.types import usual_schema
+from onyx.flow.columns.types import in_one_zone, usual_schema
 from onyx.flow.columns.values import MISMATCH, is_within, python_values, to_array
 
 Row = dict[str, Any]
@@ -113,15 +113,20 @@ def join(parts: Sequence[Columns]) -> Columns:
     if all(batch.schema.equals(first) for batch in batches[1:]):
         return Columns(pa.concat_batches(batches))
     try:
-        table = pa.concat_tables(
-            [pa.Table.from_batches([batch]) for batch in batches], promote_options="permissive"
-        )
+        table = concatenated([pa.Table.from_batches([batch]) for batch in batches])
     except MISMATCH as error:
         raise UserError(
             f"batches of one task have columns whose types do not fit together: {error}; give the "
             "task a schema"
         ) from error
     return of_table(table)
+
+
+def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of all, as of `join`. Raises what `MISMATCH` lists."""
+    schemas = in_one_zone([table.schema for table in tables])
+    alike = [table.cast(schema) for table, schema in zip(tables, schemas, strict=True)]
+    return pa.concat_tables(alike, promote_options="permissive")
 
 
 def of_table(table: pa.Table) -> Columns:

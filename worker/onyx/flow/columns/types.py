@@ -11,7 +11,7 @@ kind of value in one form, and a segment is the same whether it crossed a task o
 | binary, large_binary, binary_view, fixed_size_binary | binary | bytes |
 | date32, date64 | date32 | date |
 | time32, time64 | time64[us] | time |
-| timestamp | timestamp[us, its zone]; without a zone it is taken to be UTC | datetime |
+| timestamp | timestamp[us, its zone], that of UTC by all of its names or by none | datetime |
 | duration | duration[us] | timedelta |
 | decimal32 to decimal256 | itself | Decimal |
 | list, large_list, fixed_size_list, list_view | list | list |
@@ -28,7 +28,9 @@ of the table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.types as kinds
@@ -36,6 +38,11 @@ import pyarrow.types as kinds
 from onyx.errors import UserError
 
 UTC_NAME = "UTC"
+UTC_NAMES = frozenset(
+    {"UTC", "UCT", "Z", "Zulu", "Universal", "+00:00", "-00:00"}
+    | {f"Etc/{name}" for name in ("UTC", "UCT", "Zulu", "Universal")}
+)
+"""What others call it: DuckDB, pandas, Polars and Java do not agree."""
 DEPTH_MAX = 64
 """Levels of lists and structs."""
 
@@ -101,7 +108,7 @@ def _simple_type(kind: pa.DataType) -> pa.DataType | None:
 
 def _zone(name: str | None) -> str:
     """The time zone of a column, which Python has to know for the times to become datetimes."""
-    if name is None or name == UTC_NAME:
+    if name is None or name in UTC_NAMES:
         return UTC_NAME
     try:
         pa.lib.string_to_tzinfo(name)
@@ -111,6 +118,33 @@ def _zone(name: str | None) -> str:
             'to timestamp("us", "UTC"), or install the time zone (package tzdata)'
         ) from error
     return name
+
+
+def in_one_zone(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
+    """The schemas of tables that are put together: a column of times of several zones has those of
+    UTC in all of them, because one column has one zone. A moment stays what it is."""
+    kinds_of: dict[str, set[pa.DataType]] = {}
+    for field in chain.from_iterable(schemas):
+        kinds_of.setdefault(field.name, set()).add(field.type)
+    several = {name for name, found in kinds_of.items() if len(found) > 1}
+    if not several:
+        return list(schemas)
+    return [
+        pa.schema(
+            [f.with_type(_in_utc(f.type)) if f.name in several else f for f in each], each.metadata
+        )
+        for each in schemas
+    ]
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    if kinds.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, UTC_NAME)
+    if kinds.is_list(kind):
+        return pa.list_(_in_utc(kind.value_type))
+    if kinds.is_struct(kind):
+        return pa.struct([each.with_type(_in_utc(each.type)) for each in kind.fields])
+    return kind
 
 
 def _is_list(kind: pa.DataType) -> bool:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from onyx.codec.segments import bytes_each
 from onyx.errors import UserError
-from onyx.flow.columns.record_batch import Columns, keys_of
+from onyx.flow.columns.record_batch import Columns, concatenated, keys_of
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
@@ -113,7 +113,7 @@ class _ParquetBody:
     def finish(self) -> None:
         self._make_columns()
         try:
-            table = pa.concat_tables(self._tables, promote_options="permissive")
+            table = concatenated(self._tables)
             pq.write_table(table, self._file, compression=self._compression)
         except MISMATCH as error:
             raise self._unwritable(f"{error}") from error

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import FailsAgain
+from onyx.flow.columns.types import in_one_zone
 from onyx.spark.objects.reading import read_files, schemas_of
 
 _SPARK_TYPES = {
@@ -60,7 +61,7 @@ def _wanted(session: Any, schemas: list[pa.Schema], ddl: str | None) -> Any:
     if not schemas:
         raise FailsAgain("there are no parts to read; give the task a `schema`")
     try:
-        united = pa.unify_schemas(schemas, promote_options="permissive")
+        united = pa.unify_schemas(in_one_zone(schemas), promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise FailsAgain(
             f"the types of a column differ between parts: {error}; give the task a `schema`"

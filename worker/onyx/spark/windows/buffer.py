@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from onyx.flow.columns.record_batch import concatenated
 from onyx.model.kinds import Native, WindowKind
 from onyx.spark.windows.plan import (
     COORDINATE,
@@ -108,7 +109,7 @@ class Buffer:
         extents, self._extents = self._extents, set()
         shards, self._shards = self._shards, set()
         tables = [pa.Table.from_batches([batch]) for batch in batches]
-        table = pa.concat_tables(tables, promote_options="default")
+        table = concatenated(tables)
         least, self.least = self.least, None
         return Rows(table, tuple(sorted(extents)), frozenset(shards), self.seq, least)
 
