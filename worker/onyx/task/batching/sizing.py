@@ -89,6 +89,12 @@ class BatchSizing:
         self.segments_max = entry.batch_size or self._bounded()
 
     @property
+    def emitted_max(self) -> int:
+        """Segments of a batch that is sent from the state log. How many the task takes at once says
+        nothing of them: of one that makes 100,000 it takes one at a time."""
+        return max(self.segments_max, SEGMENTS_MAX)
+
+    @property
     def pending_max(self) -> int:
         """Segments in flight at which an input stops reading: `maxPending`, or enough to keep all
         tasks busy with batches of this size."""

@@ -93,7 +93,7 @@ def _send_emissions(runtime: Runtime, allocation: Allocation, windowing: Windowi
     if not windowing.emissions.waiting:
         return
     program, emissions = runtime.program, windowing.emissions
-    before, batches = emissions.sent, emissions.read(runtime.sizing.segments_max)
+    before, batches = emissions.sent, emissions.read(runtime.sizing.emitted_max)
     program.metrics.batch(0, emissions.sent - before)
     for child, batch in batches:
         answering = allocation.answering

@@ -39,6 +39,8 @@ UNSETTLED_MAX = 100_000
 further page of what fires."""
 HELD_BYTES_MAX = 67_108_864
 """The limit for their size, encoded."""
+READ_BYTES_MAX = 2_097_152
+"""The size of what is sent at once, encoded; about."""
 CHECK_INTERVAL_S = 1.0
 
 
@@ -167,14 +169,17 @@ class Emissions:
         return any(each.again or (each.unsent and _room(each)) for each in self._shards.values())
 
     def read(self, segments_max: int) -> list[tuple[str | None, Batch]]:
-        """What is to be sent now, by the only child that it is for."""
+        """What is to be sent now, by the only child that it is for: so many segments, or as many as
+        have `READ_BYTES_MAX`."""
         parts: dict[tuple[str | None, object], list[tuple[Segments, Numbers | None]]] = {}
+        bytes_max = READ_BYTES_MAX
         for there in self._shards.values():
-            for run, roots in self._sendable(there, segments_max):
+            for run, roots in self._sendable(there, segments_max, bytes_max):
                 alike = run.child, format_of(run.segments).types(run.segments)
                 parts.setdefault(alike, []).append((run.segments, roots))
                 segments_max -= len(run.segments)
-            if segments_max <= 0:
+                bytes_max -= run.size_bytes
+            if segments_max <= 0 or bytes_max <= 0:
                 break
         return [(child, self._batch(found)) for (child, _), found in parts.items()]
 
@@ -287,7 +292,9 @@ class Emissions:
         shard = number - (self.first_partition or 0)
         return shard, self._shards.get(shard)
 
-    def _sendable(self, there: _Shard, segments_max: int) -> Iterator[tuple[Run, Numbers | None]]:
+    def _sendable(
+        self, there: _Shard, segments_max: int, bytes_max: int
+    ) -> Iterator[tuple[Run, Numbers | None]]:
         """Runs with their roots, those to be sent again first."""
         now_s, window = self._clock.monotonic_s(), there.window
         again, there.again = there.again, []
@@ -298,10 +305,11 @@ class Emissions:
                 chosen = (positions_of(roots) - np.uint64(position)).view(np.int64)
                 if len(chosen):
                     yield Run(take(run.segments, chosen), run.child), roots
-        while there.unsent and segments_max > 0 and (room := _room(there)):
-            run = _next_of(there, min(segments_max, room))
+        while there.unsent and min(segments_max, bytes_max) > 0 and (room := _room(there)):
+            run = _next_of(there, min(segments_max, room), bytes_max)
             count = len(run.segments)
             segments_max -= count
+            bytes_max -= run.size_bytes
             self._has_sent(there, count)
             self._sent_bytes += run.size_bytes
             if window is None:
@@ -346,11 +354,14 @@ def _room(there: _Shard) -> int:
     return there.window.room if there.window is not None else there.waiting
 
 
-def _next_of(there: _Shard, most: int) -> Run:
-    """Take the next run that is to be sent, or so many of it."""
+def _next_of(there: _Shard, most: int, bytes_max: int) -> Run:
+    """Take the next run that is to be sent, or so many of it; one at least."""
     run = there.unsent.popleft()
-    if len(run.segments) > most:
-        there.unsent.appendleft(run.part(most, len(run.segments)))
-        run = run.part(0, most)
+    if run.size_bytes > bytes_max:
+        most = min(most, max(1, len(run.segments) * bytes_max // run.size_bytes))
+    while (count := len(run.segments)) > most:
+        half = max(most, count // 2)  # what is left is copied a few times, and not for each part
+        there.unsent.appendleft(run.part(half, count))
+        run = run.part(0, half)
     there.waiting -= len(run.segments)
     return run
