@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from onyx.errors import StateError, Unavailable, UserError
+from onyx.errors import Fenced, StateError, Unavailable, UserError
 from onyx.journal.journal import Journal
 from onyx.journal.names import PartitionFolder
 from onyx.journal.opening import read_ended
@@ -116,6 +116,8 @@ class JournalledPartitions:
         while not self._closing.wait(COLLECT_INTERVAL_S):
             try:
                 self._collect_once()
+            except Fenced:
+                pass  # the session has expired: this owner ends soon, and the next one collects
             except (Unavailable, UserError) as error:
                 logger.warning("a journal that is not needed any more stays for now: %s", error)
             except Exception:
