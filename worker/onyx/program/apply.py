@@ -12,13 +12,14 @@ from onyx.codec.refusals import refuse
 from onyx.codec.returns import size_bytes
 from onyx.flow.apply import apply_function
 from onyx.flow.arrays import Indices
-from onyx.flow.batch import Batch, Segments, as_columns, as_dicts, as_given, take
+from onyx.flow.batch import Batch, Segments, as_dicts, as_given, take
 from onyx.flow.columnar import apply_to_columns
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.formats import format_of
 from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.program.batch_work import BatchWork
+from onyx.program.fitting import fit
 from onyx.program.prepare import read_groups
 from onyx.program.program import Program
 from onyx.returning import Returned, collecting
@@ -61,10 +62,8 @@ def _leaves(program: Program, batch: Batch) -> Made:
 
 
 def _made(program: Program, segments: Segments) -> Made:
-    if program.takes != "arrow":
-        return _joined(program, segments)
-    columns, kept, failures = as_columns(segments, program.schema)
-    return _of_kept(_joined(program, columns), kept, failures)
+    fitting, kept, failures = fit(program, segments)
+    return _of_kept(_joined(program, fitting), kept, failures)
 
 
 def _joined(program: Program, segments: Segments) -> Made:

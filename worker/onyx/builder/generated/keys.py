@@ -99,6 +99,7 @@ class SharedKeys(TypedDict, total=False):
     batch_fn: bool
     batch_format: Literal["dicts", "arrow"]
     schema: Mapping[str, str]
+    required: Sequence[str]
     cooperative: bool
     min_peers: int
     max_peers: int

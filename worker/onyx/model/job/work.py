@@ -185,11 +185,12 @@ class Work(msgspec.Struct, frozen=True):
     schema: Annotated[
         Mapping[str, str] | None,
         MapOf(Text(), TypeName(), COLUMNS_MAX),
-        Key(restriction="Needs batchFormat: arrow, but on a table."),
     ] = None
-    """Names and types of the columns of a batch. A segment that does not fit fails: one with
-    another key, or with a value that the type does not hold. A key that it lacks is null. Without a
-    schema each batch has the types of its values."""
+    """Keys of the segments that the task gets, with their types. A segment that does not fit fails:
+    one with another key, or with a value that the type does not hold. A key that it lacks is null
+    in columns. Without a schema columns have the types of the values of their batch."""
+    required: Annotated[tuple[str, ...], Key(restriction="Keys of schema; not on a table.")] = ()
+    """Keys of `schema` that each segment has to have: without one, or with null there, it fails."""
     cooperative: bool | None = None
     """true: the task never blocks, and shares a thread with others. false: it has a thread of its
     own. By default the plugin or the processor decides."""

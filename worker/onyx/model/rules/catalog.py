@@ -5,7 +5,7 @@ from __future__ import annotations
 from onyx.model import names, plugins
 from onyx.model.keys.section import Draft
 from onyx.model.locations import HINT, carries_credentials
-from onyx.model.report import Report, at, listed, show
+from onyx.model.report import Report, at, listed, nearest, show
 from onyx.model.rules.looking import entries, good, is_grouped
 
 """The default of an input without the key."""
@@ -85,7 +85,7 @@ def check_use(draft: Draft, path: str, report: Report) -> None:
 _VERBS = {"input": "read", "output": "write", "table": "be read to an end for a table"}
 STAGES = ("spark_stage", "spark_sql")
 """Keys that give a task a Spark stage."""
-_NOT_WITH_A_STAGE = ("fn", "sql", "params", "batch_fn", "batch_format", "schema")
+_NOT_WITH_A_STAGE = ("fn", "sql", "params", "batch_fn", "batch_format", "schema", "required")
 _NOT_WITH_SQL = ("fn", "params", "batch_fn")
 
 
@@ -148,10 +148,12 @@ def check_format(draft: Draft, path: str, report: Report) -> None:
             "is given together with batchFormat: arrow",
             "a function over columns always takes a whole batch: remove it",
         )
-    if good(draft, "schema") is not None and not columns and draft.get("type") != "table":
-        report.add(
-            at(path, "schema"), "is given, but the task has no columns", "add batchFormat: arrow"
-        )
+    schema = good(draft, "schema")
+    for index, key in enumerate(good(draft, "required") or ()):
+        if schema is None or key not in schema:
+            where = at(at(path, "required"), index)
+            hint = nearest(key, schema or {}) or f"add schema: {{{key}: ...}}"
+            report.add(where, f"{show(key)} is not in the schema of the task", hint)
 
 
 def _check_params(draft: Draft, path: str, report: Report) -> None:

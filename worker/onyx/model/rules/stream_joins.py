@@ -9,7 +9,7 @@ from onyx.model.rules.looking import entries, good
 from onyx.model.workflow import children, parents
 
 JOIN = "join"
-_REFUSED = ("fn", "params", "tables", "batch_fn", "schema", "options")
+_REFUSED = ("fn", "params", "tables", "batch_fn", "schema", "required", "options")
 """Keys of any task that do nothing in a join. Others say themselves for which types they are."""
 
 

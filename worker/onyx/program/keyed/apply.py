@@ -8,6 +8,7 @@ as what begins new trees, when what the function has changed is durable.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from onyx.flow.batch import Indices, Segment, as_dicts
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.program.batch_work import BatchWork
+from onyx.program.fitting import fit
 from onyx.program.keyed.keeping import KeepingStates
 from onyx.program.keyed.over_columns import over_columns
 from onyx.program.keyed_function import KeyedFunction
@@ -57,12 +59,17 @@ def _over_segments(
     where: Indices,
 ) -> tuple[Leaves, list[Returned]]:
     assert work.batch is not None, "asked before"
+    _, kept, failures = fit(program, work.batch.segments)
+    misfits = [each for each in failures if each[0] in where]
+    if kept is not None:
+        where = np.intersect1d(where, kept)
     segments, made = as_dicts(work.batch.segments), dict[int, list[Segment]]()
     with collecting(program.job.ack_returns, len(segments), size_bytes) as returned:
         calls = _Calls(program, its, keeping, made)
-        failures = calls.over(segments, rows(groups), where.tolist())
+        raised = calls.over(segments, rows(groups), where.tolist())
     work.made += made.items()
-    return Leaves([], np.empty(0, dtype=np.intp), None, failures), returned
+    failed = sorted([*misfits, *raised], key=itemgetter(0))
+    return Leaves([], np.empty(0, dtype=np.intp), None, failed), returned
 
 
 class _Calls:

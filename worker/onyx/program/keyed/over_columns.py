@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from onyx.codec.returns import size_bytes
-from onyx.flow.batch import Batch, Indices, as_columns, take
+from onyx.flow.batch import Batch, Indices, take
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.formats import COLUMNS
 from onyx.flow.leaves import Leaves, of_some
 from onyx.flow.segment_failure import Refusal, SegmentFailure
 from onyx.program.batch_work import BatchWork
+from onyx.program.fitting import fit_columns
 from onyx.program.keyed.keeping import KeepingStates
 from onyx.program.keyed_function import KeyedFunction
 from onyx.program.program import Program
@@ -85,7 +86,7 @@ def _fitted(
 ) -> _Rows:
     """Rows of a batch that fit the schema and have a uniqueness key, if the task asks for them."""
     segments = batch.segments if len(where) == len(batch) else take(batch.segments, where)
-    columns, kept, failures = as_columns(segments, program.schema)
+    columns, kept, failures = fit_columns(program, segments)
     misfits: list[SegmentFailure] = [(int(where[at]), error) for at, error in failures]
     where = where if kept is None else where[kept]
     coded = groups if isinstance(groups, Groups) else Groups.of_rows(groups)

@@ -13,11 +13,12 @@ import numpy as np
 
 from onyx.codec.returns import size_bytes
 from onyx.errors import UserFunctionError
-from onyx.flow.batch import Batch, Indices, as_columns, as_dicts, take
+from onyx.flow.batch import Batch, Indices, as_dicts, as_given, take
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure
+from onyx.program.fitting import fit
 from onyx.program.keeping import Keeping
 from onyx.program.phases import Phase
 from onyx.program.processing.states import ProcessorStates
@@ -66,9 +67,9 @@ def _items(
     if not len(where):
         return [], where, []
     segments = batch.segments if len(where) == len(batch) else take(batch.segments, where)
-    if program.takes != "arrow":
-        return as_dicts(segments), where, []
-    columns, fitting, failures = as_columns(segments, program.schema)
+    fitting, rows, failures = fit(program, segments)
     misfits: list[SegmentFailure] = [(int(where[at]), error) for at, error in failures]
-    kept = where if fitting is None else where[fitting]
-    return [columns.record_batch] if len(columns) else [], kept, misfits
+    kept = where if rows is None else where[rows]
+    if program.takes != "arrow":
+        return as_dicts(fitting), kept, misfits
+    return [as_given(fitting)] if len(fitting) else [], kept, misfits
