@@ -277,7 +277,10 @@ def test_whoever_waits_is_answered_while_the_job_drains(env: TestEnv) -> None:
     again = running.appenders[2].send(rows["id-0"], id="id-0")
     job_functions.gate.set()
     assert {each.result(WAIT_S).status for each in (*futures, again)} == {Status.PROCESSED}
-    assert sorted(row["n"] for row in running.end()) == list(range(6))
+    assert env.client.wait(running.job, WAIT_S)
+    assert sorted(row["n"] for row in taken(running.target)) == list(range(6))
+    for appender in running.appenders:
+        appender.close()
 
 
 def test_an_upgrade_goes_on_with_journal_and_ids(env: TestEnv) -> None:

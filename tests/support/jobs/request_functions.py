@@ -67,3 +67,22 @@ class PricingColumns(Processor):
 def divided(order: dict[str, Any]) -> dict[str, Any]:
     """Fails for a count of 0."""
     return {**order, "each": 10 // order["count"]}
+
+
+def kept(order: dict[str, Any], state: Any) -> dict[str, Any]:
+    """Keeps something, and gives back for what it was given."""
+    state.count = (state.count or 0) + order["count"]
+    ack_return("total", order["count"])
+    return order
+
+
+def kept_columns(batch: pa.RecordBatch, state: Any) -> pa.RecordBatch:
+    """The same over columns."""
+    ack_return("total", batch["count"])
+    return batch
+
+
+def behind(order: dict[str, Any]) -> dict[str, Any]:
+    """Gives back behind a task with state."""
+    ack_return("behind", order["count"])
+    return order

@@ -251,3 +251,29 @@ def test_a_child_that_no_condition_sends_anything_to_is_warned_of(
     found = notices(parse_mapping(manifest))
     edges = [f"spec.workflow[{1 + 'ab'.index(child)}]" for child in left_out]
     assert [each.path for each in found] == edges
+
+
+def test_values_of_tasks_behind_a_window_go_to_nobody() -> None:
+    asked = job()
+    catalog = asked["spec"]["catalog"]
+    catalog[0] |= {"plugin": "requests", "options": {}}
+    catalog.append({"name": "sum", "type": "function", "fn": "m:f", "groupByKey": "k",
+                    "fluxPolicy": "continue"})  # fmt: skip
+    window = {"id": "w", "task": "sum", "type": "global", "aggregation": "count"}
+    triggers = [
+        {
+            "windowId": "w",
+            "type": "segment",
+            "refinement": "accumulating",
+            "threshold": [1, "elements"],
+            "emit": "m:f",
+        }
+    ]
+    asked["spec"] |= {
+        "workflow": [["read", "sum"], ["sum", "write"]], "windows": [window], "triggers": triggers,
+        "guarantee": "exactly-once",
+    }  # fmt: skip
+    assert notices(parse_mapping(asked)) == ()
+    asked["spec"]["ackReturns"] = {"total": "sum"}
+    (found,) = notices(parse_mapping(asked))
+    assert str(found).startswith("spec.ackReturns: gets nothing from tasks behind sum: ")

@@ -265,10 +265,7 @@ class PendingWindow:
 
     def replay_all(self) -> list[Range]:
         """Make all that is not complete due: the job was re-allocated, and trees may be lost.
-
-        Returns:
-            Everything due, what was due before included.
-        """
+        Returns everything due, what was due before included."""
         self._resting.clear()
         self._make_due(self._positions(IN_FLIGHT))
         self._make_due(self._positions(RESTING))
@@ -277,6 +274,11 @@ class PendingWindow:
     def due(self) -> list[Range]:
         """Everything that waits to be read again."""
         return ranges_of(self._positions(DUE))
+
+    def all_complete(self, first: int, end: int) -> bool:
+        """Whether all of `[first, end)` has been emitted and is complete."""
+        parts = self._parts(max(first, self._frontier), end)
+        return end <= self._next and all((self._state[part] == DONE).all() for _, part in parts)
 
     def any_due(self, first: int, end: int) -> bool:
         """Whether `retry` would find something in `[first, end)`."""

@@ -17,6 +17,7 @@ from onyx.model.job import CatalogEntry, FlowCondition, Job
 from onyx.model.keys.predicate import has_function
 from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
 from onyx.model.report import at
+from onyx.model.requests import windows_asked_for
 from onyx.model.spark_settings import spark_notices
 from onyx.model.workflow import stateful_tasks
 from onyx.structs import fields
@@ -51,6 +52,7 @@ def notices(job: Job) -> tuple[Problem, ...]:
         _of_conditions(job),
         _of_left_out(job),
         _of_windows(job),
+        _of_requests(job),
         _of_the_engine(job),
         spark_notices(job),
     )
@@ -131,6 +133,13 @@ def _of_windows(job: Job) -> Iterator[Problem]:
         if WINDOWS[window.type].single and window.window_key is not None and unordered:
             what = f"has no effect on a {window.type} window, which has one extent for all segments"
             yield Problem(at(path, "windowKey"), what, "remove it, or choose another type")
+
+
+def _of_requests(job: Job) -> Iterator[Problem]:
+    """What is made of segments of requests, and belongs to none of these."""
+    for task in windows_asked_for(job) if job.ack_returns else ():
+        what = f"gets nothing from tasks behind {task}: what windows emit belongs to no request"
+        yield Problem("spec.ackReturns", what, "give values back before the windows")
 
 
 def _of_the_engine(job: Job) -> Iterator[Problem]:

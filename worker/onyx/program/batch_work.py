@@ -32,6 +32,9 @@ class BatchWork(msgspec.Struct):
     made: list[tuple[int, Segments]] = field(default_factory=list)
     """What a function with state or a processor has made, with its shards: sent when what it has
     changed is durable."""
+    made_of: dict[int, list[int]] = field(default_factory=dict)
+    """By shard, the index of the segment of the batch that each of them was made of, where that is
+    of use to somebody."""
     returned: list[Returned] = field(default_factory=list)
     """What the function gives back for segments of the batch."""
     own: bool = False

@@ -8,9 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from onyx.flow.batch import Batch, Segments
 from onyx.ledger.applied import Mask
 from onyx.program.batch_work import BatchWork
+from onyx.runs import Numbers, taken
 from onyx.seams import Clock
 
 
@@ -44,6 +47,10 @@ class Keeping(Protocol):
         """Send these when that is safe."""
         ...
 
+    def emit_for(self, shard: int, segments: Segments, parents: Numbers) -> None:
+        """Send these when that is safe. `parents`: the root of the tree that each was made of."""
+        ...
+
     def changed(self, segments: int) -> None:
         """So many segments have changed the state."""
         ...
@@ -56,5 +63,9 @@ def keep_changes(keeping: Keeping, work: BatchWork) -> None:
     assert work.routed is not None, "the phase before"
     keeping.fresh(work.batch, work.routed.withdrawn)
     for shard, segments in work.made:
-        keeping.emit(shard, segments)
+        indices = work.made_of.get(shard)
+        if indices is None or work.batch.roots is None:
+            keeping.emit(shard, segments)
+        else:
+            keeping.emit_for(shard, segments, taken(work.batch.roots, np.array(indices, np.intp)))
     keeping.changed(len(work.batch))

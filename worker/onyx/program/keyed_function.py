@@ -10,6 +10,7 @@ import msgspec
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
 from onyx.model.job import Job
+from onyx.model.requests import asked_for
 from onyx.model.state_types import StateType, parse_state_type
 from onyx.model.workflow import sources_above
 from onyx.windows.coded import GroupKeys
@@ -32,6 +33,9 @@ class KeyedFunction(msgspec.Struct, frozen=True):
     """The group keys of columns."""
     is_split: bool = True
     """The state is split by group."""
+    tells_apart: bool = False
+    """Whether it is noted what was made of which segment: what becomes of it further on is of use
+    to the request that has brought the segment."""
 
 
 def keyed_function(job: Job, task: str, resolve: Resolve) -> KeyedFunction | None:
@@ -53,4 +57,5 @@ def keyed_function(job: Job, task: str, resolve: Resolve) -> KeyedFunction | Non
         fed_by=frozenset(sources_above(job, task)),
         on_timer=None if entry.on_timer is None else resolve(entry.on_timer),
         on_timer_name=entry.on_timer or "",
+        tells_apart=task in asked_for(job),
     )

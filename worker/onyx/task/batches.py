@@ -68,6 +68,8 @@ def _receive(task: BatchTask, message: Message) -> None:
         case Returns() if task.wired and task.allocation.wiring.version == message.version:
             if task.runtime.source is not None:
                 task.runtime.source.returned(message.trees)
+            else:
+                upkeep.returned(task.allocation, message.trees)
         case _:
             pass  # of another version, or before the first wiring: it means nothing here
 

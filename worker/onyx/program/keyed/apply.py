@@ -68,6 +68,7 @@ def _over_segments(
         calls = _Calls(program, its, keeping, made)
         raised = calls.over(segments, rows(groups), where.tolist())
     work.made += made.items()
+    work.made_of = calls.made_of
     failed = sorted([*misfits, *raised], key=itemgetter(0))
     return Leaves([], np.empty(0, dtype=np.intp), None, failed), returned
 
@@ -90,6 +91,10 @@ class _Calls:
         self._keyed, self._shard_of = keeping.keyed, keeping.shard_of
         self._made = made
         self._now_ms = keeping.clock.wall_ms()
+        self._tells_apart = its.tells_apart
+        self._index = 0
+        self.made_of: dict[int, list[int]] = {}
+        """By shard, what was made of which segment."""
 
     def over(
         self, segments: list[Segment], groups: Sequence[Any], where: Sequence[int]
@@ -101,6 +106,7 @@ class _Calls:
         for index, segment in enumerate(one_by_one(segments)):
             if chosen is not None and index not in chosen:
                 continue
+            self._index = index
             try:
                 call(groups[index], segment)
             except BaseException as raised:
@@ -110,7 +116,10 @@ class _Calls:
     def _call(self, group: Any, segment: Segment) -> None:
         made = self._keyed.call(self._fn, group, segment, self._now_ms)
         if made:
-            self._made.setdefault(self._shard_of[group], []).extend(made)
+            shard = self._shard_of[group]
+            self._made.setdefault(shard, []).extend(made)
+            if self._tells_apart:
+                self.made_of.setdefault(shard, []).extend([self._index] * len(made))
 
     def _call_once(self, group: Any, segment: Segment) -> None:
         """If no segment with its uniqueness key has been applied."""

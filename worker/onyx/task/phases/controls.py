@@ -49,6 +49,9 @@ def _flush(runtime: Runtime, allocation: Allocation, arrived: bool, own: bool) -
     if not (arrived or own):
         return
     allocation.acks.hurry()
+    windowing = allocation.windowing
+    if windowing is not None and windowing.held_acks is not None and arrived:
+        windowing.held_acks.flush_behind()
     sink, source = runtime.sink, runtime.source
     if sink is not None:
         allocation.flush_wanted |= arrived or source is None

@@ -143,7 +143,9 @@ class Partition(msgspec.Struct):
 
     def awaited(self) -> bool:
         """Whether somebody waits for the tree of what was sent, each time once."""
-        return self.waiting is not None and self.waiting.awaited(self.next_position)
+        if self.waiting is None or self.to_retry:
+            return False  # a flush is to go behind all that is read again
+        return self.waiting.awaited(self.next_position)
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ class Append(msgspec.Struct):
     emitted: Taken
     settled: dict[int, int]
     """By shard, what nobody sends again then."""
+    again: bool = False
+    """Whether some of what it acks had been applied before."""
 
 
 class Appends:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -46,6 +47,14 @@ CHECK_INTERVAL_S = 1.0
 
 Taken = dict[int, list[Placed]]
 """Runs with their positions, by shard."""
+
+
+class Span(NamedTuple):
+    """Emissions of one shard that follow each other."""
+
+    shard: int
+    first: int
+    end: int
 
 
 class _Wave(msgspec.Struct):
@@ -194,6 +203,24 @@ class Emissions:
             if there.window.frontier > before:
                 self._settled[shard] = there.window.frontier
                 self.held_bytes -= there.kept.forget(there.window.frontier)
+
+    def is_complete(self, span: Span) -> bool:
+        """Whether all of these are complete."""
+        there = self._shards[span.shard]
+        return there.window is None or there.window.all_complete(span.first, span.end)
+
+    def incomplete(self) -> list[Span]:
+        """Everything that the log has and that may not be complete."""
+        spans = [
+            Span(shard, there.window.frontier, there.window.next_position + there.waiting)
+            for shard, there in self._shards.items()
+            if there.window is not None
+        ]
+        return [each for each in spans if each.first < each.end]
+
+    def shard_of(self, partition: int) -> int:
+        """The shard whose emissions are this partition."""
+        return self._of_partition(partition)[0]
 
     def wants_flush(self, ends: bool) -> bool:
         """Whether outputs should make durable what they hold: half of what may be held has been

@@ -12,8 +12,10 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+import numpy as np
+
 from onyx.codec.segments import size_bytes
-from onyx.flow.batch import EncodedRun, Segment, Segments, format_of, joined, part_of
+from onyx.flow.batch import U64, EncodedRun, Segment, Segments, format_of, joined, part_of
 from onyx.flow.columns.record_batch import Columns
 
 
@@ -28,6 +30,8 @@ class Run(NamedTuple):
     """Their size, if that counts."""
     encoded: EncodedRun | None = None
     """Their bytes for the log (`EmittedRun`), until it has them."""
+    parents: U64 | None = None
+    """The root of the tree that each of them was made of, where that is known and wanted."""
 
     def part(self, first: int, last: int) -> Run:
         """The part from `first` to before `last`. The sizes of parts add up to that of the run."""
@@ -35,7 +39,10 @@ class Run(NamedTuple):
         if first == 0 and last >= count:
             return self
         before, through = (self.size_bytes * each // count for each in (first, min(last, count)))
-        return Run(part_of(self.segments, first, last), self.child, through - before)
+        parents = None if self.parents is None else self.parents[first:last]
+        return Run(
+            part_of(self.segments, first, last), self.child, through - before, parents=parents
+        )
 
 
 Placed = tuple[int, Run]
@@ -53,25 +60,27 @@ def run_of(segments: Segments, child: str | None, encoded: EncodedRun | None = N
     """
     if encoded is not None:
         return Run(segments, child, len(encoded[0]), encoded)
-    return Run(
-        segments, child, format_of(segments).choose(_bytes_of_dicts, _bytes_of_columns)(segments)
-    )
+    count_bytes = format_of(segments).choose(_bytes_of_dicts, _bytes_of_columns)
+    return Run(segments, child, count_bytes(segments))
 
 
 def gathered(runs: Iterable[Run]) -> Iterator[Run]:
     """Runs in order, those joined that follow each other and have child and format in common, and
     no bytes."""
-    for (child, _, encoded), alike in groupby(runs, _alike):
+    for (child, _, encoded, known), alike in groupby(runs, _alike):
         each = list(alike)
         if len(each) == 1 or encoded:
             yield from each
         else:
             segments = joined([run.segments for run in each])
-            yield Run(segments, child, sum(run.size_bytes for run in each))
+            size_bytes = sum(run.size_bytes for run in each)
+            found = [run.parents for run in each if run.parents is not None]
+            yield Run(segments, child, size_bytes, None, np.concatenate(found) if known else None)
 
 
-def _alike(run: Run) -> tuple[str | None, object, bool]:
-    return run.child, format_of(run.segments).types(run.segments), run.encoded is not None
+def _alike(run: Run) -> tuple[str | None, object, bool, bool]:
+    types = format_of(run.segments).types(run.segments)
+    return run.child, types, run.encoded is not None, run.parents is not None
 
 
 def _bytes_of_dicts(segments: list[Segment]) -> int:

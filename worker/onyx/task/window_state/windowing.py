@@ -19,7 +19,7 @@ from onyx.ledger.applied import Mask
 from onyx.ledger.lineage import fold
 from onyx.program.held_kinds import HeldKinds
 from onyx.program.trigger_calls import TriggerCalls
-from onyx.runs import Numbers
+from onyx.runs import Numbers, array_of
 from onyx.seams import Clock
 from onyx.settings import StateSettings
 from onyx.task.window_state.appends import Append, Appends
@@ -27,6 +27,7 @@ from onyx.task.window_state.applied_ids import Tracked
 from onyx.task.window_state.awaited import Awaited
 from onyx.task.window_state.chunks import ChunkPace, Columns
 from onyx.task.window_state.emissions import Emissions
+from onyx.task.window_state.held_acks import HeldAcks
 from onyx.task.window_state.held_answers import Held, HeldAnswers
 from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
@@ -57,7 +58,9 @@ class Windowing(HeldKinds):
         appends: Appends,
         clock: Clock,
         settings: StateSettings,
+        held_acks: HeldAcks | None = None,
     ) -> None:
+        """`held_acks`: where requests may wait for what the task makes."""
         self.state = state
         self.held, self.closed, self.shards = state.held, state.closed, state.shards
         self.appends = appends
@@ -73,6 +76,9 @@ class Windowing(HeldKinds):
         self.ended = False
         """Everything has fired for the last time, and arrived."""
         self.answers = HeldAnswers()
+        self.held_acks = held_acks
+        self._again = False
+        """Whether something that was applied before waits to be acked."""
         self._awaited = Awaited()
         self._values: list[Columns] = []
         self._pace = ChunkPace(clock, settings)
@@ -101,7 +107,10 @@ class Windowing(HeldKinds):
         """
         if self._awaited and batch.ids is not None:
             self._awaited.arrived(batch.ids)
-        return self.state.fresh(batch, withdrawn)
+        news = self.state.fresh(batch, withdrawn)
+        if self.held_acks is not None and news is not None:
+            self._again |= len(news) - int(news.sum()) > len(withdrawn)
+        return news
 
     def wait_for(self, roots: Numbers, ids: Numbers) -> None:
         """Segments have come in a form that cannot be used, and will come again. Event time stands
@@ -135,7 +144,8 @@ class Windowing(HeldKinds):
     def waiting_roots(self) -> list[Numbers]:
         """The roots of what is withheld; from any thread."""
         values, appending = tuple(self._values), self.appends.current
-        return [roots for roots, _ in (*values, *(appending.values if appending else ()))]
+        held = [] if self.held_acks is None else self.held_acks.waiting_roots()
+        return [roots for roots, _ in (*values, *(appending.values if appending else ()))] + held
 
     def emit(
         self,
@@ -147,6 +157,12 @@ class Windowing(HeldKinds):
         """Send these when everything so far is durable."""
         if len(segments):
             self.emissions.add(shard, run_of(segments, child, encoded))
+        self.changed(len(segments))
+
+    def emit_for(self, shard: int, segments: Segments, parents: Numbers) -> None:
+        """Send these like `emit`, each made of a segment of the tree with this root."""
+        run = run_of(segments, None)
+        self.emissions.add(shard, run._replace(parents=array_of(parents)))
         self.changed(len(segments))
 
     def advance(self, watermark: int) -> Pages:
@@ -200,13 +216,15 @@ class Windowing(HeldKinds):
         """What may be acked now. Raises what appending a chunk has raised."""
         durable = self.appends.take_durable()
         if durable is None:
-            return []
+            return [] if self.held_acks is None else self.held_acks.take()
         # Only now: whoever takes over knows what is durable, and would not send again, or send as
         # something else, what had gone out before.
         self.emissions.release(durable.emitted)
         self.answers.durable()
         self._settled |= durable.settled
-        return durable.values
+        if self.held_acks is None:
+            return durable.values
+        return self.held_acks.hold(durable) + self.held_acks.take()
 
     def cut(self, idle: bool) -> bool:
         """Begin to write a chunk if one is due and none is on its way; True when one was begun. A
@@ -223,7 +241,8 @@ class Windowing(HeldKinds):
         # be acked although the batch is not durable.
         values, self._values = self._values, []
         self.answers.begun()
-        self.appends.begin(chunk, self.held.take_files(), Append(values, emitted, settled))
+        again, self._again = self._again, False
+        self.appends.begin(chunk, self.held.take_files(), Append(values, emitted, settled, again))
         return True
 
     def answer(self, held: Held, durable: bool, half_applied: bool = False) -> None:

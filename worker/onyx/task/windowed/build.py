@@ -7,6 +7,8 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from onyx.flow.groups.keys import shard_of
+from onyx.model.requests import asked_for
+from onyx.model.workflow import loop_of
 from onyx.on_demand import OnDemand
 from onyx.program.program import Program
 from onyx.program.trigger_calls import calls_of
@@ -18,6 +20,7 @@ from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.runtime import Runtime
 from onyx.task.window_state.appends import Appends
 from onyx.task.window_state.emissions import Emissions
+from onyx.task.window_state.held_acks import HeldAcks
 from onyx.task.window_state.runs import run_of
 from onyx.task.window_state.state import TaskState
 from onyx.task.window_state.windowing import Windowing
@@ -60,7 +63,19 @@ def windowing_of(
         Appends(recovered.log, services.background, services.clock),
         services.clock,
         state if elsewhere is None else _spooling(state),
+        _held_acks(program, emissions),
     )
+
+
+def _held_acks(program: Program, emissions: Emissions) -> HeldAcks | None:
+    """Where requests may come from, and no window is in between: what a window emits belongs to
+    nobody's request."""
+    job, task = program.job, program.task
+    if program.windowed is not None or emissions.first_partition is None:
+        return None
+    if task not in asked_for(job):
+        return None
+    return HeldAcks(emissions, in_a_loop=bool(loop_of(job, task)))
 
 
 def _has_any_by_spark(program: Program) -> bool:

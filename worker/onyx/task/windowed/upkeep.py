@@ -6,6 +6,7 @@ It ends when everything that feeds it has ended.
 from __future__ import annotations
 
 from onyx.errors import describe
+from onyx.ledger.returns import Trees
 from onyx.program.failure import Failure
 from onyx.program.phases import Phase
 from onyx.task.messages import Completions
@@ -75,6 +76,8 @@ def _ack_durable(runtime: Runtime, allocation: Allocation, windowing: Windowing)
         raise Failure(Phase.ASSIGN_WINDOWS.value, error, detail) from error
     for roots, values in durable:
         allocation.acks.add(roots, values)
+    if durable and windowing.held_acks is not None:
+        allocation.acks.hurry()  # a request may wait
     return bool(durable)
 
 
@@ -90,8 +93,20 @@ def _tick(windowing: Windowing) -> bool:
 
 
 def wants_flush(windowing: Windowing | None) -> bool:
-    """Whether much was emitted that outputs should make durable now."""
-    return windowing is not None and windowing.emissions.wants_flush(ends=False)
+    """Whether much was emitted that outputs should make durable now, or a request waits for it."""
+    if windowing is None:
+        return False
+    wanted = windowing.held_acks is not None and windowing.held_acks.wants_flush()
+    return windowing.emissions.wants_flush(ends=False) or wanted
+
+
+def returned(allocation: Allocation, trees: Trees) -> None:
+    """Functions of tasks behind give something back: it goes to the tree that it was made of."""
+    windowing = allocation.windowing
+    if windowing is None or windowing.held_acks is None:
+        return
+    for root, parts in windowing.held_acks.returned(trees):
+        allocation.acks.give_back(root, parts)
 
 
 def blocked(windowing: Windowing | None) -> bool:

@@ -1,0 +1,32 @@
+"""How far what clients hand over belongs to their requests: to the windows, whose results belong to
+none, and to the stages of Spark, which begin anew."""
+
+from __future__ import annotations
+
+from onyx.model.job import Job
+from onyx.model.plugins import takes_requests
+from onyx.model.workflow import receivers
+
+
+def asked_for(job: Job) -> frozenset[str]:
+    """The tasks that segments of requests come to, and what is made of these before a window."""
+    found = {each.name for each in job.catalog if takes_requests(each.type, each.plugin)}
+    left = [task for task in found if not _ends_requests(job, task)]
+    while left:
+        for task in receivers(job, left.pop()):
+            if task not in found:
+                found.add(task)
+                if not _ends_requests(job, task):
+                    left.append(task)
+    return frozenset(found)
+
+
+def windows_asked_for(job: Job) -> tuple[str, ...]:
+    """The tasks with windows to which segments of requests come, and behind which others are."""
+    reached = asked_for(job)
+    windowed = {window.task for window in job.windows}
+    return tuple(sorted(task for task in windowed & reached if receivers(job, task)))
+
+
+def _ends_requests(job: Job, task: str) -> bool:
+    return job.entry(task).stage is not None or any(each.task == task for each in job.windows)
