@@ -96,7 +96,10 @@ def _output(services: Services, replica: Replica, job: JobId, task: str) -> Cata
     outputs = {entry.name: entry for entry in manifest.catalog if entry.type == "output"}
     entry = outputs.get(task)
     if entry is None:
-        hint = nearest(task, outputs) or f"its outputs are {listed(list(outputs))}"
+        there = f"its outputs are {listed(outputs)}" if outputs else "it has no outputs"
+        hint = nearest(task, outputs) or there
+        if any(each.name == task for each in manifest.catalog):
+            hint = f"that task is none; have the job write to an output {FOLLOWED!r}; {there}"
         raise UserError(f"job {job} has no output {task!r}: {hint}")
     if entry.plugin != FOLLOWED:
         raise UserError(

@@ -28,6 +28,7 @@ from onyx.plugins.job.options import JobOptions
 from onyx.plugins.job.reader import PartsReader
 from onyx.plugins.job_output import JobOutput
 from onyx.plugins.protocol import START, Cursor, PluginContext
+from onyx.plugins.starting import StartAt, StartFrom
 from onyx.seams import SystemClock
 from onyx.storage.memory import MemoryBlobStore
 
@@ -75,8 +76,10 @@ def context(followed: Followed, store: MemoryBlobStore, **more: Any) -> PluginCo
 class Reading:
     """Owners of one partition, one after another."""
 
-    def __init__(self, followed: Followed, columns: bool = False) -> None:
-        self.followed = followed
+    def __init__(
+        self, followed: Followed, columns: bool = False, start: StartFrom = "beginning"
+    ) -> None:
+        self.followed, self.start = followed, start
         self.store = MemoryBlobStore()
         self.version = 0
         self.columns = columns
@@ -89,7 +92,7 @@ class Reading:
         made = context(self.followed, self.store, batch_format=form, incarnation=incarnation)
         found = JobInput(
             replace(made, wake=self.wake.set),
-            JobOptions(job="first", task="out", poll_seconds=0.1),
+            JobOptions(job="first", task="out", poll_seconds=0.1, start_from=self.start),
         )
         found.allocate(self.version)
         return found
@@ -138,6 +141,57 @@ def test_parts_are_read_as_they_are_published_until_the_job_has_completed(
         followed.state = "completed"
         read_until(reader, lambda _: reader.exhausted(), reading.wake, columns=columns)
         assert found == list(range(12))
+
+
+def test_from_the_end_only_what_is_published_later_is_read_whoever_goes_on(
+    tmp_path: Path,
+) -> None:
+    followed = Followed(tmp_path / "out")
+    followed.publish(5, number=1)
+    reading = Reading(followed, start="end")
+    with closing(reading.owner()) as plugin:
+        (name,) = plugin.partitions()
+        reader = plugin.open(name, START)
+        store_until(reading, lambda names: any(each.endswith("1") for each in names))
+        followed.publish(3, number=2)
+        followed.publish(0, number=3)
+        assert read_until(reader, lambda all_: len(all_) == 3, reading.wake) == [5, 6, 7]
+        cursor = reader.cursor(2)
+        reader.close()
+    followed.publish(2, writer=1, number=1)
+    with closing(reading.owner()) as plugin:
+        reader = plugin.open(name, cursor)
+        found = read_until(reader, lambda all_: 9 in all_, reading.wake)
+        assert found == [5, 6, 7, 8, 9][cursor.position :]
+        followed.state = "completed"
+        read_until(reader, lambda _: reader.exhausted(), reading.wake)
+
+
+def test_a_job_that_has_completed_has_nothing_behind_its_end(tmp_path: Path) -> None:
+    followed = Followed(tmp_path / "out", state="completed")
+    followed.publish(5, number=1)
+    reading = Reading(followed, start="end")
+    with closing(reading.owner()) as plugin:
+        (name,) = plugin.partitions()
+        reader = plugin.open(name, START)
+        assert read_until(reader, lambda _: reader.exhausted(), reading.wake) == []
+
+
+def store_until(reading: Reading, wanted: Callable[[list[str]], bool]) -> None:
+    """Until the journal has what is wanted."""
+    for _ in range(READS_MAX):
+        if wanted([name for name, _ in reading.store.list("")]):
+            return
+        reading.wake.wait(0.05)
+    raise AssertionError("nothing came into the journal")
+
+
+@pytest.mark.parametrize(
+    "start", [StartAt(position=3), StartAt(time_ago="2 hours"), "2026-11-21T09:00:00Z", "latest"]
+)
+def test_a_place_that_parts_do_not_have_is_refused_by_its_option(start: StartFrom) -> None:
+    (problem,) = JobOptions(job="first", task="out", start_from=start).wrong()
+    assert problem.path == "startFrom"
 
 
 @given(

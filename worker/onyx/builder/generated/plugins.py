@@ -193,6 +193,7 @@ class JobInput(TypedDict, total=False):
     """Options of `JobInput`."""
 
     partitions: int
+    start_from: str | Mapping[str, Any]
     poll_seconds: float
 
 

@@ -28,6 +28,7 @@ from onyx.plugins.parts.listing import NotThere, parts_in
 from onyx.plugins.parts.names import whose
 from onyx.plugins.parts.offsets import Limit, Mark, Part
 from onyx.plugins.protocol import PluginContext
+from onyx.plugins.starting import read_start
 from onyx.storage.opening import is_remote
 from onyx.structs import prepared
 from onyx.telemetry.interface import TaskMetrics
@@ -146,6 +147,9 @@ class PartsFeed:
     def _content(self, output: JobOutput, parts: list[Part]) -> Content | None:
         known = self._known
         paths = {**known.paths, **output.paths}
+        if not known.paths and read_start(self._options.start_from).form == "end":
+            marks = offsets.end(known.marks, parts)
+            return Content([], cursor=msgspec.to_builtins(Known(paths, dict(marks))))
         new = offsets.unread(known.marks, parts)[:PARTS_MAX]
         ends = not new and output.state == "completed"
         self.obstacle = "" if new else self._obstacle(output)
