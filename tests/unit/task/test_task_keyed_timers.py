@@ -128,6 +128,72 @@ def test_a_timer_may_set_itself_again_until_the_job_ends() -> None:
         assert due[-1] > 50_000
 
 
+def begin(segment: dict[str, Any], state: Any) -> None:
+    if state.timer("tick") is None:
+        state.set_timer("tick", segment["time"] + 10_000)
+
+
+@pytest.mark.parametrize("pause_s", [0.0, 0.05, 1.0])
+@pytest.mark.parametrize("crash", [None, 20, 60])
+def test_at_the_end_timers_fire_up_to_the_last_event_however_fast_it_was_read(
+    pause_s: float, crash: int | None
+) -> None:
+    seen: set[Any] = set()
+
+    def tick(timer: Any, state: Any) -> dict[str, Any]:
+        seen.add(state.event_time_ms)
+        state.set_timer(timer.name, timer.due_ms + 10_000)
+        return {"user": state.key, "due": timer.due_ms}
+
+    bench = bench_of(begin, tick, EVENTS)
+    for number in range(200):
+        if number == crash:
+            bench.crash(bench.task("visit", 1))
+        bench.round()
+        bench.clock.advance(pause_s)
+    bench.settle()
+    assert bench.completed
+    due = {(row["user"], row["due"]) for row in bench.written("write")}
+    last = {"a": 60_000, "b": 61_000, "c": 62_000}
+    assert due == {
+        (user, at) for user, end in last.items() for at in range(end - 50_000, end + 1, 10_000)
+    }
+    assert None not in seen
+    assert max(seen) == 59_000
+
+
+def test_at_the_end_a_chain_of_timers_goes_on_while_it_is_due() -> None:
+    """A chain that ends by itself, and is over before the last event."""
+
+    def first(segment: dict[str, Any], state: Any) -> None:
+        if segment["n"] == 0:
+            state.set_timer("1", 1_000)
+
+    def on_timer(timer: Any, state: Any) -> dict[str, Any]:
+        if int(timer.name) < 5:
+            state.set_timer(str(int(timer.name) + 1), timer.due_ms + 1_000)
+        return {"timer": timer.name, "at": timer.due_ms}
+
+    bench = bench_of(first, on_timer, EVENTS)
+    bench.settle()
+    fired = sorted((row["timer"], row["at"]) for row in bench.written("write"))
+    assert fired == [(str(n), n * 1_000) for n in range(1, 6)]
+
+
+def test_timers_that_are_set_beyond_the_end_are_counted_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def tick(timer: Any, state: Any) -> None:
+        state.set_timer(timer.name, timer.due_ms + 10_000)
+
+    bench = bench_of(begin, tick, EVENTS)
+    bench.settle()
+    assert bench.completed
+    messages = [each for each in caplog.messages if "beyond the end of event time" in each]
+    counts = [int(each.split("has set ")[1].split()[0]) for each in messages]
+    assert sum(counts) == 3
+
+
 def test_a_deleted_timer_does_not_fire_and_one_that_is_past_fires_at_once() -> None:
     def fn(segment: dict[str, Any], state: Any) -> None:
         state.set_timer("never", segment["time"] + 1)

@@ -21,7 +21,9 @@ _TIMES_MS = range(-(2**53), 2**53)
 class GroupState:
     """The states of one group at a time. `of` makes a class with the names of a task."""
 
-    __slots__ = ("_changes", "_group", "_timers", "_views", "_wall_ms", "ending", "watermark")
+    __slots__ = (
+        "_changes", "_group", "_timers", "_views", "_wall_ms", "ending", "refused", "watermark",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -42,7 +44,9 @@ class GroupState:
         self._group: Any = None
         self.watermark: int | None = None
         self.ending = False
-        """At the end of the job no timers are set any more."""
+        """Behind the end of event time no timers are set any more."""
+        self.refused = 0
+        """How many would have been."""
 
     def turn_to(self, group: Any) -> None:
         """The states of this group from now on (`windows.groups.hashable_key`)."""
@@ -95,7 +99,9 @@ class GroupState:
             )
         if clock not in CLOCKS:
             raise UserFunctionError(f"set_timer: clock is {' or '.join(CLOCKS)}")
-        if not self.ending:
+        if self.ending:
+            self.refused += 1
+        else:
             self._swap(timers, name, (clock, at_ms))
 
     def delete_timer(self, name: str) -> None:

@@ -3,6 +3,7 @@ that are due, and groups that nobody has changed for long."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -27,6 +28,8 @@ from onyx.windows.groups import Shards
 from onyx.windows.records import Record, Records
 from onyx.windows.running import Files
 from onyx.windows.selection import EVERYTHING, Selection
+
+logger = logging.getLogger("onyx.task")
 
 TIMERS_AT_ONCE = 64
 """What so many timers have made is sent together."""
@@ -78,6 +81,8 @@ class KeyedStates:
         self._expiry = None if its.ttl_ms is None else Expiry(self._store, its.ttl_ms)
         self._held = HeldStates(its, self._store, self._timers, params, clock.wall_ms)
         self._state = self._held.state
+        self.end_is_known = False
+        """Whether somebody has said where event time ends."""
 
     # Calls of the user's.
 
@@ -138,13 +143,30 @@ class KeyedStates:
         """A function answers what has come, and timers that are due."""
         return watermark
 
+    def ends_at(self, newest_ms: int | None) -> None:
+        """Nothing comes any more, and the greatest event time was this."""
+        self.end_is_known = True
+        known_ms = self._state.watermark
+        if newest_ms is not None and (known_ms is None or newest_ms > known_ms):
+            self._state.watermark = newest_ms
+
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
-        """All timers of these shards fire; none is set any more."""
+        """Event time comes to its end: timers fire until none is due, also those that are set
+        meanwhile. Then all others of these shards fire, and none is set any more."""
         if self._timers is None:
             return
+        yield from self._due(self._timers, "event-time", self._state.event_time_ms)
         self._state.ending = True
         yield from self._fired(self._timers.take_all(shards), now_ms)
         self._state.ending = False
+        if self._state.refused:
+            logger.warning(
+                "task %s: onTimer has set %d timers beyond the end of event time, when the job "
+                "had ended: they are not called",
+                self._task,
+                self._state.refused,
+            )
+            self._state.refused = 0
 
     def _is_late(self) -> bool:
         """Whether a timer was set for an event time that is past."""

@@ -10,6 +10,7 @@ and nothing that was never read.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import Future
 
 import msgspec
@@ -42,6 +43,8 @@ class Frontier(msgspec.Struct, frozen=True):
     come_to_ms: int | None = None
     """Where event time had come, if it follows the clock in a lull: what gave it may be complete,
     and is then not read again."""
+    newest_ms: int | None = None
+    """The greatest event time of all that was read, and perhaps of what is read again."""
 
 
 BEGIN = Frontier(0)
@@ -60,6 +63,20 @@ def stored_cursors(services: Services, job: JobId, task: TaskName) -> list[Curso
         return []
     numbers = range(known.first, known.first + known.count)
     return [FrontierStore(services, job, number).load().cursor for number in numbers]
+
+
+def newest_of(services: Services, job: JobId, tasks: Collection[TaskName]) -> int | None:
+    """The greatest event time that inputs have read, as far as that is stored; None: nobody has
+    stored one. Blocks.
+
+    Raises:
+        Unavailable: ZooKeeper does not answer.
+    """
+    partitions = services.replica().partitions(job)
+    known = [partitions[task] for task in tasks if task in partitions]
+    numbers = [number for each in known for number in range(each.first, each.first + each.count)]
+    found = [FrontierStore(services, job, number).load().newest_ms for number in numbers]
+    return max((each for each in found if each is not None), default=None)
 
 
 class FrontierStore:

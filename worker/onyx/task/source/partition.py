@@ -77,6 +77,8 @@ class Partition(msgspec.Struct):
     """Most positions to reserve ahead, under a limit of the rate."""
     come_to_ms: int | None = None
     """Where event time has come, if it follows the clock in a lull."""
+    newest_ms: int | None = None
+    """The greatest event time that was read, by earlier owners too."""
     given_up: int = 0
     counted_from: int = 0
     pace: int = 0
@@ -184,6 +186,11 @@ class Partition(msgspec.Struct):
             time_ms = time_ms if time_ms - known_ms >= LULL_SAVED_MS else known_ms
         self.come_to_ms = time_ms
 
+    def has_read(self, newest_ms: int | None) -> None:
+        """The greatest event time that this owner has read."""
+        if newest_ms is not None and (self.newest_ms is None or newest_ms > self.newest_ms):
+            self.newest_ms = newest_ms
+
     def give_up_if_idle(self, now_s: float) -> None:
         """A partition that drains was reserved further than it was ever read: it has given nothing
         for a while, so it ends here."""
@@ -284,7 +291,14 @@ class Partition(msgspec.Struct):
         if self.waiting is not None:
             position = self.waiting.settled(position)
         cursor = self.reader.cursor(position)
-        return Frontier(position, cursor, self.complete(), self._reserved(reserve), self.come_to_ms)
+        return Frontier(
+            position,
+            cursor,
+            self.complete(),
+            self._reserved(reserve),
+            self.come_to_ms,
+            self.newest_ms,
+        )
 
     def _reserved(self, reserve: int) -> int:
         return max(self.next_position + reserve, self.sent_before)
@@ -318,7 +332,9 @@ class UntrackedPartition(Partition):
         """The next owner begins behind what is reserved."""
         reserved = self._reserved(reserve)
         cursor = self.reader.cursor(self.next_position)
-        return Frontier(reserved, cursor, self.finished_reading(), reserved, self.come_to_ms)
+        return Frontier(
+            reserved, cursor, self.finished_reading(), reserved, self.come_to_ms, self.newest_ms
+        )
 
 
 def _batches(read: Read, roots: Numbers, ids: Numbers) -> list[Batch]:

@@ -120,6 +120,7 @@ class Source:
             self.exhausted.add(number)
             return
         partition = self.partitions[number] = self._opener.open(number, name, store, at)
+        partition.newest_ms = at.newest_ms
         if self._times is not None and self._times.follows_clock and at.come_to_ms is not None:
             partition.come_to_ms = at.come_to_ms
             self._times.had_come_to(number, at.come_to_ms)
@@ -315,6 +316,8 @@ class Source:
         bad = self._bad.among_new(
             partition.number, read, lambda index: self._described(partition, first + index)
         )
+        if self._times is not None:
+            partition.has_read(self._times.newest_ms(partition.number))
         if self._times is not None and self._times.follows_clock:
             partition.has_come_to(self._times.come_to(partition.number), by_clock=not len(read))
         now_s = self._clock.monotonic_s()

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from onyx.ids import TaskName
+from onyx.model.workflow import ancestors
 from onyx.replica.commands.exhaust_input import ExhaustInput
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.assignment import Assignment
 from onyx.task.parts.runtime import Runtime
+from onyx.task.source.frontier import newest_of
 from onyx.task.window_state.windowing import Windowing
 from onyx.task.windowed.fire import fire
 from onyx.transport.interface import FLUSH
@@ -23,6 +26,8 @@ def end(runtime: Runtime, allocation: Allocation, windowing: Windowing) -> bool:
         return False
     left = [shard for shard in windowing.shards if shard not in windowing.closed]
     if left and windowing.ready_to_fire:
+        if not _end_is_known(runtime, windowing):
+            return False
         _complete(windowing, left if windowing.held.at_once else left[:COMPLETED_AT_ONCE])
         return True
     if windowing.emissions.wants_flush(ends=True):
@@ -35,6 +40,24 @@ def end(runtime: Runtime, allocation: Allocation, windowing: Windowing) -> bool:
     if runtime.sink is None:
         allocation.ends.pass_on()
     return True
+
+
+def _end_is_known(runtime: Runtime, windowing: Windowing) -> bool:
+    """Whether timers, if there are any, know where event time ends. The last watermark says so as
+    well, but may come after the end or not at all, while inputs store it before they end."""
+    its, job = runtime.program.keyed, runtime.program.job
+    if its is None or its.on_timer is None or windowing.keyed.end_is_known:
+        return True
+    above = ancestors(job.workflow, runtime.task)
+    inputs = [TaskName(task) for task in sorted(above) if job.entry(task).type == "input"]
+
+    def read() -> tuple[int | None]:
+        return (newest_of(runtime.services, runtime.job_id, inputs),)
+
+    found = runtime.assignment.background.poll("end of event time", read)
+    if found is not None:
+        windowing.keyed.ends_at(*found)
+    return found is not None
 
 
 def has_ended(windowing: Windowing | None) -> bool:
