@@ -259,6 +259,9 @@ class MemoryClientLog(MemorySession):
         assert written is not None
         return written[0]
 
+    def other_tenancies(self) -> list[str]:
+        return ["elsewhere", "test"]
+
 
 class MemoryGroupLog(MemorySession):
     """The log of one incarnation of a peer group."""

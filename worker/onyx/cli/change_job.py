@@ -24,7 +24,7 @@ def change_job(
 
     Args:
         change: the method of the client.
-        job: the job's id.
+        job: the job's id or its beginning, or its name.
         zookeeper: value of the option.
         tenancy: value of the option.
         as_json: whether to print JSON.
@@ -34,8 +34,9 @@ def change_job(
         Exit: with code 1, the job was killed while this waited.
     """
     with connect(settings(zookeeper, tenancy)) as client:
-        change(client, JobId(job))
-        completed = not wait or client.wait(JobId(job))
-        print_status(client.status(JobId(job)), as_json)
+        found = client.named(job)
+        change(client, found)
+        completed = not wait or client.wait(found)
+        print_status(client.status(found), as_json)
         if not completed:
             sys.exit(1)

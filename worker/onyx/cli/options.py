@@ -18,7 +18,9 @@ def job_id(text: str | None) -> str | None:
     return None if text is None else path_name(text, "the id of a job")
 
 
-JobArgument = Annotated[str, Argument("Id of the job.", check=job_id)]
+JobArgument = Annotated[
+    str, Argument("The job: its id or the beginning of that, or its name.", check=job_id)
+]
 ZooKeeperOption = Annotated[
     str | None,
     Option("--zookeeper", "Address of ZooKeeper, host:port[,host:port].", metavar="ADDR"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from onyx.client.manifests import check_runs, digest_of
 from onyx.client.manifests import manifest as read_manifest
+from onyx.client.naming import named
 from onyx.client.reader import JobReader
 from onyx.client.submissions import Check, Submission, Submissions
 from onyx.history.archive import Archive
@@ -102,6 +103,14 @@ class Client(JobReader):
     def prepare(self, job_id: JobId, job: Job, owner: str = "") -> SubmitJob:
         """Store a job; the entry that would submit it. Raises as `hand_in`."""
         return self._submissions.prepare(job_id, job, owner)
+
+    def named(self, text: str) -> JobId:
+        """The job with this id, or with this name, or whose id alone begins so. See `naming`.
+
+        Raises:
+            UserError: there is none, or there are several.
+        """
+        return named(self.log, self.replica(), text)
 
     def kill(self, job: JobId) -> None:
         """Stop a job for ever.

@@ -45,7 +45,7 @@ def window_state(
     Args:
         settings: those of a worker: what leads to ZooKeeper and to the state, and the certificates
             of `tls`.
-        job: its id.
+        job: its id or the beginning of that, or its name.
         window: its id; `task.state` for a state of a function; the name of a table, a join of
             streams, or a task with a processor.
         select: which groups and extents; all without.
@@ -60,7 +60,8 @@ def window_state(
     """
     with connect(settings) as client:
         reader = state_reader(client, settings)
-        return reader.read(Question(job, window, select, extents_max, durable), timeout_s)
+        question = Question(client.named(job), window, select, extents_max, durable)
+        return reader.read(question, timeout_s)
 
 
 def window_pages(
@@ -76,4 +77,5 @@ def window_pages(
     own: an extent that is there all the time comes once. See `window_state`."""
     with connect(settings) as client:
         reader = state_reader(client, settings)
-        yield from reader.pages(Question(job, window, select, extents_max, durable), timeout_s)
+        question = Question(client.named(job), window, select, extents_max, durable)
+        yield from reader.pages(question, timeout_s)

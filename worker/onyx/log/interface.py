@@ -153,6 +153,10 @@ class ClientLog(LogReader, Protocol):
         """
         ...
 
+    def other_tenancies(self) -> list[str]:
+        """The tenancies that share the ZooKeeper with this one, in order."""
+        ...
+
 
 class GroupLog(LogReader, Protocol):
     """The log of one incarnation of a peer group: every write is fenced by its pulse."""

@@ -79,8 +79,9 @@ def append(
 ) -> None:
     """Hand segments to an input of a running job, and wait until they are processed.
 
-    The input is a task with `plugin: requests`. Segments are JSON objects, one a line. JOB is an
-    id, or a name if only one job of this name runs. The exit code is 1 if segments have failed.
+    The input is a task with `plugin: requests`. Segments are JSON objects, one a line. JOB is an id
+    or its beginning, or a name if only one job of this name runs. The exit code is 1 if segments
+    have failed.
     """
     found = settings(zookeeper, tenancy)
     with Appender(worker, job, task, found.tls) if worker else appender(found, job, task) as open_:

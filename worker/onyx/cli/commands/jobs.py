@@ -11,16 +11,21 @@ from typing import Annotated
 from onyx.cli.command_line import Argument
 from onyx.cli.options import JsonOption, TenancyOption, ZooKeeperOption, job_id
 from onyx.cli.status_table import print_statuses
-from onyx.client.manifests import digest_of
+from onyx.client.naming import named
 from onyx.client.statuses import status_at, statuses
 from onyx.history.replicas import Replicas
-from onyx.ids import JobId
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.processes.surroundings import settings
 
+OnlyArgument = Annotated[
+    str | None, Argument("Only this job: an id or its beginning, or a name.", check=job_id)
+]
+
 
 def jobs(
-    job: Annotated[str | None, Argument("Only this job.", check=job_id)] = None,
+    job: Annotated[
+        str | None, Argument("Only this job: an id or its beginning, or a name.", check=job_id)
+    ] = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
@@ -32,5 +37,4 @@ def jobs(
         if job is None:
             print_statuses(statuses(log, replica), as_json)
             return
-        digest_of(replica, JobId(job))
-        print_statuses([status_at(log, replica, JobId(job))], as_json)
+        print_statuses([status_at(log, replica, named(log, replica, job))], as_json)

@@ -107,7 +107,7 @@ def state(
     """
     found = settings(zookeeper, tenancy)
     if window is None:
-        _list_states(found, JobId(job), as_json)
+        _list_states(found, job, as_json)
         return
     select = selection(key, prefix, first_key, before_key, time_from, time_to, after)
     pages = window_pages(found, JobId(job), window, select, limit, durable)
@@ -123,9 +123,9 @@ def state(
         )
 
 
-def _list_states(found: Settings, job: JobId, as_json: bool) -> None:
+def _list_states(found: Settings, job: str, as_json: bool) -> None:
     with connect(found) as client:
-        states = states_of(client.job(job))
+        states = states_of(client.job(client.named(job)))
     if as_json:
         for each in states:
             named = {"state": each.name, "task": each.task, "kind": each.kind}

@@ -46,3 +46,9 @@ class ZooKeeperClientLog(ZooKeeperLog):
         position = entry_position(written)
         assert position is not None
         return position
+
+    def other_tenancies(self) -> list[str]:
+        """The tenancies that share the ZooKeeper with this one, in order."""
+        above, _, own = self._paths.root.rpartition("/")
+        found = self._session.perform(lambda client: client.get_children_async(above))
+        return sorted(set(found) - {own})

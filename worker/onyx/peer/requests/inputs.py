@@ -175,10 +175,12 @@ class RequestInputs:
         return Owner(site.group, str(replica.peer_sites[site.peer].get("address", "")))
 
     def _jobs_named(self, replica: Replica, job: str) -> list[JobId]:
-        """The job with this id; or those that run under this name, or that ran last under it."""
+        """The job with this id; or those that run under this name, or whose ids begin so; or that
+        ran last under the name."""
         if is_known(replica, JobId(job)):
             return [JobId(job)]
         running = [each for each in replica.jobs if self._name(replica, each) == job]
+        running = running or [each for each in replica.jobs if job and each.startswith(job)]
         ended = (each for each in _ended_last(replica) if self._name(replica, each) == job)
         return running or list(islice(ended, 1))
 
