@@ -37,6 +37,8 @@ class Operation:
     """What came back with the answer."""
     expected: Mapping[str, object] = field(default_factory=dict)
     """What has to come back with it."""
+    durable: bool = False
+    """The answer says that all of it is in the output already."""
 
 
 def violations(history: Collection[Operation], there: Counter[int]) -> list[str]:

@@ -1,9 +1,10 @@
 """Requests while workers are killed and stopped, and the proof that each was taken exactly once:
 `python -m tests.support.jobs.requests_under_kills --requests 100000 --kills 50 --clients 32`.
 
-Clients send a request again, under its id, until it is answered; some stop asking. In the end the
-output agrees with what each client has learned (`histories`), and state has counted each segment
-once. `--upgrades 3` changes the job meanwhile, with what it keeps.
+Clients send a request again, under its id, until it is answered; some stop asking. Whatever was
+answered with `ack` is in the output when the answer comes, behind state too. In the end the output
+agrees with what each client has learned (`histories`), and state has counted each segment once.
+`--upgrades 3` changes the job meanwhile, with what it keeps.
 """
 
 from __future__ import annotations
@@ -128,7 +129,9 @@ class Clients:
                 wanted = {"sum": sum(held)} if ack == "ack" else {}
                 for key in answer.errors:  # its value is not known any more, and that is said
                     wanted.pop(key, None)
-                return Operation(request, held, Outcome.OK, dict(answer.values), wanted)
+                return Operation(
+                    request, held, Outcome.OK, dict(answer.values), wanted, durable=ack == "ack"
+                )
 
 
 def segments(number: int) -> Iterator[dict[str, Any]]:
@@ -191,6 +194,9 @@ def run(
         clients.start()
         faulted(cluster, job, workers, replace(faults, besides=upgrade), chance)
         clients.join()
+        there = {row["n"] for row in written(folder)}
+        durable = {n for each in clients.history if each.durable for n in each.segments}
+        assert durable <= there, "an answer came before its segments were in the output"
     cluster.client.drain(job)
     cluster.await_completed(job, READY_WAIT_S)
     check(clients.history, written(folder))
