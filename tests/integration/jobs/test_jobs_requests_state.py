@@ -96,8 +96,11 @@ def test_who_is_answered_finds_what_follows(env: TestEnv, tmp_path: Path, kind: 
     running.end()
 
 
-def test_what_is_given_back_behind_state_is_told_apart(env: TestEnv, tmp_path: Path) -> None:
-    running = Running(env, tmp_path, [KEPT, KEPT], "exactly-once")
+@pytest.mark.parametrize("kept", [[KEPT, KEPT], [COLUMNS, COLUMNS]], ids=["dicts", "columns"])
+def test_what_is_given_back_behind_state_comes_to_its_own_request(
+    env: TestEnv, tmp_path: Path, kept: list[str]
+) -> None:
+    running = Running(env, tmp_path, kept, "exactly-once")
     segments = [{"key": f"k{n % 3}", "count": n} for n in range(30)]
     futures = [running.appender.send([each, {**each, "key": "other"}]) for each in segments]
     answers = [each.result(60.0) for each in futures]

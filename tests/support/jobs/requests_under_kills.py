@@ -45,12 +45,15 @@ KEYS = 101
 PATIENCE_S = 10.0
 IMPATIENT = 7
 """Of so many requests one is given up at once if nobody answers it."""
+LOOKED_AT = 10
+"""Of so many requests that are processed the output is looked at for one; an even number."""
 NAME = "under-kills"
 
 
 def manifest(folder: Path, version: int = 0) -> dict[str, Any]:
-    """From requests to files, over a function that gives back and one with state, exactly once."""
-    out = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 0.5}
+    """From requests to files, over a function that gives back and one with state, exactly once.
+    Parts roll late, so that who is answered early would not find what follows."""
+    out = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 20}
     options = {"partitions": 4, "partitionKey": "key"}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
@@ -79,6 +82,7 @@ class Clients:
 
     appender: Appender
     requests: int
+    folder: Path
     count: int = CLIENTS
     history: list[Operation] = field(default_factory=list)
     sent_again: int = 0
@@ -126,6 +130,9 @@ class Clients:
                     return Operation(request, held, Outcome.UNKNOWN)
                 self.sent_again += 1
             else:
+                if ack == "ack" and number % LOOKED_AT == 0:
+                    there = {row["n"] for row in written(self.folder)}
+                    assert there.issuperset(held), f"{request} is processed, and not in the output"
                 wanted = {"sum": sum(held)} if ack == "ack" else {}
                 for key in answer.errors:  # its value is not known any more, and that is said
                     wanted.pop(key, None)
@@ -190,7 +197,7 @@ def run(
         return job
 
     with Appender(lambda: addresses_of(cluster.replica), NAME, "in") as appender:
-        clients = Clients(appender, requests, count)
+        clients = Clients(appender, requests, folder, count)
         clients.start()
         faulted(cluster, job, workers, replace(faults, besides=upgrade), chance)
         clients.join()

@@ -60,6 +60,9 @@ def over_columns(
     if len(leaves.segments):
         # All into one shard: many small batches would take longer, and nobody is promised an order.
         work.made.append((int(shards[0]), leaves.segments))
+        if its.tells_apart:
+            of_row = rows.where if leaves.parents is None else rows.where[leaves.parents]
+            work.made_of[int(shards[0])] = of_row.tolist()
     found = [each._replace(at=int(rows.where[each.at])) for each in returned]
     failed = Leaves([], nothing, None, leaves.failures)
     return of_some(failed, rows.where, rows.misfits), found
