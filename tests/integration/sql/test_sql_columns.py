@@ -133,6 +133,27 @@ def test_types_of_postgresql_too(
     same(postgresql_database, output, kind, array)
 
 
+def test_names_with_percent_signs_are_those_of_the_table(database: Database, output: Make) -> None:
+    names = ["%", "a%b", "c%%d", "%s", "%(x)s"]
+
+    def run(statement: str) -> Any:  # by the driver without parameters, so nothing is doubled
+        with database.engine.connect() as connection:
+            cursor: Any = connection.connection.cursor()
+            cursor.execute(statement)
+            found = cursor.fetchall() if cursor.description else []
+            connection.connection.commit()
+        return found
+
+    listed = ", ".join(f'"{name}" INTEGER' for name in names)
+    run(f"CREATE TABLE t ({listed})")
+    rows = [dict.fromkeys(names, n) for n in range(3)]
+    write_columns(output(database), batch(rows[:2]))
+    writer = output(database)
+    writer.write(rows[2:])
+    writer.flush()
+    assert [tuple(row) for row in run("SELECT * FROM t ORDER BY 1")] == [(n,) * 5 for n in range(3)]
+
+
 @pytest.mark.parametrize(
     ("kind", "array"),
     [

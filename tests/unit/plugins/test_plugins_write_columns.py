@@ -108,6 +108,27 @@ def test_a_part_has_one_schema_which_holds_all_that_was_written(tmp_path: Path) 
     ]
 
 
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ZONES = ["UTC", "+00:00", "Etc/UTC", "Europe/Berlin", "+02:00", "GMT"]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("zones", [ZONES[:3], ZONES[::-1], ["UTC", "GMT"], ["GMT", "GMT"]], ids=str)
+def test_instants_of_several_time_zones_are_one_column(
+    tmp_path: Path, zones: list[str], nested: bool
+) -> None:
+    def given(zone: str) -> pa.RecordBatch:
+        kind = pa.timestamp("us", zone)
+        value: Any = [{"t": NOON}] if nested else NOON
+        array = pa.array([value, None], pa.list_(pa.struct([("t", kind)])) if nested else kind)
+        return Columns.of(pa.record_batch([array], names=["at"])).record_batch
+
+    dicts = [{"at": [{"t": NOON}] if nested else NOON}]
+    (table,) = written(tmp_path, [*map(given, zones), dicts], format="parquet")
+    found = [each["at"] for each in table.to_pylist()]
+    assert found == [*[dicts[0]["at"], None] * len(zones), dicts[0]["at"]]
+
+
 def test_columns_of_types_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     output = files_output(tmp_path, format="parquet")
     output.write_columns(batch(1))

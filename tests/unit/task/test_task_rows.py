@@ -109,6 +109,35 @@ def test_groups_are_emitted_whoever_takes_over(rounds: int) -> None:
     assert set(written(bench)) == set(EXPECTED.items())
 
 
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("takes", FORMATS)
+def test_states_with_keys_that_are_no_text_are_rows_of_pairs(takes: str, several: bool) -> None:
+    """Numbers alone, which columns hold, or beside text and segments without the key."""
+    keys = [1, "b", None] if several else [1, 2, 3]
+    segments = [
+        {"n": n, "word": f"w{n % 4}"} | ({} if keys[n % 3] is None else {"k": keys[n % 3]})
+        for n in range(24)
+    ]
+    chosen = spec("dicts", {"emit": "rows"})
+    chosen["catalog"][0]["options"] = {"segments": segments, "partitions": 1}
+    chosen["catalog"][1]["batchFormat"] = FORMATS[takes] if not several else "dicts"
+    chosen["windows"][0]["aggregation"] = ["collect-by-key", "k"]
+    bench = Bench(chosen, FUNCTIONS, peers={"count": 2})
+    bench.settle()
+    assert bench.completed, bench.exceptions
+    found = {
+        row["group"]: {pair["key"]: [each["n"] for each in pair["value"]] for pair in row["state"]}
+        for row in bench.written("write")
+    }
+    assert found == {
+        f"w{word}": {
+            keys[rest]: [n for n in range(24) if n % 4 == word and n % 3 == rest]
+            for rest in range(3)
+        }
+        for word in range(4)
+    }
+
+
 def test_a_function_over_record_batches_that_raises_is_named() -> None:
     bench = Bench(
         spec("columns", {"emit": "m:fails", "batchFormat": "arrow"}), FUNCTIONS, peers={"count": 1}

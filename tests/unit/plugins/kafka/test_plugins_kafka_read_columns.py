@@ -12,7 +12,12 @@ from onyx.errors import UserError
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
 from onyx.plugins.json_columns import JsonColumns
-from onyx.plugins.kafka.message_columns import ArrowMessages, ColumnMessages
+from onyx.plugins.kafka.message_columns import (
+    ArrowMessages,
+    ColumnMessages,
+    Decoded,
+    DictMessages,
+)
 from onyx.plugins.kafka.options import InputOptions
 from onyx.plugins.kafka.records import MessageRecords
 from onyx.plugins.records import BadRecords
@@ -76,11 +81,52 @@ def test_columns_hold_what_dicts_hold(kind: str, fields: dict[str, str], values:
         assert apart == 0
 
 
-def test_a_key_that_is_no_text_is_a_bad_record() -> None:
-    chosen, kept = options("json", key_field="k"), bad()
-    decoder = ColumnMessages(chosen, MessageRecords(chosen, kept), kept, JsonColumns(None))
-    ((segment,),) = decoder.segments(sent(b'{"a":1}', key=b"\xff"))
-    assert "invalid start byte" in segment["_error"]
+FORMATS = ("json", "text", "bytes", "arrow")
+
+
+def decoder(kind: str, columns: bool, kept: BadRecords, **fields: Any) -> Decoded:
+    chosen = options(kind, **fields)
+    if kind == "arrow":
+        return ArrowMessages(chosen, kept, columns)
+    records = MessageRecords(chosen, kept)
+    json = JsonColumns(None)
+    return ColumnMessages(chosen, records, kept, json) if columns else DictMessages(records)
+
+
+def value_of(kind: str) -> bytes:
+    return {"json": b'{"a":1}', "arrow": stream(pa.record_batch({"a": [1]}))}.get(kind, b"v")
+
+
+def all_dicts(decoded: Decoded, messages: list[Any]) -> list[dict[str, Any]]:
+    return [each for run in decoded.segments(messages) for each in as_dicts(run)]
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_key_that_is_no_text_makes_a_bad_record_that_says_so(kind: str, columns: bool) -> None:
+    messages = sent(value_of(kind), key=b"\xff") + sent(value_of(kind), key=b"k")
+    found = all_dicts(decoder(kind, columns, bad(), key_field="k"), messages)
+    assert "its key, for keyField, is no UTF-8" in found[0]["_error"]
+    assert found[1]["k"] == "k"
+    with pytest.raises(UserError, match=r"keyField, is no UTF-8 .* set keyFormat: bytes"):
+        all_dicts(decoder(kind, columns, bad(keep=False), key_field="k"), messages)
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_keys_as_bytes_are_as_they_were_sent(kind: str, columns: bool) -> None:
+    messages = [each for key in (b"\xff", b"k", None) for each in sent(value_of(kind), key=key)]
+    decoded = decoder(kind, columns, bad(), key_field="k", key_format="bytes")
+    assert [each.get("k") for each in all_dicts(decoded, messages)] == [b"\xff", b"k", None]
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("kind", FORMATS[:3])
+def test_a_header_that_is_no_text_stays_bytes(kind: str, columns: bool) -> None:
+    (message,) = sent(value_of(kind))
+    message.headers = lambda: [("trace", b"\xff\x00"), ("name", b"x"), ("none", None)]
+    (found,) = all_dicts(decoder(kind, columns, bad(), headers_field="h"), [message])
+    assert found["h"] == {"trace": b"\xff\x00", "name": "x", "none": None}
 
 
 def test_types_of_a_schema_are_those_of_messages() -> None:

@@ -222,6 +222,7 @@ class KafkaInput(TypedDict, total=False):
     bounded: bool
     format: Literal["json", "text", "bytes", "arrow"]
     key_field: str | None
+    key_format: Literal["text", "bytes"]
     partition_field: str | None
     offset_field: str | None
     timestamp_field: str | None

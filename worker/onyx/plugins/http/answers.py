@@ -56,10 +56,11 @@ def verdict_of(answer: Answer) -> Verdict:
     status = answer.status
     if answer.hopeless:
         return "wrong"
-    if status is None or status < 200 or status >= 500 or status in _AGAIN:
+    if status is None or status >= 500 or status in _AGAIN:
         return "again"
-    if status < 300:
+    if 200 <= status < 300:
         return "delivered"
+    # 101 would go on in another protocol, for which nobody has asked.
     return "wrong" if status < 400 or status in _OF_THE_JOB else "refused"
 
 

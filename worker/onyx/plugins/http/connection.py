@@ -15,8 +15,10 @@ import contextlib
 import socket
 import ssl
 import time
+import zlib
 from collections.abc import Mapping
-from http.client import HTTPException
+from http import HTTPStatus
+from http.client import HTTPException, HTTPResponse
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
@@ -32,6 +34,18 @@ KEPT_BYTES = 8 * SHOWN_CHARACTERS_MAX
 REDIRECTS_MAX = 5
 _REDIRECTS = (307, 308)
 """Redirects that keep method and body."""
+
+
+class FinalResponse(HTTPResponse):
+    """The answer itself: what a server says before it (102, 103) is passed over, as the standard
+    library does with 100 only."""
+
+    def begin(self) -> None:
+        """Read status and headers."""
+        super().begin()
+        while HTTPStatus.SWITCHING_PROTOCOLS < self.status < HTTPStatus.OK:
+            self.headers = self.msg = None  # type: ignore[assignment]
+            super().begin()
 
 
 class Connection:
@@ -108,7 +122,9 @@ class Connection:
         connection = self._open()
         # A server may answer, and close, before it has read all.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            connection.request(self._method, target, body, headers, preload_content=False)
+            connection.request(
+                self._method, target, body, headers, preload_content=False, decode_content=False
+            )
         response = connection.getresponse()
         text, is_whole = _beginning(response)
         if not is_whole or response.status < 200 or not self._is_kept(response):
@@ -129,9 +145,12 @@ class Connection:
     def _made(self) -> HTTPConnection:
         address = self._address
         if self._certificates is None:
-            return HTTPConnection(address.host, address.port)
-        context = self._certificates.context()
-        return HTTPSConnection(address.host, address.port, ssl_context=context)
+            made = HTTPConnection(address.host, address.port)
+        else:
+            context = self._certificates.context()
+            made = HTTPSConnection(address.host, address.port, ssl_context=context)
+        made.response_class = FinalResponse
+        return made
 
     @staticmethod
     def _is_kept(response: BaseHTTPResponse) -> bool:
@@ -141,15 +160,23 @@ class Connection:
 
 
 def _beginning(response: BaseHTTPResponse) -> tuple[str, bool]:
-    """How the answer begins, and whether it was read to its end."""
-    kept, read = b"", 0
-    while read < ANSWER_BYTES_MAX:
+    """How the answer begins, and whether it was read to its end. It is not decoded on the way: the
+    status has said what became of the request, even if the text is damaged."""
+    kept, read, is_whole = b"", 0, False
+    while read < ANSWER_BYTES_MAX and not is_whole:
         piece = response.read(65_536)
-        if not piece:
-            return kept.decode("utf-8", "replace"), True
         read += len(piece)
         kept += piece[: KEPT_BYTES - len(kept)]
-    return kept.decode("utf-8", "replace"), False
+        is_whole = not piece
+    return _text(kept, response.headers.get("Content-Encoding", "")), is_whole
+
+
+def _text(body: bytes, encoding: str) -> str:
+    """The beginning of a body for people."""
+    if encoding.strip().lower() in ("gzip", "x-gzip"):
+        with contextlib.suppress(zlib.error):
+            body = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(body, KEPT_BYTES)
+    return body.decode("utf-8", "replace")
 
 
 def _reason(error: BaseException) -> str:

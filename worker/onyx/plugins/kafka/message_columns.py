@@ -22,7 +22,7 @@ from onyx.flow.segment import Segment
 from onyx.plugins.chunks import good_runs, with_columns
 from onyx.plugins.json_columns import JsonColumns
 from onyx.plugins.kafka.options import InputOptions
-from onyx.plugins.kafka.records import MessageRecords
+from onyx.plugins.kafka.records import MessageRecords, wrong_key
 from onyx.plugins.records import BadRecords
 
 _WRONG = (pa.ArrowException, OSError, EOFError, ValueError, UserError)
@@ -146,7 +146,12 @@ class ArrowMessages:
             with pa.ipc.open_stream(value) as stream:
                 table = stream.read_all()
             table.validate(full=True)  # the offsets of a damaged message lead anywhere
+        except _WRONG as error:
+            return [[self._bad.segment(offset, f"no arrow ({error})", value)]]
+        try:
             rows = with_fields(of_table(table), self._options, [message], [table.num_rows])
+        except UnicodeDecodeError as error:
+            return [[self._bad.segment(offset, wrong_key(error), value)]]
         except _WRONG as error:
             return [[self._bad.segment(offset, f"no arrow ({error})", value)]]
 
@@ -162,13 +167,16 @@ def with_fields(
     """The columns with what the options add, for so many rows of each message.
 
     Raises:
-        UnicodeDecodeError: a key is no text.
+        UnicodeDecodeError: a key is to be text, and is none.
     """
     found: dict[str, pa.Array] = {}
     if options.key_field is not None:
         keys = [message.key() for message in messages]
-        texts = [None if each is None else each.decode() for each in keys]
-        found[options.key_field] = pa.array(texts, pa.string())
+        if options.key_format == "bytes":
+            found[options.key_field] = pa.array(keys, pa.binary())
+        else:
+            texts = [None if each is None else each.decode() for each in keys]
+            found[options.key_field] = pa.array(texts, pa.string())
     if options.partition_field is not None:
         numbers = [message.partition() for message in messages]
         found[options.partition_field] = pa.array(numbers, pa.int64())

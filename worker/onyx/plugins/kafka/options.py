@@ -72,7 +72,10 @@ class InputOptions(KafkaOptions, frozen=True):
     """`json`: the value is an object, the segment. `arrow`: it is an Arrow IPC stream, and each of
     its rows is a segment. Otherwise the segment is `{"value": ...}`."""
     key_field: str | None = None
-    """Key under which each segment gets the message's key, as text."""
+    """Key under which each segment gets the message's key."""
+    key_format: Literal["text", "bytes"] = "text"
+    """What the key of a message is in its segment. As `text`, one that is not UTF-8 makes its
+    message a bad record."""
     partition_field: str | None = None
     """Key under which it gets the number of its partition."""
     offset_field: str | None = None
@@ -80,7 +83,8 @@ class InputOptions(KafkaOptions, frozen=True):
     timestamp_field: str | None = None
     """Key under which it gets the message's timestamp, in milliseconds since 1970."""
     headers_field: str | None = None
-    """Key under which it gets the message's headers: a map to text; of repeats the last."""
+    """Key under which it gets the message's headers: a map to text, or to bytes where a value is
+    not UTF-8; of repeats the last."""
     on_bad_record: Literal["fail", "segment"] = "fail"
     """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the message's place."""
     compacted: bool = False

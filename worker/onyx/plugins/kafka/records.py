@@ -25,6 +25,7 @@ class MessageRecords:
         self._format = options.format
         self._bad = bad
         self._key = options.key_field
+        self._key_bytes = options.key_format == "bytes"
         self._partition = options.partition_field
         self._offset = options.offset_field
         self._timestamp = options.timestamp_field
@@ -54,14 +55,12 @@ class MessageRecords:
         Args:
             fields: add what the options ask for beside the value.
         """
-        segment: Segment = {}
         try:
             segment = self._value(message.value())
-            if fields and not self._bare:
-                self._add_fields(segment, message)
-            reason = reason_of(segment)
+            wrong = self._add_fields(segment, message) if fields and not self._bare else ""
+            reason = wrong or reason_of(segment)
         except _WRONG as error:
-            reason = f"no {self._format} ({error})"
+            segment, reason = {}, f"no {self._format} ({error})"
         if reason:
             return self._bad.segment(message.offset() or 0, reason, message.value() or b"")
         return segment
@@ -74,10 +73,14 @@ class MessageRecords:
             return {"value": value.decode()}
         return {"value": value}
 
-    def _add_fields(self, segment: Segment, message: Message) -> None:
+    def _add_fields(self, segment: Segment, message: Message) -> str:
+        """Returns why the message is bad, in spite of its value; empty if it is not."""
         if self._key is not None:
             key = message.key()
-            segment[self._key] = None if key is None else key.decode()
+            try:
+                segment[self._key] = key if key is None or self._key_bytes else key.decode()
+            except UnicodeDecodeError as error:
+                return wrong_key(error)
         if self._partition is not None:
             segment[self._partition] = message.partition()
         if self._offset is not None:
@@ -87,7 +90,18 @@ class MessageRecords:
             segment[self._timestamp] = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
         if self._headers is not None:
             headers: Any = message.headers() or []
-            segment[self._headers] = {
-                name: value.decode() if isinstance(value, bytes) else value
-                for name, value in headers
-            }
+            segment[self._headers] = {name: _text_or_bytes(value) for name, value in headers}
+        return ""
+
+
+def wrong_key(error: UnicodeDecodeError) -> str:
+    """Why a message is bad whose key is no text."""
+    return f"its key, for keyField, is no UTF-8 ({error}); set keyFormat: bytes to get it as it is"
+
+
+def _text_or_bytes(value: str | bytes | None) -> str | bytes | None:
+    """The value of a header: producers put numbers and ids of traces there, beside texts."""
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value

@@ -80,7 +80,8 @@ class ColumnStatements:
 
     def _copy(self, connection: Connection, rows: ColumnRows) -> None:
         names = ", ".join(map(self._quoted.quote, rows.names))
-        into = f"{self._quoted.format_table(self._table)} ({names})"
+        # SQLAlchemy doubles each `%`, with which a parameter would begin; COPY has none.
+        into = f"{self._quoted.format_table(self._table)} ({names.replace('%%', '%')})"
         statement = f"COPY {into} FROM STDIN (FORMAT csv, ENCODING 'UTF8')"
         errors: Any = self._engine.dialect.dbapi
         try:

@@ -1,0 +1,79 @@
+"""What a server says around its answer does not hide the answer."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from onyx.plugins.http.address import address_of
+from onyx.plugins.http.answers import verdict_of
+from onyx.plugins.http.connection import Connection
+
+BODY = b"{}"
+
+
+@contextmanager
+def server(said: bytes) -> Iterator[int]:
+    """Says this to each request, and closes."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listening.accept()
+                except OSError:
+                    return
+                with connection:
+                    asked = b""
+                    while not asked.endswith(BODY):  # what is left unread resets the connection
+                        asked += connection.recv(65_536)
+                    connection.sendall(said)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+EARLY = b"HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\n\r\n"
+PROCESSING = b"HTTP/1.1 102 Processing\r\n\r\n"
+SMALL = gzip.compress(b"not so")
+
+
+def encoded(status: str, body: bytes, encoding: str = "gzip") -> bytes:
+    lines = (f"HTTP/1.1 {status}", f"Content-Encoding: {encoding}", f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+@pytest.mark.parametrize(
+    ("said", "status", "verdict", "text"),
+    [
+        (OK, 200, "delivered", "ok"),
+        (PROCESSING + OK, 200, "delivered", "ok"),
+        (EARLY + OK, 200, "delivered", "ok"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + PROCESSING * 3 + EARLY + OK, 200, "delivered", "ok"),
+        (EARLY + OK.replace(b"200 OK", b"422 No"), 422, "refused", "ok"),
+        (EARLY + OK.replace(b"200 OK", b"503 Busy"), 503, "again", "ok"),
+        (b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\n\r\n", 101, "wrong", ""),
+        (encoded("200 OK", b"this is no gzip"), 200, "delivered", "this is no gzip"),
+        (encoded("200 OK", SMALL[:-9]), 200, "delivered", "not"),
+        (encoded("200 OK", b"\x00", "br"), 200, "delivered", "\x00"),
+        (encoded("400 Bad", SMALL), 400, "refused", "not so"),
+        (encoded("400 Bad", b"this is no gzip"), 400, "refused", "this is no gzip"),
+    ],
+)
+def test_an_answer_counts_by_its_status(said: bytes, status: int, verdict: str, text: str) -> None:
+    with server(said) as port:
+        address = address_of(f"http://127.0.0.1:{port}/")
+        with closing(Connection(address, "POST", None, 5.0, 5.0)) as connection:
+            answer = connection.send(BODY, {})
+            assert connection.send(BODY, {}).status == status
+    assert (answer.status, verdict_of(answer)) == (status, verdict), answer
+    assert answer.text.startswith(text)
