@@ -14,6 +14,7 @@ from tests.support.jobs.memory_queue import MemoryQueue
 from tests.support.jobs.plugin_context import plugin_context
 
 from onyx.flow.batch import as_dicts
+from onyx.plugins.journalled.owning import AckedReader
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.sources.in_flight import InFlight
 from onyx.plugins.sources.native import RETRY_S, NativeInput
@@ -82,6 +83,11 @@ class World:
         made = NativeInput(plugin_context({}, clock=self.clock), 1, self.queue.open)
         (name,) = made.partitions()
         return made, made.open(name, Cursor(position))
+
+
+def test_the_task_says_what_is_processed_when_it_is() -> None:
+    """And not when the frontier is saved next, which is seconds later."""
+    assert isinstance(World([1]).owner()[1], AckedReader)
 
 
 def test_what_is_processed_is_acked_and_nothing_before() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from onyx.errors import Unavailable, contained
 from onyx.flow.batch import U64, Segments
 from onyx.ids import AllocationVersion
+from onyx.ledger.returns import Parts
 from onyx.plugins.indexed import partition_names
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
@@ -191,8 +192,22 @@ class NativeReader(JournalReader):
         return super().cursor(position)
 
     def acked(self, positions: U64) -> None:
-        """The trees of these positions are complete (`protocol.AckedReader`)."""
+        """The trees of these positions are complete (`owning.AckedReader`)."""
         self._partition.ack(self._partition.in_flight.complete(positions))
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """A source takes no values."""
+
+    def given_up(self, positions: U64) -> None:
+        """These positions are not read again: to the source they are processed."""
+        self.acked(positions)
+
+    def settled(self, position: int) -> int:
+        """No limit: nobody is answered."""
+        return position
+
+    def sent_again(self, positions: U64) -> None:
+        """Nobody waits for them."""
 
     def awaited(self, position: int) -> bool:
         """Nobody waits."""
