@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.jobs.turns import Actor, TurnStore
 
-from onyx.errors import Fenced, Unavailable
+from onyx.errors import Fenced, StateError, Unavailable
 from onyx.journal import opening
 from onyx.journal.chunk import Content, Kind, Remembered
 from onyx.journal.journal import Journal
@@ -235,6 +235,18 @@ def test_a_fence_at_a_number_that_was_collected_meanwhile_is_no_end(kept: tuple[
     assert new.end == 3 + len(kept)
     with pytest.raises(Fenced):
         append(old, 4)
+
+
+def test_a_chunk_that_is_gone_between_others_is_named_and_no_race() -> None:
+    store = MemoryBlobStore()
+    old = Journal(store, FOLDER, 1, "old")
+    append(old, 0, 1, 2)
+    gone = FOLDER.chunk(Place(1, 2))
+    store.delete(gone)
+    with pytest.raises(StateError, match=f"journal file {gone} is gone"):
+        Journal(store, FOLDER, 2, "new")
+    with pytest.raises(StateError, match=f"journal file {gone} is gone"):
+        opening.read_ended(store, FOLDER)
 
 
 def test_a_fence_of_another_owner_at_such_a_number_is_no_end() -> None:

@@ -186,7 +186,11 @@ class Journal:
                 continue
             chunk = read_chunk(self._store, folder, each.place)
             if chunk is None:
-                raise Unavailable(f"journal file {folder.chunk(each.place)} is gone")
+                raise StateError(
+                    f"job {folder.job!r}, task {folder.task!r}: journal file "
+                    f"{folder.chunk(each.place)} is gone, of which job {self._folder.job!r} has "
+                    "not read all: restore it from a copy"
+                )
             self.append(Content(chunk.runs(), chunk.requests, chunk.cursor))
             self.restored = each_once([*self.restored, *chunk.requests])
         restored = {each.id: each for each in self.restored}

@@ -113,13 +113,28 @@ def each_once(requests: Iterable[Remembered]) -> list[Remembered]:
 
 
 def _patiently(store: BlobStore, folder: PartitionFolder, own: int | None) -> Found:
+    """List and read until what is listed is there: somebody may collect meanwhile. What is missing
+    though nothing has changed is lost."""
+    before: Listing | None = None
     gone: Exception | None = None
     for _ in range(TRIES_MAX):
+        listing = _listing(store, folder)
         try:
-            return _read(store, folder, _listing(store, folder), own)
+            return _read(store, folder, listing, own)
         except _Missing as missing:
             gone = missing
+            if listing == before:
+                raise _lost(folder, missing) from missing
+        before = listing
     raise Unavailable(f"the journal in {folder.prefix} keeps changing: {gone} is gone")
+
+
+def _lost(folder: PartitionFolder, missing: _Missing) -> StateError:
+    return StateError(
+        f"job {folder.job!r}, task {folder.task!r}: journal file {missing} is gone, though files "
+        "before and behind it are there: restore it from a copy, or submit the job again under "
+        "another name"
+    )
 
 
 def _listing(store: BlobStore, folder: PartitionFolder) -> Listing:
