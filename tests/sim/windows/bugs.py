@@ -8,7 +8,8 @@ B22 what failed or is retried counts as applied; B23 what rests before a retry i
 job is re-allocated; B24 what a task has read again is acked all the same; B25 an output counts what
 it has read again as written. Of a source that reads all again after a failure, in order: B26 it
 reads only what has failed again; B27 it goes on while that rests; B28 completions of older attempts
-count.
+count. B29 the name of a part is taken before the part is open, so one that cannot be opened at the
+first try is left out; B30 what is to be read again is forgotten before it was read.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 from tests.sim.planting import FoundBy, Plants, planted_of
 from tests.sim.windows.process import Process
 
+from onyx.errors import Unavailable
 from onyx.flow.batch import Batch
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
@@ -30,12 +32,17 @@ from onyx.ledger.hop import Hop
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.ranges import Range
 from onyx.ledger.retry_modes import OrderedWindow
+from onyx.plugins.job.feed import PATH
+from onyx.plugins.job.reader import PartsReader
+from onyx.plugins.protocol import START, Input
 from onyx.runs import Numbers, taken
+from onyx.seams import Clock
 from onyx.state.names import Listed, LogKey
 from onyx.state.reading import Reader
 from onyx.task.parts.allocation import Allocation
 from onyx.task.phases import send, write
 from onyx.task.phases.retries import ask_for_retries
+from onyx.task.source.partition import Partition
 from onyx.task.source.source import Source
 from onyx.task.window_state.chunks import Columns
 from onyx.task.window_state.windowing import Windowing
@@ -47,6 +54,7 @@ _cut = Windowing.cut
 _fresh = Windowing.fresh
 _join = SessionExtents._join
 _take_durable = Windowing.take_durable
+_retry = Partition.retry
 
 
 def _ack_early(windowing: Windowing) -> list[Columns]:
@@ -146,6 +154,29 @@ def only_what_failed(window: OrderedWindow, first: int, state: np.uint8) -> list
     return [Range(first, first + 1)]
 
 
+def _take_before_open(reader: PartsReader) -> bool:
+    """B29."""
+    named, reader._named = reader._named, None
+    if named is None and not (found := reader._parts.read(1)):
+        return False
+    elif named is None:
+        named = str(found[0][PATH])
+    reader._reader = reader._open_part(named, reader._from)
+    reader._from = START
+    return True
+
+
+def _forget_before_read(partition: Partition, plugin: Input, clock: Clock) -> list[Batch]:
+    """B30."""
+    first = partition.to_retry[0]
+    try:
+        return _retry(partition, plugin, clock)
+    except Unavailable:
+        if partition.to_retry and partition.to_retry[0] == first:
+            partition.to_retry.popleft()
+        raise
+
+
 PLANTS: Plants = {
     "B7": (Windowing, "take_durable", _ack_early),
     "B9": (Reader, "fence", _no_fence),
@@ -161,6 +192,8 @@ PLANTS: Plants = {
     "B26": (OrderedWindow, "_from", only_what_failed),
     "B27": (OrderedWindow, "waits", False),
     "B28": (OrderedWindow, "complete", PendingWindow.complete),
+    "B29": (PartsReader, "_open_next", _take_before_open),
+    "B30": (Partition, "retry", _forget_before_read),
 }
 FOUND_BY: FoundBy = {
     "B7": {"C5"},
@@ -177,5 +210,7 @@ FOUND_BY: FoundBy = {
     "B26": {"O1"},
     "B27": {"O1"},
     "B28": {"O1"},
+    "B29": {"W1"},
+    "B30": {"V3"},
 }
 planted = partial(planted_of, PLANTS)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tests.sim.windows.columns import OVER_COLUMNS, over_columns
 from tests.sim.windows.network import Link
@@ -19,12 +19,15 @@ from tests.sim.windows.storage import DocumentsOf, PlaceOf, Storage
 from tests.sim.windows.violation import Violation, not_hidden
 
 from onyx.errors import NameNotRegistered
-from onyx.flow.batch import Segment
+from onyx.flow.batch import Segment, Segments
 from onyx.ids import AllocationVersion, GroupId, JobId, PeerId, TaskName
 from onyx.ledger.returns import Trees
 from onyx.model.job import Job
 from onyx.peer.work.holding import Holding
 from onyx.plugins.indexed import IndexedReader
+from onyx.plugins.job.feed import PATH, PartsFeed
+from onyx.plugins.job.reader import PartsReader, at_of
+from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.parts.writer import PartsWriter
 from onyx.plugins.protocol import Cursor, Input, Output, PluginContext, Reader
@@ -302,6 +305,9 @@ class Process:
                 task.post(Seal())
 
 
+PART_SEGMENTS = 5
+
+
 class Partitions:
     """The source: reports to the checks what has been read."""
 
@@ -315,16 +321,61 @@ class Partitions:
 
     def open(self, partition: str, cursor: Cursor) -> Reader:
         number = int(partition)
-        segments = self._world.story.partitions[number]
+        if self._world.in_parts:
+            return self._open_parts(number, cursor)
+        return self._reader(number, 0, len(self._world.story.partitions[number]), cursor)
+
+    def _reader(self, number: int, begin: int, end: int, cursor: Cursor) -> Reader:
+        segments = self._world.story.partitions[number][begin:end]
 
         def fetch(first: int, segments_max: int) -> list[Segment]:
+            self._world.opens.before()
             last = min(len(segments), first + segments_max)
-            self._world.checks.read(number, last)
+            self._world.checks.read(number, begin + last)
             return [dict(segment) for segment in segments[first:last]]
 
-        return IndexedReader(cursor.position, fetch, lambda: len(segments))
+        kind = RowsReader if self._world.in_parts else IndexedReader
+        return kind(cursor.position, fetch, lambda: len(segments))
+
+    def _open_parts(self, number: int, cursor: Cursor) -> Reader:
+        """The segments lie in parts, as those of another job do: one may refuse to be opened, and
+        one that is open may refuse to be read."""
+        count = -(-len(self._world.story.partitions[number]) // PART_SEGMENTS)
+
+        def of_part(path: str, at: Cursor) -> Reader:
+            self._world.opens.before()
+            begin = PART_SEGMENTS * int(path)
+            return self._reader(number, begin, begin + PART_SEGMENTS, at)
+
+        def following(part: int) -> tuple[int, list[Segments]] | None:
+            return (part, [[{PATH: str(part)}]]) if part < count else None
+
+        parts = JournalReader(_Every(), at_of(cursor).part, following, lambda: count, {})
+        return PartsReader(parts, cursor, of_part, cast(PartsFeed, _AllListed()))
 
     def close(self) -> None: ...
+
+
+class RowsReader(IndexedReader):
+    """Gives dicts where columns may be given too."""
+
+    read_columns = IndexedReader.read
+
+
+class _Every:
+    """A journal with one part a chunk."""
+
+    def first_of(self, position: int) -> int:
+        return position
+
+
+class _AllListed:
+    """A feed that has found all parts."""
+
+    obstacle = ""
+
+    def ended(self) -> bool:
+        return True
 
 
 class Parts(PartsWriter):

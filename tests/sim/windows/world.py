@@ -99,6 +99,11 @@ def draw_options(choice: random.Random, pages: random.Random) -> Options:
     )
 
 
+IN_PARTS = 8
+"""Every so many-th seed; the faults of the others stay what they were."""
+OPENS_FAIL = 0.2
+
+
 class World:
     """One run."""
 
@@ -126,6 +131,9 @@ class World:
         self.events: deque[str] = deque(maxlen=RECENT_EVENTS)
         self.trace = hashlib.blake2b(digest_size=8)
         self.faults = Faults(random.Random(f"{seed}/faults"), 0.1 if "store" in options.on else 0.0)
+        self.in_parts = seed % IN_PARTS == IN_PARTS - 2
+        """Whether the source has its segments in parts, of which some cannot be opened now."""
+        self.opens = Faults(random.Random(f"{seed}/opens"), OPENS_FAIL if self.in_parts else 0.0)
         self.checks = self.made_checks(self)
         self.storage = self.made_storage(self.faults, self.checks.created, self.interleave)
         self.places: dict[str, Place] = {name: Place(self.faults) for name in self._named("output")}
@@ -337,7 +345,7 @@ class World:
     def _heal(self) -> None:
         self.note("no faults from here on")
         self.chaos = False
-        self.faults.rate = self.network.refusals = self.network.losses = 0.0
+        self.faults.rate = self.opens.rate = self.network.refusals = self.network.losses = 0.0
         for process, _ in self.zombies:
             self._kill(process)
         self.zombies = []
