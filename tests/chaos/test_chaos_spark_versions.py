@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.chaos.test_chaos_upgrade import submit_after
 from tests.support.jobs.exactly_once import MODULE, PARTITIONS, Gate, measured
 from tests.support.servers.cluster import Cluster
 
@@ -84,8 +83,8 @@ def test_a_result_holds_what_every_version_wrote_whoever_was_killed(
             if number % 2:  # dies with parts open and perhaps committed, just before the upgrade
                 workers[0].kill()
                 workers[0] = cluster.start_worker(PEERS)
-            job = submit_after(
-                cluster, version(tmp_path, guarantee, number, number == versions - 1), job
+            job = cluster.submit_after(
+                version(tmp_path, guarantee, number, number == versions - 1), job
             )
             if not number % 2:  # or while it is taken over from
                 workers[1].kill()

@@ -130,6 +130,10 @@ def refuses_2(child):
     return refused
 
 
+def shown(letters):
+    return [(parent, f"{error!r}") for parent, error in letters]
+
+
 def letter(parent, error):
     return {"letter": parent, "why": str(error)}
 
@@ -174,7 +178,7 @@ def check_routing(entries, plan, exhausted, dead, refusing):
     assert routed.withdrawn == withdrawn
     if not failures:
         assert {child: _sent_to(out) for child, out in routed.to.items()} == sent
-        assert routed.letters == sum("letter" in each for _, each in sent["d"])
+        assert len(routed.letters) == sum("letter" in each for _, each in sent["d"])
 
 
 def _sent_to(outgoing):
@@ -207,7 +211,8 @@ def test_columns_are_routed_as_the_same_segments_as_dicts(
     routed = route_batch(compiled, CHILDREN, {}, rows, as_rows, handling)
     assert [*map(str, routed.failures)] == [*map(str, wanted.failures)]
     assert (routed.retries, routed.retries_max) == (wanted.retries, wanted.retries_max)
-    assert (routed.withdrawn, routed.letters) == (wanted.withdrawn, wanted.letters)
+    assert routed.withdrawn == wanted.withdrawn
+    assert shown(routed.letters) == shown(wanted.letters)
     for child in CHILDREN:
         assert _arriving(routed, child) == _arriving(wanted, child)
         if (

@@ -20,6 +20,7 @@ OUTSIDE_A_QUIET_JOB = {
     "onyx_task_errors_total",
     "onyx_task_dead_letters_total",
     "onyx_task_unmatched_segments_total",
+    "onyx_task_failed_request_segments_total",
     "onyx_zookeeper_session_losses_total",
     "onyx_grpc_stream_reconnects_total",
     "onyx_grpc_stream_bytes_total",

@@ -595,7 +595,7 @@ def test_a_port_in_use_is_said_clearly():
     with grpc_world() as world:
         taken = int(world.far.transport.address.rpartition(":")[2])
         with pytest.raises(SettingsError, match=r"cannot listen on 127.0.0.1:\d+ \(transport"):
-            GrpcTransport(replace(SETTINGS, port=taken), "tenancy")
+            GrpcTransport(replace(SETTINGS, port=str(taken)), "tenancy")
 
 
 HELLO = Hello("tenancy", A, B, 1, 1, 0, 0, 1_000_000)
