@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from tests.sim.planting import FoundBy, Plants, planted_of
 
-from onyx.flow.arrays import Mask
+from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Batch
 from onyx.joins.streams.keyed_rows import KeyedRows
 from onyx.joins.streams.spans import LEFT, Interval, Side, Times
@@ -25,6 +26,7 @@ from onyx.windows.records import Record, Records, WatermarkReached
 
 _freeze = Chronicle.freeze
 _fresh = Windowing.fresh
+_store_restored = JoinedStreams._store_restored
 _take_changes = Chronicle.take_changes
 
 
@@ -56,9 +58,10 @@ def _alone_at_once(spans: Interval, side: Side, watermarks: Times) -> Times:
     return watermarks
 
 
-def _restore_left(joined: JoinedStreams) -> None:
+def _restore_left(joined: JoinedStreams, side: Side, rows: pa.RecordBatch, shards: Indices) -> None:
     """M5."""
-    joined._store_restored(LEFT)
+    if side == LEFT:
+        _store_restored(joined, side, rows, shards)
 
 
 def _all_of_them(windowing: Windowing, batch: Batch, withdrawn: Sequence[int]) -> None:
@@ -71,7 +74,7 @@ PLANTS: Plants = {
     "M2": (Chronicle, "freeze", _newest_only),
     "M3": (Interval, "gone_before", _gone_when_alone),
     "M4": (Interval, "alone_before", _alone_at_once),
-    "M5": (JoinedStreams, "restored", _restore_left),
+    "M5": (JoinedStreams, "_store_restored", _restore_left),
     "M6": (Windowing, "fresh", _all_of_them),
 }
 FOUND_BY: FoundBy = {
