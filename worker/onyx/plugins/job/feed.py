@@ -20,9 +20,9 @@ import msgspec
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
-from onyx.ledger.returns import Parts
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.job_output import JobOutput
+from onyx.plugins.journalled.owning import NobodyWaits
 from onyx.plugins.parts import offsets
 from onyx.plugins.parts.listing import NotThere, parts_in
 from onyx.plugins.parts.names import whose
@@ -50,7 +50,7 @@ class Known(msgspec.Struct, frozen=True):
     ended: bool = False
 
 
-class PartsFeed:
+class PartsFeed(NobodyWaits):
     """Implements `journalled.feed.Feed`."""
 
     def __init__(
@@ -101,23 +101,6 @@ class PartsFeed:
 
     def acked(self, positions: U64) -> None:
         """Nobody waits for a part."""
-
-    def returned(self, position: int, parts: Parts) -> None:
-        """Nobody waits for what functions give back."""
-
-    def given_up(self, positions: U64) -> None:
-        """Nobody waits for that."""
-
-    def settled(self, position: int) -> int:
-        """No limit: nobody is answered."""
-        return position
-
-    def sent_again(self, positions: U64) -> None:
-        """Nobody waits for them."""
-
-    def awaited(self, position: int) -> bool:
-        """Nobody does."""
-        return False
 
     def passed(self, position: int) -> None:
         """Parts stay where they are."""

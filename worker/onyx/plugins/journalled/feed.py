@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from onyx.errors import OnyxError
-from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
-from onyx.ledger.returns import Parts
+from onyx.plugins.journalled.owning import AckedReader
 from onyx.telemetry.interface import TaskMetrics
 
 
-class Feed(Protocol):
+class Feed(AckedReader, Protocol):
     """A source without stable positions. `take`, `appended` and `failed` are called by the writer
     of the journal, `acked`, `passed` and `report` by the task."""
 
@@ -31,32 +30,6 @@ class Feed(Protocol):
 
     def hold(self, reason: str) -> None:
         """The journal cannot be written or has no room: why, or empty when it can be again."""
-        ...
-
-    def acked(self, positions: U64) -> None:
-        """The trees of these positions, which rise, have become complete."""
-        ...
-
-    def returned(self, position: int, parts: Parts) -> None:
-        """What functions give back for the tree of a position, and what is said of it
-        (`ledger.outcomes`), before it is complete."""
-        ...
-
-    def given_up(self, positions: U64) -> None:
-        """These positions, which rise, have failed or were lost, and are not read again."""
-        ...
-
-    def settled(self, position: int) -> int:
-        """How far the frontier may go, of a position that it could go to: not beyond what has
-        failed until that is durable."""
-        ...
-
-    def sent_again(self, positions: U64) -> None:
-        """These positions, which rise, are sent again: whoever waits for them still does."""
-        ...
-
-    def awaited(self, position: int) -> bool:
-        """Whether somebody waits for something all of which is before this position, once."""
         ...
 
     def passed(self, position: int) -> None:

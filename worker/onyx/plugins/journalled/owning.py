@@ -47,6 +47,27 @@ class AckedReader(Protocol):
         ...
 
 
+class NobodyWaits:
+    """The part of an `AckedReader` whose source answers nobody."""
+
+    def returned(self, position: int, parts: Parts) -> None:
+        """Values are for nobody."""
+
+    def given_up(self, positions: NDArray[np.uint64]) -> None:
+        """Nobody is told."""
+
+    def settled(self, position: int) -> int:
+        """No limit: nothing is to be durable before."""
+        return position
+
+    def sent_again(self, positions: NDArray[np.uint64]) -> None:
+        """Nobody waits for them."""
+
+    def awaited(self, position: int) -> bool:
+        """Nobody waits."""
+        return False
+
+
 @runtime_checkable
 class DrainingReader(Protocol):
     """The method that a reader has in addition if its source can be closed."""

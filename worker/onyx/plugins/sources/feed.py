@@ -18,8 +18,8 @@ import numpy as np
 from onyx.errors import OnyxError, Unavailable, contained
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
-from onyx.ledger.returns import Parts
 from onyx.plugins.journalled.ids import IdMemory
+from onyx.plugins.journalled.owning import NobodyWaits
 from onyx.plugins.sources.acks import OwedAcks
 from onyx.plugins.sources.portions import Messages, messages_of
 from onyx.plugins.sources.protocol import LiveSource
@@ -41,7 +41,7 @@ class _Entry(msgspec.Struct):
     outcomes: None = None
 
 
-class SourceFeed:
+class SourceFeed(NobodyWaits):
     """Implements `journalled.feed.Feed`. The source is used by the writer alone."""
 
     def __init__(
@@ -147,23 +147,6 @@ class SourceFeed:
 
     def acked(self, positions: U64) -> None:
         """Nobody waits for that."""
-
-    def returned(self, position: int, parts: Parts) -> None:
-        """A source takes no values."""
-
-    def given_up(self, positions: U64) -> None:
-        """Nobody waits for that."""
-
-    def settled(self, position: int) -> int:
-        """No limit: nobody is answered."""
-        return position
-
-    def sent_again(self, positions: U64) -> None:
-        """Nobody waits for them."""
-
-    def awaited(self, position: int) -> bool:
-        """Nobody waits."""
-        return False
 
     def passed(self, position: int) -> None:
         """Nobody waits for that."""

@@ -16,8 +16,8 @@ from typing import Any
 from onyx.errors import Unavailable, contained
 from onyx.flow.batch import U64, Segments
 from onyx.ids import AllocationVersion
-from onyx.ledger.returns import Parts
 from onyx.plugins.indexed import partition_names
+from onyx.plugins.journalled.owning import NobodyWaits
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.sources.acks import OwedAcks
@@ -165,7 +165,7 @@ class NativePartition:
             logger.warning("a source could not be closed: %s", contained(error))
 
 
-class NativeReader(JournalReader):
+class NativeReader(NobodyWaits, JournalReader):
     """The reader that takes what is new, and tells the source what is processed."""
 
     def __init__(
@@ -195,23 +195,9 @@ class NativeReader(JournalReader):
         """The trees of these positions are complete (`owning.AckedReader`)."""
         self._partition.ack(self._partition.in_flight.complete(positions))
 
-    def returned(self, position: int, parts: Parts) -> None:
-        """A source takes no values."""
-
     def given_up(self, positions: U64) -> None:
         """These positions are not read again: to the source they are processed."""
         self.acked(positions)
-
-    def settled(self, position: int) -> int:
-        """No limit: nobody is answered."""
-        return position
-
-    def sent_again(self, positions: U64) -> None:
-        """Nobody waits for them."""
-
-    def awaited(self, position: int) -> bool:
-        """Nobody waits."""
-        return False
 
     def drain(self) -> int:
         """Take nothing more from the source (`protocol.DrainingReader`)."""
