@@ -15,7 +15,7 @@ from onyx.ids import JobId
 from onyx.log.interface import ClientLog
 from onyx.model.report import listed
 from onyx.path_names import path_name
-from onyx.replica.jobs import is_known
+from onyx.replica.jobs import ended_last, is_known
 from onyx.replica.state import Replica
 
 SHOWN_MAX = 10
@@ -36,9 +36,9 @@ def named(log: ClientLog, replica: Replica, text: str) -> JobId:
     running = [each for each in replica.jobs if _name(log, replica, each) == text]
     if running:
         return _one(running, f"jobs with the name {text} run")
-    ended = [each for each in _ended_last(replica) if _name(log, replica, each) == text]
-    if ended:
-        return ended[0]
+    for each in ended_last(replica, ENDED_MAX):
+        if _name(log, replica, each) == text:
+            return each
     beginning = [each for each in replica.records if each.startswith(text)]
     if beginning:
         return _one(beginning, f"ids of jobs begin with {text}")
@@ -55,11 +55,6 @@ def _one(found: Sequence[JobId], many: str) -> JobId:
 def _name(log: ClientLog, replica: Replica, job: JobId) -> str:
     manifest, _ = readable(log, replica, job)
     return "" if manifest is None else manifest.name
-
-
-def _ended_last(replica: Replica) -> list[JobId]:
-    ended = [each for each, record in replica.records.items() if record.run is None]
-    return sorted(ended, key=lambda each: -replica.records[each].ended)[:ENDED_MAX]
 
 
 def _elsewhere(log: ClientLog, replica: Replica) -> str:

@@ -24,6 +24,12 @@ def has_completed(replica: Replica, job: JobId) -> bool | None:
     return False if job in replica.killed_jobs or job in replica.killed_before else None
 
 
+def ended_last(replica: Replica, jobs_max: int) -> list[JobId]:
+    """Jobs that have ended and are not forgotten, the last ones first."""
+    ended = [each for each, record in replica.records.items() if record.run is None]
+    return sorted(ended, key=lambda each: -replica.records[each].ended)[:jobs_max]
+
+
 def kill(replica: Replica, job: JobId) -> Replica:
     """The job is killed; its partitions stay, for a job that upgrades it needs them."""
     return replace(_stop(replica, job), killed_jobs=(*replica.killed_jobs, job))

@@ -16,7 +16,7 @@ from onyx.log.interface import LogReader
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import takes_requests
-from onyx.replica.jobs import has_completed, is_known
+from onyx.replica.jobs import ended_last, has_completed, is_known
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 from onyx.requests.request import Answer, Status
@@ -181,7 +181,9 @@ class RequestInputs:
             return [JobId(job)]
         running = [each for each in replica.jobs if self._name(replica, each) == job]
         running = running or [each for each in replica.jobs if job and each.startswith(job)]
-        ended = (each for each in _ended_last(replica) if self._name(replica, each) == job)
+        ended = (
+            each for each in ended_last(replica, ENDED_MAX) if self._name(replica, each) == job
+        )
         return running or list(islice(ended, 1))
 
     def _ended(self, replica: Replica, job: JobId) -> str:
@@ -246,9 +248,3 @@ def _in_place_of(replica: Replica, job: JobId) -> JobId | None:
             return running[0]
         line = {each for each, record in replica.records.items() if record.upgrades in line}
     return None
-
-
-def _ended_last(replica: Replica) -> list[JobId]:
-    """Jobs that have ended and are not forgotten, the last ones first."""
-    ended = [each for each, record in replica.records.items() if record.run is None]
-    return sorted(ended, key=lambda each: -replica.records[each].ended)[:ENDED_MAX]
