@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from onyx.model.job import Job
 from onyx.model.plugins import takes_requests
-from onyx.model.workflow import receivers
+from onyx.model.workflow import ancestors, receivers
 
 
 def asked_for(job: Job) -> frozenset[str]:
@@ -26,6 +26,25 @@ def windows_asked_for(job: Job) -> tuple[str, ...]:
     reached = asked_for(job)
     windowed = {window.task for window in job.windows}
     return tuple(sorted(task for task in windowed & reached if receivers(job, task)))
+
+
+def requested_tasks(job: Job) -> dict[str, bool]:
+    """The tasks whose trees are of requests, each with whether the first failure is the last."""
+    if job.guarantee == "at-most-once" or job.engine == "spark":
+        return {}
+    windowed = {window.task for window in job.windows}
+    inputs = {
+        entry.name: entry.options.get("onFailure") == "answer"
+        for entry in job.catalog
+        if takes_requests(entry.type, entry.plugin)
+    }
+    found = dict(inputs)
+    for entry in job.catalog if inputs else ():
+        above = ancestors(job.workflow, entry.name) if entry.is_stateful else frozenset()
+        read = {each.name for each in job.catalog if each.name in above and each.type == "input"}
+        if entry.is_stateful and read <= set(inputs) and not ({entry.name, *above} & windowed):
+            found[entry.name] = all(inputs[each] for each in read)
+    return found
 
 
 def _ends_requests(job: Job, task: str) -> bool:

@@ -13,8 +13,7 @@ from onyx.flow.batch import Mask
 from onyx.ids import JobId, TaskName
 from onyx.ledger.lineage import PARTITION_SHIFT, partitions_of
 from onyx.model.job import Job
-from onyx.model.plugins import takes_requests
-from onyx.model.workflow import ancestors
+from onyx.model.requests import requested_tasks
 from onyx.replica.state import Replica
 from onyx.runs import Numbers, array_of
 
@@ -42,22 +41,3 @@ class Requested:
     def at_once(self, root: int) -> bool:
         """Whether the first failure of a segment is its last (`onFailure: answer`)."""
         return self._at_once.get(root >> PARTITION_SHIFT, False)
-
-
-def requested_tasks(job: Job) -> dict[str, bool]:
-    """The tasks whose trees are of requests, each with whether the first failure is the last."""
-    if job.guarantee == "at-most-once" or job.engine == "spark":
-        return {}
-    windowed = {window.task for window in job.windows}
-    inputs = {
-        entry.name: entry.options.get("onFailure") == "answer"
-        for entry in job.catalog
-        if takes_requests(entry.type, entry.plugin)
-    }
-    found = dict(inputs)
-    for entry in job.catalog if inputs else ():
-        above = ancestors(job.workflow, entry.name) if entry.is_stateful else frozenset()
-        read = {each.name for each in job.catalog if each.name in above and each.type == "input"}
-        if entry.is_stateful and read <= set(inputs) and not ({entry.name, *above} & windowed):
-            found[entry.name] = all(inputs[each] for each in read)
-    return found
