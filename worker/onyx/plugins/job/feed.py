@@ -22,7 +22,7 @@ from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.job_output import JobOutput
-from onyx.plugins.journalled.owning import NobodyWaits
+from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.parts import offsets
 from onyx.plugins.parts.listing import NotThere, parts_in
 from onyx.plugins.parts.names import whose
@@ -50,7 +50,7 @@ class Known(msgspec.Struct, frozen=True):
     ended: bool = False
 
 
-class PartsFeed(NobodyWaits):
+class PartsFeed(Unanswered):
     """Implements `journalled.feed.Feed`."""
 
     def __init__(

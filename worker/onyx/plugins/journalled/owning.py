@@ -47,24 +47,24 @@ class AckedReader(Protocol):
         ...
 
 
-class NobodyWaits:
-    """The part of an `AckedReader` whose source answers nobody."""
+class Unanswered:
+    """The part of an `AckedReader` whose source gives no answers."""
 
     def returned(self, position: int, parts: Parts) -> None:
-        """Values are for nobody."""
+        """The source takes no values."""
 
     def given_up(self, positions: NDArray[np.uint64]) -> None:
-        """Nobody is told."""
+        """The source does not hear of them."""
 
     def settled(self, position: int) -> int:
         """No limit: nothing is to be durable before."""
         return position
 
     def sent_again(self, positions: NDArray[np.uint64]) -> None:
-        """Nobody waits for them."""
+        """No request waits for them."""
 
     def awaited(self, position: int) -> bool:
-        """Nobody waits."""
+        """No request waits."""
         return False
 
 

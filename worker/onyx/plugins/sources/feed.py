@@ -19,7 +19,7 @@ from onyx.errors import OnyxError, Unavailable, contained
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
 from onyx.plugins.journalled.ids import IdMemory
-from onyx.plugins.journalled.owning import NobodyWaits
+from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.sources.acks import OwedAcks
 from onyx.plugins.sources.portions import Messages, messages_of
 from onyx.plugins.sources.protocol import LiveSource
@@ -41,7 +41,7 @@ class _Entry(msgspec.Struct):
     outcomes: None = None
 
 
-class SourceFeed(NobodyWaits):
+class SourceFeed(Unanswered):
     """Implements `journalled.feed.Feed`. The source is used by the writer alone."""
 
     def __init__(

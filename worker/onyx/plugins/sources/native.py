@@ -17,7 +17,7 @@ from onyx.errors import Unavailable, contained
 from onyx.flow.batch import U64, Segments
 from onyx.ids import AllocationVersion
 from onyx.plugins.indexed import partition_names
-from onyx.plugins.journalled.owning import NobodyWaits
+from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.sources.acks import OwedAcks
@@ -165,7 +165,7 @@ class NativePartition:
             logger.warning("a source could not be closed: %s", contained(error))
 
 
-class NativeReader(NobodyWaits, JournalReader):
+class NativeReader(Unanswered, JournalReader):
     """The reader that takes what is new, and tells the source what is processed."""
 
     def __init__(
