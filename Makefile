@@ -42,12 +42,12 @@ demo: setup ## Run the flights job on 4 worker processes and check it against pa
 	SPARK_SUBMIT_OPTS="$${SPARK_SUBMIT_OPTS-$$($(BIN)/python -m tests.support.servers.spark_archive)}" \
 	  $(BIN)/python examples/flights/demo.py
 
-check: static ## What a developer runs before a commit: `make test` without servers (3 minutes)
+check: static ## What a developer runs before a commit: `make test` without servers
 	$(BIN)/python -m pytest $(PARALLEL_CHECK) --tier short -m "not server"
 
-test: static short ## Pass what a change can plausibly break: linter, types, import contracts, tests (8 minutes)
+test: static short ## Pass what a change can plausibly break: linter, types, import contracts, tests (16 minutes)
 
-test-all: test rest ## Pass everything: also slow tests, and properties and simulations at length (25 minutes)
+test-all: test rest ## Pass everything: also slow tests, and properties and simulations at length
 
 static: lint type imports ## Check all that needs no test: format, style, types, import contracts
 
