@@ -63,7 +63,7 @@ lowest: ## Test the engine with the lowest versions that pyproject.toml allows, 
 	awk -F '[=#]' '{name = tolower($$1); gsub("_", "-", name)} NR == FNR {low[name] = 1; print; next} !(name in low)' \
 	  constraints-lowest.txt constraints.txt > $(LOWEST)/constraints.txt
 	$(LOWEST)/bin/pip install --quiet --disable-pip-version-check -c $(LOWEST)/constraints.txt -e '.[s3,spill,sql,kafka,http,redis,nats,operator,examples,test]'
-	$(LOWEST)/bin/python -m pytest $(PARALLEL) -p no:cacheprovider $(addprefix tests/unit/,codec flow ledger plugins replica state task telemetry transport windows) \
+	$(LOWEST)/bin/python -m pytest $(PARALLEL) $(addprefix tests/unit/,codec flow ledger plugins replica state task telemetry transport windows) \
 	  --deselect tests/unit/transport/test_transport_generated.py
 
 lint: setup ## Check format and style

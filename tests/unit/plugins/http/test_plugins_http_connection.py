@@ -19,7 +19,7 @@ BODY = b"{}"
 
 @contextmanager
 def server(said: bytes) -> Iterator[int]:
-    """Says this to each request, and closes."""
+    """Says this to each request. The client closes: a server that did so might reset the next request."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -30,9 +30,11 @@ def server(said: bytes) -> Iterator[int]:
                     return
                 with connection:
                     asked = b""
-                    while not asked.endswith(BODY):  # what is left unread resets the connection
-                        asked += connection.recv(65_536)
-                    connection.sendall(said)
+                    while received := connection.recv(65_536):
+                        asked += received
+                        if asked.endswith(BODY):
+                            asked = b""
+                            connection.sendall(said)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
