@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from types import NoneType
 from typing import Any
@@ -28,6 +28,7 @@ import numpy as np
 
 from onyx.errors import describe_type
 from onyx.flow.arrays import Mask
+from onyx.flow.instants import since_epoch
 from onyx.flow.segment_failure import Refusal
 
 ORDERS: dict[str, Callable[[Any, Any], Any]] = {
@@ -112,11 +113,10 @@ def instant(text: str) -> datetime | None:
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
-def instant_of(time: date) -> datetime:
-    """The time of a datetime, or the midnight of a date."""
-    if isinstance(time, datetime):
-        return time
-    return datetime(time.year, time.month, time.day, tzinfo=UTC)
+def _of_text(text: Any) -> timedelta | None:
+    """The distance from the epoch of what a text means, if it means a time."""
+    time = instant(text) if type(text) is str else None
+    return None if time is None else since_epoch(time)
 
 
 def _is_null(x: Any) -> bool:
@@ -124,21 +124,21 @@ def _is_null(x: Any) -> bool:
 
 
 def _equal(value: Any) -> Answer:
-    time = instant(value) if type(value) is str else None
+    time = _of_text(value)
     if time is None:
         return lambda x: x == value
-    return lambda x: x == value if type(x) not in TIMES else instant_of(x) == time
+    return lambda x: x == value if type(x) not in TIMES else since_epoch(x) == time
 
 
 def _one_of(values: tuple[Any, ...]) -> Answer:
     wanted = frozenset(values)
-    times = frozenset(filter(None, (instant(each) for each in values if type(each) is str)))
+    times = frozenset(map(_of_text, values)) - {None}
 
     def found(x: Any) -> bool:
         kind = type(x)
         if kind in _HASHED:
             return x in wanted
-        return kind in TIMES and instant_of(x) in times
+        return kind in TIMES and since_epoch(x) in times
 
     return found
 
@@ -146,13 +146,13 @@ def _one_of(values: tuple[Any, ...]) -> Answer:
 def _ordered(comparison: Comparison) -> Answer:
     holds, value = ORDERS[comparison.operator], comparison.value
     usual: frozenset[type] = frozenset({str}) if type(value) is str else NUMBERS
-    time = instant(value) if type(value) is str else None
+    time = _of_text(value)
 
     def unusual(x: Any) -> Any:
         if x is None:
             return False
         if time is not None and type(x) in TIMES:
-            return holds(instant_of(x), time)
+            return holds(since_epoch(x), time)
         raise comparison.refusal(describe_type(x))
 
     by_operator: dict[str, Answer] = {

@@ -20,6 +20,7 @@ import pyarrow as pa
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices
 from onyx.flow.columns.record_batch import Columns, Row, to_dicts
+from onyx.flow.instants import looked_up
 from onyx.joins.keys import NONE, KeyNumbers
 from onyx.joins.versions import Validity, Versions
 
@@ -102,7 +103,8 @@ class Table(Mapping[Any, Row]):
         return (self._last, None) if self._versions is None else self._versions.valid()
 
     def __getitem__(self, key: Any) -> Row:
-        return self._by_key[key]
+        parts = tuple(map(looked_up, key)) if isinstance(key, tuple) else looked_up(key)
+        return self._by_key[parts]
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._by_key)
@@ -118,8 +120,8 @@ class Table(Mapping[Any, Row]):
         rows = to_dicts(self.rows.take(chosen))
         if len(self.key) == 1:
             (only,) = self.key
-            return {row[only]: row for row in rows}
-        return {tuple(row[each] for each in self.key): row for row in rows}
+            return {looked_up(row[only]): row for row in rows}
+        return {tuple(looked_up(row[each]) for each in self.key): row for row in rows}
 
     def column(self, name: str) -> pa.Array:
         """The values of all rows under a name."""

@@ -19,7 +19,7 @@ BODY = b"{}"
 
 @contextmanager
 def server(said: bytes) -> Iterator[int]:
-    """Says this to each request. The client closes: a server that did so might reset the next request."""
+    """Says this to each request. The client closes: else the next request might be reset."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:

@@ -21,7 +21,7 @@ import pyarrow.types as kinds
 
 from onyx.flow.batch import FoundKeys, Indices
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.columns.values import python_values
+from onyx.flow.columns.values import is_utc, python_values
 from onyx.flow.groups.keys import PLAIN_KEYS, key_bytes
 
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class KeyCodes(msgspec.Struct):
     """For a key that is a part of a segment: the keys of that part."""
     kind: Hashable = None
     """The kind of two batches of the same kind, equal `raws` are the same key; None: they are not
-    hashable, and may repeat."""
+    hashable, or differ though Python says that they are equal."""
     column: pa.Array | None = None
     """The values as `raws`, of ints or text: who needs no more makes no Python values."""
 
@@ -72,7 +72,7 @@ class KeyCodes(msgspec.Struct):
             codes, firsts = _codes(column)
             return KeyCodes(codes, python_values(column.take(pa.array(firsts))))
         encoded = column.dictionary_encode(null_encoding="encode")
-        codes, different, kind = _array(encoded.indices), encoded.dictionary, str(column.type)
+        codes, different, kind = _array(encoded.indices), encoded.dictionary, _kind([column.type])
         if is_plain(different):
             return KeyCodes(codes, None, None, kind, different)
         return KeyCodes(codes, python_values(different), None, kind)
@@ -85,9 +85,8 @@ class KeyCodes(msgspec.Struct):
         chosen = pa.array(firsts)
         values = [python_values(column.take(chosen)) for column in each]
         raws = list(zip(*values, strict=True)) if values else [()] * len(firsts)
-        nested = any(_is_nested(column.type) for column in each)
-        kind = None if nested else (*keys, *(str(column.type) for column in each))
-        return KeyCodes(codes, raws, tuple(keys), kind)
+        kind = _kind([column.type for column in each])
+        return KeyCodes(codes, raws, tuple(keys), None if kind is None else (*keys, *kind))
 
     def take(self, chosen: Indices) -> KeyCodes:
         """The keys of some rows."""
@@ -245,6 +244,15 @@ def _combined(parts: list[tuple[Indices, Indices]], many: int) -> tuple[Indices,
 def _array(indices: pa.Array) -> Indices:
     found: Indices = indices.to_numpy().astype(np.intp)
     return found
+
+
+def _kind(types: Sequence[pa.DataType]) -> tuple[str, ...] | None:
+    """The kind of keys with parts of these types (`KeyCodes.kind`). Where clocks go back, two
+    moments an hour apart are equal for Python."""
+    for each in types:
+        if _is_nested(each) or (kinds.is_timestamp(each) and not is_utc(each)):
+            return None
+    return tuple(map(str, types))
 
 
 def _is_nested(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import NoneType
 from typing import Any
 
-from onyx.windows.instants import milliseconds
+from onyx.flow.instants import milliseconds, since_epoch
 from onyx.windows.watermarks import TIME_MS_MAX, TIME_MS_MIN
 
 
@@ -43,6 +43,6 @@ def newest_alike(values: Sequence[Any]) -> Any:
         least, greatest = min(values), max(values)
         return greatest if least >= TIME_MS_MIN and greatest <= TIME_MS_MAX else None
     if kinds == {datetime.datetime}:
-        with contextlib.suppress(TypeError):  # only some have a time zone
-            return max(values)
+        in_utc = all(value.tzinfo is datetime.UTC for value in values)
+        return max(values, key=None if in_utc else since_epoch)
     return None

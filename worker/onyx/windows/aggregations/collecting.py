@@ -8,6 +8,7 @@ from typing import Any
 from onyx.errors import UserError
 from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.instants import looked_up
 from onyx.windows.aggregations.aggregation import Aggregation, Segments
 from onyx.windows.coded import Values
 from onyx.windows.copies import copied
@@ -106,7 +107,7 @@ class CollectByKey(Aggregation):
 
     def apply(self, state: dict[Any, list[Any]], update: Segment) -> dict[Any, list[Any]]:
         """Append the copy to the list of its value."""
-        state.setdefault(update.get(self._key), []).append(update)
+        state.setdefault(looked_up(update.get(self._key)), []).append(update)
         return state
 
     def merge(self, one: dict[Any, list[Any]], other: dict[Any, list[Any]]) -> Any:

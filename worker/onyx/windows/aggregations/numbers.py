@@ -12,6 +12,7 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
+from onyx.flow.instants import looked_up
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.aggregations.array_forms import ArrayForm, AverageForm, ExtremeForm, SumForm
 from onyx.windows.aggregations.arrays import added, extremes, sums_of
@@ -37,6 +38,7 @@ class Keyed(Aggregation):
                 "or set the key in the task's function"
             ) from None
         if isinstance(values, list) and not _NUMBERS.issuperset(map(type, values)):
+            values = list(map(looked_up, values))  # in one zone Python compares what clocks show
             self._try(values)
         return values
 

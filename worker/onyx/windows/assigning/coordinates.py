@@ -22,10 +22,10 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
+from onyx.flow.instants import milliseconds
 from onyx.windows.assigning.assigner import Axis
 from onyx.windows.coded import numbers_of
 from onyx.windows.firing import Number
-from onyx.windows.instants import milliseconds
 
 _INTS = frozenset({int})
 _US_A_MS = np.int64(1_000)

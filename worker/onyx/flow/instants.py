@@ -1,0 +1,40 @@
+"""Moments as instants: without a zone they are in UTC, and a date is its midnight.
+
+Python compares two datetimes of one zone by what their clocks show, and lets none of an hour that
+comes twice equal one of another zone. So whoever compares moments compares their distance from the
+epoch, and whoever looks them up has them in UTC.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def since_epoch(moment: date) -> timedelta:
+    """The distance of a datetime or a date, exactly."""
+    if not isinstance(moment, datetime):
+        moment = datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    elif moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment - _EPOCH
+
+
+def milliseconds(moment: date | str) -> int:
+    """The milliseconds of a datetime, of a date, or of either as ISO 8601 text.
+
+    Raises:
+        ValueError: the text is neither.
+    """
+    if isinstance(moment, str):
+        moment = datetime.fromisoformat(moment)
+    return since_epoch(moment) // _MILLISECOND
+
+
+def looked_up(value: Any) -> Any:
+    """A value as a dict finds it: a datetime with a zone in UTC, all else as it is."""
+    zoned = type(value) is datetime and value.tzinfo not in (None, UTC)
+    return value.astimezone(UTC) if zoned else value
