@@ -39,8 +39,8 @@ def test_a_job_has_an_id_a_beginning_and_a_name(client: Client) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("3f2a", "2 ids of jobs begin with 3f2a: give the id: 3f2a-1 or 3f2a-2"),
-        ("orders", "2 jobs with the name orders run: give the id: 3f2a-1 or 3f2a-2"),
+        ("3f2a", "3f2a may be any of 2 jobs: give the id: 3f2a-1 or 3f2a-2"),
+        ("orders", "orders may be any of 2 jobs: give the id: 3f2a-1 or 3f2a-2"),
         ("4", "there is no job 4: `onyx jobs` lists those that are known"),
     ],
 )

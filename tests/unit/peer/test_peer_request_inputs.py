@@ -107,7 +107,7 @@ def test_an_input_that_an_upgrade_has_dropped_may_have_taken_the_request(world: 
 def test_a_name_of_several_jobs_is_refused_for_good_to_new_requests_only(world: World) -> None:
     world.submit("one")
     world.submit("two")
-    several = "several jobs are named 'orders': give the id of one, two"
+    several = "orders may be any of 2 jobs: give the id: one or two"
     assert world.find("orders", is_new=True) == f"invalid: {several}"
     assert world.find("orders").startswith(f"unavailable: {several}")
 

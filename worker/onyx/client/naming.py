@@ -1,13 +1,8 @@
-"""Jobs as people name them: by an id, by its beginning, or by the name in the manifest.
-
-An id counts first, then a name, then the beginning of ids: so what a job is called never depends on
-the random ids of others. Of several jobs of one name those that run are meant; of those that have
-ended, the one that ended last.
-"""
+"""The job that somebody names to a command: see `onyx.replica.naming`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
 from onyx.client.manifests import absent, readable
 from onyx.errors import UserError
@@ -15,12 +10,10 @@ from onyx.ids import JobId
 from onyx.log.interface import ClientLog
 from onyx.model.report import listed
 from onyx.path_names import path_name
-from onyx.replica.jobs import ended_last, is_known
+from onyx.replica.naming import jobs_called
 from onyx.replica.state import Replica
 
 SHOWN_MAX = 10
-ENDED_MAX = 100
-"""Jobs that have ended whose names are looked at: each is read from ZooKeeper."""
 
 
 def named(log: ClientLog, replica: Replica, text: str) -> JobId:
@@ -31,24 +24,12 @@ def named(log: ClientLog, replica: Replica, text: str) -> JobId:
             the others.
     """
     job = JobId(path_name(text, "the id of a job"))
-    if is_known(replica, job):
-        return job
-    running = [each for each in replica.jobs if _name(log, replica, each) == text]
-    if running:
-        return _one(running, f"jobs with the name {text} run")
-    for each in ended_last(replica, ENDED_MAX):
-        if _name(log, replica, each) == text:
-            return each
-    beginning = [each for each in replica.records if each.startswith(text)]
-    if beginning:
-        return _one(beginning, f"ids of jobs begin with {text}")
-    raise UserError(absent(replica, job) + _elsewhere(log, replica))
-
-
-def _one(found: Sequence[JobId], many: str) -> JobId:
+    found = jobs_called(replica, text, partial(_name, log, replica))
     if len(found) > 1:
         ids = listed(sorted(found)[:SHOWN_MAX])
-        raise UserError(f"{len(found)} {many}: give the id: {ids}")
+        raise UserError(f"{text} may be any of {len(found)} jobs: give the id: {ids}")
+    if not found:
+        raise UserError(absent(replica, job) + _elsewhere(log, replica))
     return found[0]
 
 

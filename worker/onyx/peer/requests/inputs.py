@@ -6,7 +6,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
-from itertools import islice
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +15,9 @@ from onyx.log.interface import LogReader
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import takes_requests
-from onyx.replica.jobs import ended_last, has_completed, is_known
+from onyx.model.report import listed
+from onyx.replica.jobs import has_completed
+from onyx.replica.naming import jobs_called
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
 from onyx.requests.request import Answer, Status
@@ -29,8 +30,6 @@ STOPPED_RETRY_S = 1.0
 STARTING_RETRY_S = 0.1
 LOOK_INTERVAL_S = 0.2
 """Between two looks at the log for a job that nobody knows here: strangers may ask."""
-ENDED_MAX = 100
-"""Jobs that have ended, the last ones, that are known by their names."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -93,7 +92,7 @@ class RequestInputs:
                 while a journal may have it.
         """
         replica = self._replica()
-        named = self._jobs_named(replica, job)
+        named = jobs_called(replica, job, partial(self._name, replica))
         running = [*filter(None, map(partial(_in_place_of, replica), named))]
         if not named:
             return self._unheard_of(replica, job, is_new)
@@ -101,7 +100,7 @@ class RequestInputs:
             ended = Answer(Status.UNKNOWN, self._ended(replica, named[0]), STOPPED_RETRY_S)
             return ended if is_new else not_final(ended)
         if len(running) > 1:
-            reason = f"several jobs are named {job!r}: give the id of {', '.join(running)}"
+            reason = f"{job} may be any of {len(running)} jobs: give the id: {listed(running)}"
             several = Answer(Status.INVALID, reason, STOPPED_RETRY_S)
             return several if is_new else not_final(several)
         manifest = self._manifest(replica, running[0])
@@ -173,18 +172,6 @@ class RequestInputs:
         sites = sites_of(replica, found.job, found.task)
         site = sites[partition % len(sites)]
         return Owner(site.group, str(replica.peer_sites[site.peer].get("address", "")))
-
-    def _jobs_named(self, replica: Replica, job: str) -> list[JobId]:
-        """The job with this id; or those that run under this name, or whose ids begin so; or that
-        ran last under the name."""
-        if is_known(replica, JobId(job)):
-            return [JobId(job)]
-        running = [each for each in replica.jobs if self._name(replica, each) == job]
-        running = running or [each for each in replica.jobs if job and each.startswith(job)]
-        ended = (
-            each for each in ended_last(replica, ENDED_MAX) if self._name(replica, each) == job
-        )
-        return running or list(islice(ended, 1))
 
     def _ended(self, replica: Replica, job: JobId) -> str:
         """What is said of a request for a job that has ended."""
