@@ -20,7 +20,7 @@ from onyx.plugins.files.options import OutputOptions
 from onyx.plugins.files.output import FilesOutput
 from onyx.plugins.parts.listing import NotThere
 from onyx.plugins.parts.offsets import Part, Rows
-from onyx.spark.objects.frames import spark_schema
+from onyx.spark.types import spark_schema
 from onyx.spark_source import schemas, window_state
 from onyx.spark_source.listing import Folder, OutputFiles, published
 from onyx.spark_source.options import SourceOptions, read_options

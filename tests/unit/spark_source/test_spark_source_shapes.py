@@ -14,7 +14,7 @@ import pytest
 
 from onyx.errors import UserError
 from onyx.plugins.parts.offsets import Part, Rows
-from onyx.spark.objects.frames import spark_schema
+from onyx.spark.types import spark_schema
 from onyx.spark_source import errors, schemas
 from onyx.spark_source.options import read_options
 from onyx.spark_source.rows import TEXT, batches, count

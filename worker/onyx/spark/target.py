@@ -36,7 +36,8 @@ class Target(msgspec.Struct, frozen=True):
     """A file on this machine, in which a run says what executors have written."""
 
     def asked(self, request: StageRequest) -> StageRequest:
-        """The request, for a result in this folder."""
+        """The request, for a result in this folder, whose rows become segments."""
+        request = msgspec.structs.replace(request, as_segments=True)
         if self.location.local is None:
             objects = ObjectTarget(self.location.path_of(self.name), "part")
             return request.written_to(str(self.list_of_names), objects)

@@ -15,6 +15,7 @@ from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import Output, StagingOutput, Token
 from onyx.program.writer import Writer
 from onyx.spark.driver.spools import SpoolWriter
+from onyx.spark.types import for_spark
 from onyx.spark_query.middle.files import parts_of
 from onyx.spark_query.middle.frame_parts import FrameParts
 from onyx.spark_query.programs import Query
@@ -53,7 +54,7 @@ class Sinks:
         if not len(segments):
             return
         if task not in self._frames:
-            form = ParquetFormat(self._query.plugins.context(task))
+            form = ParquetFormat(self._query.plugins.context(task), fit=for_spark)
             self._frames[task] = FrameParts(parts_of(self._query, task), self._writer, form)
         self._frames[task].write(upstream, segments)
 

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from onyx.errors import UserError
-from onyx.spark.objects.frames import spark_schema
+from onyx.spark.types import spark_schema
 from onyx.spark_source import schemas
 from onyx.spark_source.errors import in_one_line
 from onyx.spark_source.listing import published

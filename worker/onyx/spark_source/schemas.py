@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from onyx.errors import OnyxError, UserError
 from onyx.flow.columns.types import usual_schema
 from onyx.plugins.files.byte_sources import named_errors
+from onyx.plugins.files.spark_footer import spark_types
 from onyx.plugins.parts.offsets import Part, Rows
 from onyx.spark_source.lines import misfit
 from onyx.spark_source.rows import TEXT, batches
@@ -81,7 +82,9 @@ def _first_wrong(path: str, lines: Sequence[str], position: int) -> UserError:
 def _add_parquet(shape: Shape, path: str) -> None:
     try:
         with Files().open(path, ahead=False) as file, named_errors(path):
-            found = pq.read_schema(file).remove_metadata()
+            found = pq.read_schema(file)
+            of_spark = spark_types(found)
+            found = found.remove_metadata() if of_spark is None else of_spark.schema(found)
             usual = usual_schema(found) or found  # as `rows` gives them
     except OnyxError as error:
         raise UserError(f"{path}: {error}") from error

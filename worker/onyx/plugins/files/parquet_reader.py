@@ -22,6 +22,7 @@ from onyx.flow.segment import Segment
 from onyx.plugins.chunks import Chunks, good_runs
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.extras import Extras
+from onyx.plugins.files.spark_footer import SparkTypes, spark_types
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.records import BadRecords
 from onyx.storage.files import FileSystem
@@ -46,7 +47,7 @@ class ParquetRows:
 
         Raises:
             Unavailable: the file cannot be read now.
-            UserError: it is not Parquet.
+            UserError: it is not Parquet, or a segment cannot hold what Spark has written.
         """
         self._path = path
         self._files = files
@@ -60,6 +61,7 @@ class ParquetRows:
                     # Nanoseconds, as which times of 96 bits are read otherwise, end in 2262.
                     coerce_int96_timestamp_unit="us",
                 )
+            self._of_spark = self._found_types()
         except BaseException:
             self._bytes.close()
             raise
@@ -84,7 +86,13 @@ class ParquetRows:
             return None
         self.position += batch.num_rows
         try:
-            return Columns.of(batch)
+            return Columns.of(batch if self._of_spark is None else self._of_spark.restored(batch))
+        except UserError as error:
+            raise UserError(f"{self._path}: {error}") from error
+
+    def _found_types(self) -> SparkTypes | None:
+        try:
+            return spark_types(self._file.schema_arrow)
         except UserError as error:
             raise UserError(f"{self._path}: {error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ COLUMNS_SEGMENTS = 8_192
 """Segments that are made into columns at a time: below about 1,000, Arrow costs ten times more."""
 COLUMNS_BYTES = 16_777_216
 """The size of large ones, as they would be encoded for another worker."""
+Fit = Callable[[pa.Table], pa.Table]
 
 
 class JsonLinesFormat:
@@ -68,28 +70,40 @@ class _JsonLinesBody:
             self._out.close()
 
 
+def _itself(table: pa.Table) -> pa.Table:
+    return table
+
+
 class ParquetFormat:
     """Columns, with one schema a part: a key that some segments lack is null there."""
 
-    def __init__(self, context: PluginContext, compression: str = "snappy") -> None:
-        """`compression` is a codec of Parquet: `none`, `snappy`, `gzip` or `zstd`."""
+    def __init__(
+        self, context: PluginContext, compression: str = "snappy", fit: Fit = _itself
+    ) -> None:
+        """
+        Args:
+            compression: a codec of Parquet: `none`, `snappy`, `gzip` or `zstd`.
+            fit: gives rows the types that whoever reads the parts has. Raises UserError.
+        """
         self._context = context
         self._compression = compression
+        self._fit = fit
         self.suffix = ".parquet"
 
     def begin(self, file: BinaryIO) -> ColumnsBody:
         """A body that gathers columns until the part ends."""
-        return _ParquetBody(self._context, file, self._compression)
+        return _ParquetBody(self._context, file, self._compression, self._fit)
 
 
 class _ParquetBody:
     """Columns are kept, and segments are made into columns in pieces; the schema is known only at
     the end."""
 
-    def __init__(self, context: PluginContext, file: BinaryIO, compression: str) -> None:
+    def __init__(self, context: PluginContext, file: BinaryIO, compression: str, fit: Fit) -> None:
         self._context = context
         self._file = file
         self._compression = compression
+        self._fit = fit
         self._waiting: list[Segment] = []
         self._waiting_bytes = 0.0
         self._tables: list[pa.Table] = []
@@ -129,6 +143,10 @@ class _ParquetBody:
         self._keep(pa.table(columns, names=keys))
 
     def _keep(self, table: pa.Table) -> None:
+        try:
+            table = self._fit(table)
+        except UserError as error:
+            raise self._unwritable(f"{error}") from error
         self._tables.append(table)
         self._size_bytes += table.nbytes
 

@@ -11,9 +11,12 @@ from onyx.plugins.protocol import SealProgress
 from onyx.spark.objects.staged import ObjectTarget
 from onyx.structs import prepared
 
-EXACT_TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Settings of a session whose Parquet files are read by others: Spark's own type of times has no
-time zone elsewhere."""
+EXACT_TYPES = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.timeType.enabled": "true",
+}
+"""Settings of a session that reads segments and whose Parquet files others read: Spark's own type
+of moments has no time zone elsewhere, and times of day it has only if asked."""
 FILE_FORMATS = frozenset({"avro", "csv", "json", "orc", "parquet", "text", "xml"})
 """Formats of Spark that write a folder of files. The worker publishes it; others publish
 themselves."""
@@ -96,6 +99,8 @@ class StageRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count first."""
     name: str = "onyx stage"
     """Shown by Spark."""
+    as_segments: bool = False
+    """Whether the rows of the result become segments."""
     source: FrameSource | None = None
     """Instead of `frames`, what the DataFrame comes from. With a format `stage` only names it."""
 

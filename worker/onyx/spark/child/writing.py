@@ -9,6 +9,7 @@ from typing import Any
 from onyx.errors import FailsAgain, OnyxError
 from onyx.model.report import show
 from onyx.path_names import PLAIN_NAMES, is_plain_name
+from onyx.plugins.files.spark_footer import unreadable
 from onyx.spark.child.request import StageRequest
 from onyx.spark.objects.staged import write_list
 from onyx.spark.objects.writing import write_objects
@@ -25,6 +26,8 @@ def write(result: Any, request: StageRequest, may_write: Callable[[], None]) -> 
         may_write: returns when a direct write may begin.
     """
     how = request.write
+    if request.as_segments and (wrong := unreadable(result.schema.jsonValue())):
+        raise FailsAgain(f"the result cannot become segments: {wrong}")
     options = {**DEFAULT_OPTIONS.get(how.format, {}), **how.options}
     for column in how.partition_by:
         if not is_plain_name(column):

@@ -13,7 +13,7 @@ from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.options import folder_at
 from onyx.plugins.protocol import Cursor, PluginContext, Reader, UpgradedJob
-from onyx.spark.child.request import EXACT_TIMES, FrameSource, StageRequest, StageRunner, Watch
+from onyx.spark.child.request import EXACT_TYPES, FrameSource, StageRequest, StageRunner, Watch
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.snapshot import Snapshot
@@ -93,7 +93,7 @@ class SparkInput:
             params=options.arguments,
             master=self._where.url,
             spark_conf=self._where.conf,
-            session_conf=EXACT_TIMES,
+            session_conf=EXACT_TYPES,
             name=f"onyx: {context.job_name}, {context.task}",
         )
         try:

@@ -10,7 +10,7 @@ from onyx.errors import FailsAgain
 from onyx.plugins.options import folder_at, read_options, task_error
 from onyx.plugins.parts.stores import folder_name
 from onyx.plugins.protocol import PluginContext
-from onyx.spark.child.request import EXACT_TIMES, Frame, StageRequest
+from onyx.spark.child.request import EXACT_TYPES, Frame, StageRequest
 from onyx.spark.middle.bundles import Bundles
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.query_text import why_refused
@@ -65,7 +65,7 @@ def request_of(context: PluginContext, options: MiddleOptions) -> StageRequest:
         params=options.stage_params,
         master=where.url,
         spark_conf=where.conf,
-        session_conf=EXACT_TIMES,
+        session_conf=EXACT_TYPES,
         name=f"onyx: {context.job_name}, {context.task}",
     )
 

@@ -20,6 +20,7 @@ from onyx.spark.middle.bundler import Bundler, Limits
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.parts import FrameParts, StagedFrames
 from onyx.spark.middle.request import folder_of, request_of
+from onyx.spark.types import for_spark
 
 
 class StageSpool(ColumnsPartsWriter):
@@ -38,7 +39,7 @@ class StageSpool(ColumnsPartsWriter):
             runner,
             context,
         )
-        self._frames_form = ParquetFormat(context)
+        self._frames_form = ParquetFormat(context, fit=for_spark)
         store = FrameParts(folder.store(context))
         super().__init__(store, self._frames_form, context, _roll_limits(options))
 

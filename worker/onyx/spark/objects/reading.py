@@ -30,18 +30,16 @@ REQUESTS_MAX = 16
 """At a time, for footers."""
 
 
-def read_files(session: Any, paths: Sequence[str], schema: Any, infer: bool = False) -> Any:
+def read_files(session: Any, paths: Sequence[str], schema: Any) -> Any:
     """A DataFrame of all rows of some files, in no order: Spark reads those of a folder itself.
 
     Args:
         paths: absolute ones, or URLs; of Parquet files, at least one.
         schema: a `StructType`. A column that an object lacks is null, others are left out.
-        infer: whether the schema of files in a folder is found by Spark.
     """
     if is_remote(paths[0]):
         return read_objects(session, paths, schema)
-    reader = session.read if infer else session.read.schema(schema)
-    return reader.parquet(*map(file_url, paths))
+    return session.read.schema(schema).parquet(*map(file_url, paths))
 
 
 def file_url(path: str) -> str:
@@ -64,7 +62,7 @@ def read_objects(session: Any, urls: Sequence[str], schema: Any) -> Any:
 def fetched(
     session: Any, urls: Sequence[str], wanted: pa.Schema, schema: Any, rows_max: int = BATCH_ROWS
 ) -> Any:
-    """What is fetched,.
+    """A DataFrame of what executors fetch.
 
     Args:
         wanted: the schema as Arrow has it.

@@ -45,6 +45,8 @@ class Upload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compression: str = "snappy"
     header: str = ""
     """The first line of each object."""
+    of_spark: str = ""
+    """The schema of the rows as Spark has it, for the footers of objects."""
     partition_by: tuple[str, ...] = ()
     """Names for the last columns, `FOUND...`, which are no part of the objects. Rows of one value
     are in sequence."""
@@ -170,7 +172,10 @@ class _Uploads:
 
         writer = ObjectWriter(self._bucket, key, started)
         return _Object(
-            name, note, writer, body(writer, order.form, order.compression, order.header)
+            name,
+            note,
+            writer,
+            body(writer, order.form, order.compression, order.header, order.of_spark),
         )
 
     def _close(self) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.types as kinds
 
 from onyx.errors import FailsAgain
+from onyx.spark.objects.bodies import has_kind
 from onyx.spark.objects.forms import FORMS, compression, of_lines, with_header
 from onyx.spark.objects.staged import ObjectTarget, Staged
 from onyx.spark.objects.upload import DDL, FOUND, Upload, upload_rows, uploaded
@@ -41,6 +43,7 @@ def write_objects(
         form,
         compression(form, options),
         _header(frame, options, data) if with_header(form, options) else "",
+        frame.select(*map(_column, data)).schema.json() if form == "parquet" else "",
         partition_by,
     )
     found = uploaded_frame(shaped, order)
@@ -72,7 +75,27 @@ def _data(frame: Any, form: str, partition_by: tuple[str, ...]) -> list[str]:
         raise FailsAgain("write.partitionBy: all columns of the result are in it")
     if form == "text" and (len(data) > 1 or frame.schema[data[0]].dataType.typeName() != "string"):
         raise FailsAgain(f"text has one column of strings, and the result {', '.join(data)}")
+    if not FORMS[form].lines:
+        _require_writable(frame, form, data)
     return data
+
+
+def _require_writable(frame: Any, form: str, data: list[str]) -> None:
+    """Executors write columns as Arrow has them, which has fewer types than Spark's own files."""
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    for name in data:
+        kind = frame.schema[name].dataType
+        try:
+            arrow = to_arrow_type(kind, timezone="UTC")
+        except PySparkTypeError:
+            arrow = None
+        if arrow is None or (form == "orc" and has_kind(arrow, kinds.is_duration, kinds.is_time)):
+            raise FailsAgain(
+                f"column {name!r} of type {kind.simpleString().upper()} cannot be written as "
+                f"{form} to an object store: cast it to a number or to STRING"
+            )
 
 
 def _shaped(
@@ -89,7 +112,7 @@ def _shaped(
         F.col(_quoted(name)).cast("string").alias(f"{FOUND}{number}")
         for number, name in enumerate(partition_by)
     ]
-    columns = [F.col(_quoted(name)) for name in data]
+    columns = list(map(_column, data))
     if form in ("json", "csv"):
         lines = {"json": F.to_json, "csv": F.to_csv}[form]  # Connect takes no map without options
         columns = [lines(F.struct(*columns), of_lines(options) or None).alias("value")]
@@ -115,6 +138,12 @@ def _columns_alone(shaped: Any, order: Upload) -> list[Staged]:
     schema = to_arrow_schema(shaped.schema, timezone="UTC")
     empty = pa.RecordBatch.from_arrays([pa.nulls(0, each.type) for each in schema], schema=schema)
     return uploaded(order, 0, 0, [empty], empty=True)
+
+
+def _column(name: str) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.col(_quoted(name))
 
 
 def _quoted(name: str) -> str:

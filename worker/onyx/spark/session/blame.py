@@ -24,9 +24,11 @@ from onyx.spark.session.connect import is_lost
 MESSAGE_CHARACTERS_MAX = 2_000
 FRAMES_MAX = 4
 OF_THE_JOB = frozenset(
-    {"07", "0A", "21", "22", "23", "2B", "2F", "34", "38", "39", "3F", "42", "44", "46", "54", "56"}
-)
-"""Classes of SQLSTATE: data, names, syntax, limits, features, functions. Others are of connections,
+    {"07", "0A", "21", "22", "23", "2B", "2F", "34", "38", "39", "3F", "42", "44", "46", "54", "56",
+     "P0"}
+)  # fmt: skip
+"""Classes of SQLSTATE: data, names, syntax, limits, features, functions, and what a query raises by
+itself. Others are of connections,
 resources, the system, or internal."""
 _STATE = re.compile(r"SQLSTATE: ([0-9A-Z]{5})")
 _JAVA_OF_THE_JOB = re.compile(

@@ -19,7 +19,7 @@ from onyx.model.report import show
 from onyx.path_names import path_name
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
-from onyx.spark.child.request import Frame, StageRequest, Write
+from onyx.spark.child.request import EXACT_TYPES, Frame, StageRequest, Write
 from onyx.spark.session.spark_master import spark_for, wrong_spark_master
 from onyx.spark.stage.options import SparkOptions, WriteOptions, is_frame, same_result
 from onyx.storage.interface import Location
@@ -66,6 +66,7 @@ def request_of(context: PluginContext, options: SparkOptions) -> StageRequest | 
         params=options.stage_params,
         master=where.url,
         spark_conf=where.conf,
+        session_conf=EXACT_TYPES,
         name=f"onyx: {context.job_name}, {context.task}",
     )
 

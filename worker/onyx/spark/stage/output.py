@@ -21,6 +21,7 @@ from onyx.spark.child.runner import run_in_child
 from onyx.spark.stage.frames import request_of
 from onyx.spark.stage.opening import results_at
 from onyx.spark.stage.options import SparkOptions
+from onyx.spark.types import for_spark
 from onyx.storage.system_errors import is_full
 
 
@@ -36,7 +37,7 @@ class SparkOutput(ColumnsPartsWriter):
         self._runner = runner
         appends = self._request is not None and self._request.write.appends
         self._results = results_at(context, options.path, options.frame, appends)
-        form = ParquetFormat(context)
+        form = ParquetFormat(context, fit=for_spark)
         super().__init__(self._results.parts, form, context, roll_limits(options))
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:

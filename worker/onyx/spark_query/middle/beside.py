@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from onyx.spark.child.request import EXACT_TIMES, StageRequest
+from onyx.spark.child.request import EXACT_TYPES, StageRequest
 from onyx.spark.child.run_stage import run
 from onyx.spark.child.turn import Turn
 from onyx.spark.driver.request import QueryRequest
@@ -32,4 +32,4 @@ def session_settings(request: QueryRequest, own: Mapping[str, str]) -> dict[str,
     """
     given = {**request.spark_conf, **own}
     settable = {key: value for key, value in given.items() if key.startswith(OF_SESSIONS)}
-    return {**EXACT_TIMES, **ROWS_OF_SPARK, **settable}
+    return {**EXACT_TYPES, **ROWS_OF_SPARK, **settable}
