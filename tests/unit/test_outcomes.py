@@ -37,6 +37,21 @@ def test_each_way_not_to_go_on_has_a_line(totals: TaskTotals, lines: list[str]) 
     assert remarks(JOB, {"f": totals, "elsewhere": TaskTotals(1, dead_letters=1)}) == lines
 
 
+@pytest.mark.parametrize(
+    ("read", "lost", "about"),
+    [
+        (TaskTotals(), False, ""),
+        (TaskTotals(retried=1), False, "about "),
+        (TaskTotals(taken_over=1), False, "about "),
+        (TaskTotals(), True, "about "),
+    ],
+)
+def test_a_count_that_may_not_be_exact_says_so(read: TaskTotals, lost: bool, about: str) -> None:
+    job = Job(JOB.name, JOB.workflow, (CatalogEntry("read", "input", plugin="p"), *JOB.catalog))
+    found = remarks(job, {"f": TaskTotals(5, dead_letters=3), "read": read}, lost)
+    assert found == [f"{about}3 of 5 segments of f went to bad"]
+
+
 def test_totals_add_up_and_keep_what_was_first() -> None:
     one = TaskTotals(5, 4, dead_letters=1, first_dead_letter="a")
     both = one + TaskTotals(2, 2, dead_letters=2, first_dead_letter="b")

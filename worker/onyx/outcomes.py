@@ -3,6 +3,9 @@
 A job can complete with every segment in the dead letters, dropped because no flow condition holds,
 or dropped because it came late. That is what the job says, so it is no error; whoever looks at the
 job must see it all the same. `remarks` says it for `onyx run`, `onyx jobs` and programs alike.
+
+A count is of what happened, and not of segments: what is read again counts again, and what a worker
+had not reported when it was lost does not count. A remark says when that may be so.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from onyx.ids import GroupId, TaskName
 from onyx.structs import prepared
 
 if TYPE_CHECKING:  # `onyx jobs` says what became of segments without parsing a job
@@ -33,6 +37,8 @@ class TaskTotals(msgspec.Struct, frozen=True):
     late: int = 0
     answered: int = 0
     """Segments of requests that failed for good, so that the answers say so."""
+    taken_over: int = 0
+    """Segments of an input that an owner of the partition before this one may have sent already."""
     first_dead_letter: str = ""
     """The error of the first."""
     first_unmatched: str = ""
@@ -50,7 +56,17 @@ class TaskTotals(msgspec.Struct, frozen=True):
     @property
     def remarkable(self) -> bool:
         """Whether there is something to say of them."""
-        return bool(self.dead_letters or self.unmatched or self.late or self.answered)
+        return any(self.said)
+
+    @property
+    def said(self) -> tuple[int, ...]:
+        """What is said of them; segments that go on change all the time."""
+        return (self.dead_letters, self.unmatched, self.late, self.answered, self.repeated)
+
+    @property
+    def repeated(self) -> bool:
+        """Whether segments may have been read twice, so that they count twice everywhere."""
+        return self.retried > 0 or self.taken_over > 0
 
     def _with(self, other: TaskTotals, sign: int) -> TaskTotals:
         return TaskTotals(
@@ -63,6 +79,7 @@ class TaskTotals(msgspec.Struct, frozen=True):
             self.unmatched + sign * other.unmatched,
             self.late + sign * other.late,
             self.answered + sign * other.answered,
+            self.taken_over + sign * other.taken_over,
             self.first_dead_letter or other.first_dead_letter,
             self.first_unmatched or other.first_unmatched,
             self.first_answered or other.first_answered,
@@ -72,10 +89,28 @@ class TaskTotals(msgspec.Struct, frozen=True):
 NOTHING = TaskTotals()
 
 
-def remarks(job: Job, totals: Mapping[str, TaskTotals]) -> list[str]:
-    """A line for each task and each way in which segments of it did not go on."""
-    used = (entry.name for entry in job.catalog)
-    return [line for task in used for line in _of_task(job, task, totals.get(task, NOTHING))]
+@prepared
+class Report(msgspec.Struct, frozen=True):
+    """What the worker processes under one supervisor have counted of a job."""
+
+    group: GroupId
+    """Who has written it."""
+    working: bool
+    """Whether the group had tasks of the job then: if it is lost, so is what it counted since."""
+    tasks: dict[TaskName, TaskTotals]
+
+
+def remarks(job: Job, totals: Mapping[str, TaskTotals], lost: bool = False) -> list[str]:
+    """A line for each task and each way in which segments of it did not go on.
+
+    Args:
+        lost: what a worker has counted may be missing.
+    """
+    used = [entry.name for entry in job.catalog]
+    exact = not lost and not any(totals.get(task, NOTHING).repeated for task in used)
+    about = "" if exact else "about "
+    lines = (line for task in used for line in _of_task(job, task, totals.get(task, NOTHING)))
+    return [about + line for line in lines]
 
 
 def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:

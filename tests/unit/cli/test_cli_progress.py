@@ -33,7 +33,7 @@ def lines(totals: Iterable[dict[str, TaskTotals]]) -> list[str]:
     progress = Progress(JOB, lambda: next(read), clock.monotonic_s)
     for number in range(1, len(coming) + 1):
         clock.advance(0.5)
-        progress.sample()
+        progress.sample({})
         if number % SAMPLES == 0:
             found.append(progress.line())
     return found
@@ -84,12 +84,24 @@ def test_a_line_says_zero_only_when_nothing_has_happened_for_long(
     assert [line.rpartition(" ")[2] for line in lines(totals)] == speeds
 
 
+def test_what_inputs_have_completed_is_what_their_positions_say() -> None:
+    reads = {"read": TaskTotals(segments_in=700, retried=30, taken_over=5, completed=3)}
+    progress = Progress(JOB, lambda: reads, ManualClock().monotonic_s)
+    progress.sample({"read": 600})
+    progress.sample({})  # ZooKeeper does not answer
+    assert progress.line().startswith("0 segments read, 600 completed")
+
+    progress.settle()
+    (read, *_) = progress.rows()
+    assert (read.completed, read.retried) == (600, 100)
+
+
 def test_a_table_and_the_average_at_the_end_have_every_task() -> None:
     clock = ManualClock()
     progress = Progress(JOB, lambda: reading(600, work=300), clock.monotonic_s)
     clock.advance(2.0)
-    progress.sample()
+    progress.sample({})
     clock.advance(8.0)
-    progress.sample()
+    progress.sample({})
     assert [row.segments_per_s for row in progress.rows()] == [60.0, 30.0, 0.0]
     assert [row.segments_per_s for row in progress.rows(average=True)] == [60.0, 30.0, 0.0]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import msgspec
 import pytest
 from tests.support.jobs.bench import GROUP, Bench, ScriptedQuery
 
+from onyx.client.reports import outcomes
 from onyx.errors import Blocked, SettingsError, Unavailable
 from onyx.ids import GroupId
 from onyx.log import job_documents
@@ -16,6 +19,7 @@ from onyx.path_names import staged_name
 from onyx.plugins.attempts import AWAY_S, BLOCKED_RETRY_S
 from onyx.plugins.protocol import SealProgress
 from onyx.program.phases import Phase
+from onyx.spark.driver.counts import Counts
 from onyx.spark.driver.request import (
     OutputResult,
     Position,
@@ -30,6 +34,7 @@ from onyx.storage.staging.interface import STAGING
 from onyx.task.driver.phases import QUERY_RETRY_S
 from onyx.task.driver.task import DriverTask
 from onyx.task.table import TABLES, Kind, Progress
+from onyx.telemetry.catalog import RETRIES, Metric
 
 OTHER = GroupId("group-2")
 ATTEMPTS = 3
@@ -100,6 +105,40 @@ def test_the_driver_goes_through_its_rows_in_order(tmp_path: Path) -> None:
     ]
     assert bench.completed
     assert published(tmp_path) == ["part-0.jsonl"]
+
+
+def test_what_did_not_go_on_is_what_was_committed_however_often_the_query_ran(
+    tmp_path: Path,
+) -> None:
+    bench = a_job(tmp_path)
+    reply = staged(tmp_path, bench, ["part-0.jsonl"])
+    failed = TaskCounts(3, 2, failed=1, first_failed="ValueError: no")
+    begun(bench).answer = msgspec.structs.replace(reply, tasks={**reply.tasks, "greet": failed})
+    assert outcomes(bench.log, bench.replica(), bench.job, bench.id) == ()
+
+    bench.settle()
+
+    (line,) = outcomes(bench.log, bench.replica(), bench.job, bench.id)
+    assert line == "1 of 3 segments of greet went to dead letters; first error: ValueError: no"
+
+
+@pytest.mark.parametrize(
+    ("published", "again"), [({"people": 0}, 3), ({"people": 2}, 1), ({"people": 3}, 0)]
+)
+def test_what_a_query_reads_that_is_run_again_counts_as_read_again(
+    published: dict[str, int], again: int
+) -> None:
+    added: list[tuple[Metric, float]] = []
+    metrics = SimpleNamespace(
+        batch=lambda *_: None, add=lambda metric, amount: added.append((metric, amount))
+    )
+    counts = Counts(["people"], cast(Any, lambda task: metrics))
+    counts.begin({})
+    counts.report({"people": TaskCounts(3, 3)})
+
+    counts.begin(published)
+
+    assert [amount for metric, amount in added if metric is RETRIES] == [again] * (again > 0)
 
 
 def test_the_query_is_asked_for_the_job_as_its_manifest_says(tmp_path: Path) -> None:

@@ -6,10 +6,10 @@ import mmap
 
 import pytest
 
-from onyx.ids import JobId, TaskName
+from onyx.ids import GroupId, JobId, TaskName
 from onyx.outcomes import NOTHING, TaskTotals
 from onyx.telemetry import kept_counts
-from onyx.telemetry.catalog import DEAD_LETTERS, SOURCE_OFFSET, UNMATCHED, WATERMARK
+from onyx.telemetry.catalog import DEAD_LETTERS, UNMATCHED, WATERMARK
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 from onyx.telemetry.kept_counts import SIZE, KeptCounts, summed
 
@@ -28,8 +28,6 @@ def work(counts: KeptCounts, segments: int) -> TaskMetrics:
     metrics.batch(segments, segments - 1)
     metrics.add(DEAD_LETTERS)
     metrics.note(DEAD_LETTERS, lambda: f"error of {segments}")
-    metrics.set(SOURCE_OFFSET, segments - 2)
-    metrics.set(SOURCE_OFFSET, segments - 1)
     metrics.set(WATERMARK, 7.0)  # is not kept
     return metrics
 
@@ -40,9 +38,7 @@ def test_the_next_process_goes_on_with_what_a_dead_one_had_counted(memory: mmap.
 
     total = KeptCounts(memory, 0).totals([KEY, OTHER])
 
-    assert total[KEY] == TaskTotals(
-        15, 13, completed=13, dead_letters=2, first_dead_letter="error of 10"
-    )
+    assert total[KEY] == TaskTotals(15, 13, dead_letters=2, first_dead_letter="error of 10")
     assert total[OTHER] == NOTHING
 
 
@@ -63,9 +59,19 @@ def test_peers_on_one_task_count_apart_and_leave_their_counts(memory: mmap.mmap)
 def test_a_process_knows_what_those_before_it_had_counted(memory: mmap.mmap) -> None:
     work(KeptCounts(memory, 0), 10)
     counts = KeptCounts(memory, 0)
-    work(counts, 5)
+    assert not counts.works_on(KEY[0])
 
-    assert counts.known[KEY].segments_in == 10
+    metrics = work(counts, 5)
+
+    assert set(counts.tasks()) == {KEY}
+    assert counts.works_on(KEY[0])
+    metrics.close()
+    assert not counts.works_on(KEY[0])
+
+
+def test_the_memory_keeps_the_name_of_the_first_group(memory: mmap.mmap) -> None:
+    assert KeptCounts(memory, 0).name(GroupId("first")) == "first"
+    assert KeptCounts(memory, 0).name(GroupId("second")) == "first"
 
 
 def test_without_room_a_peer_is_counted_elsewhere_only(

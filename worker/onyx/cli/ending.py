@@ -17,9 +17,11 @@ def print_end(
     job: Job, status: JobStatus, progress: Progress, console: Console, as_json: bool
 ) -> None:
     """Print it: JSON to standard output, text to the console."""
+    # A job on Spark commits its counts with its result; workers count each attempt.
+    exact = job.engine == "spark" and status.state == "completed"
+    outcomes = list(status.outcomes) if exact else progress.remarks()
     if as_json:
         rows = [msgspec.to_builtins(row) for row in progress.rows(average=True)]
-        outcomes = progress.remarks()
         print(json.dumps({**msgspec.to_builtins(status), "tasks": rows, "outcomes": outcomes}))
     else:
         if not console.is_terminal:
@@ -31,5 +33,5 @@ def print_end(
             soft_wrap=True,
         )
         print_stacks(status, console)
-        for line in progress.remarks():
+        for line in outcomes:
             console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)

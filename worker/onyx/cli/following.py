@@ -47,15 +47,16 @@ def follow(
     submission = client.submit(job)
     tasks = topological_order(job.workflow)
     progress = Progress(job, lambda: workers.totals(submission.job, tasks))
+    watcher = Watcher(client, job, submission.job)
     try:
-        running = _watch(client, workers, submission.job, progress, console, timeout_s, ways_in)
+        running = _watch(client, workers, watcher, progress, console, timeout_s, ways_in)
     except BaseException:
         client.kill(submission.job)
         raise
     status = client.status(submission.job)
-    tracked = job.guarantee != "at-most-once" and not loses_track(job)
-    if status.state == "completed" and tracked and job.engine != "spark":
-        progress.complete(client.completed_positions(running, submission.job))
+    progress.sample(client.completed_positions(running, job, submission.job))
+    if status.state == "completed" and not loses_track(job):
+        progress.settle()
     print_end(job, status, progress, console, as_json)
     return status, progress
 
@@ -63,13 +64,14 @@ def follow(
 def _watch(
     client: Client,
     workers: Supervisor,
-    job: JobId,
+    watcher: Watcher,
     progress: Progress,
     console: Console,
     timeout_s: float | None,
     ways_in: str,
 ) -> Replica:
     """Show progress until the job has ended; the last replica in which its inputs are known."""
+    job = watcher.job
     latest: list[Replica] = [client.replica()]
     running = latest[0]
     ended = threading.Event()
@@ -83,7 +85,6 @@ def _watch(
             ended.set()
 
     waited_s, shown_s = 0.0, 0.0
-    watcher = Watcher(client, job)
     following = client.follow(look, failed=ended.set)
     with following, Live(console=console, auto_refresh=False, transient=False) as live:
         while not ended.wait(SAMPLE_INTERVAL_S):
@@ -91,8 +92,8 @@ def _watch(
             if ways_in and is_ready(latest[0], job, workers.peers):
                 print(ways_in, end="", file=sys.stderr, flush=True)
                 ways_in = ""
-            progress.sample()
             title = watcher.title(latest[0], waited_s)
+            progress.sample(watcher.completed)
             if console.is_terminal:
                 live.update(progress.table(title), refresh=True)
             elif waited_s - shown_s >= PLAIN_INTERVAL_S:
@@ -104,7 +105,7 @@ def _watch(
                 raise failure
             if timeout_s is not None and waited_s >= timeout_s:
                 raise JobTimedOut(f"the job had not ended after {timeout_s:g} s and was killed")
-        progress.sample()
+        progress.sample(watcher.completed)
         if console.is_terminal:
             live.update(progress.table("done", average=True), refresh=True)
     return running

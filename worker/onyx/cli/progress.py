@@ -68,24 +68,32 @@ class Progress:
         self._clock = clock
         self._started_s = clock()
         self._totals: Totals = {}
+        self._completed: Mapping[str, int] = {}
         self._samples: deque[tuple[float, Totals]] = deque([(self._started_s, {})])
 
-    def sample(self) -> None:
-        """Read the totals."""
-        self._totals = self._read()
+    def sample(self, completed: Mapping[str, int]) -> None:
+        """Read the totals.
+
+        Args:
+            completed: positions of inputs, as far as they are known; else what was known before.
+        """
+        self._completed = {**self._completed, **completed}
+        totals = dict(self._read())
+        for task, count in self._completed.items():
+            totals[task] = replace(totals.get(task, NOTHING), completed=count)
+        self._totals = totals
         now_s = self._clock()
         self._samples.append((now_s, self._totals))
         while self._samples[1][0] <= now_s - SPEED_MAX_S:
             self._samples.popleft()  # one that is as old stays
 
-    def complete(self, positions: Mapping[str, int]) -> None:
-        """The job has completed: so many positions did each of these inputs have. What was read
-        beyond that was read again."""
+    def settle(self) -> None:
+        """The job has completed: what its inputs read beyond what they have was read again."""
         settled = dict(self._totals)
-        for task, count in positions.items():
+        for task, count in self._completed.items():
             its = self._of(task)
             again = max(its.segments_in - count, 0)
-            settled[task] = replace(its, completed=count, retried=again)
+            settled[task] = replace(its, retried=again, taken_over=0)
         self._totals = settled
 
     @property

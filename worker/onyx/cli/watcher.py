@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping
 
 import msgspec
 
@@ -14,6 +15,7 @@ from onyx.client.client import Client
 from onyx.client.statuses import JobStatus
 from onyx.errors import OnyxError
 from onyx.ids import JobId
+from onyx.model.job import Job
 from onyx.replica.state import Replica
 
 SILENT_AFTER_S = 15.0
@@ -31,9 +33,12 @@ class _Answer(msgspec.Struct, frozen=True):
 class Watcher:
     """Asks on a thread of its own, one question at a time."""
 
-    def __init__(self, client: Client, job: JobId) -> None:
+    def __init__(self, client: Client, manifest: Job, job: JobId) -> None:
         self._client = client
-        self._job = job
+        self._manifest = manifest
+        self.job = job
+        self.completed: Mapping[str, int] = {}
+        """Positions that its inputs have completed."""
         self._answer = _Answer(None, "", time.monotonic())
         self._asking: threading.Thread | None = None
         self._printed = ""
@@ -47,7 +52,7 @@ class Watcher:
             self._asking.join(ASK_INTERVAL_S)
         status = self._answer.status
         if status is None:
-            return f"job {self._job} ({waited_s:.0f} s)"
+            return f"job {self.job} ({waited_s:.0f} s)"
         note = status.waiting_for or self._stalled()
         why = f": {note}" if note else ""
         return f"{status.name} {status.state}{why} ({status.peers} peers, {waited_s:.0f} s)"
@@ -75,7 +80,8 @@ class Watcher:
 
     def _ask(self, replica: Replica) -> None:
         try:
-            status = self._client.status_at(replica, self._job)
+            status = self._client.status_at(replica, self.job)
+            self.completed = self._client.completed_positions(replica, self._manifest, self.job)
             self._answer = _Answer(status, "", time.monotonic())
         except OnyxError as error:
             last = self._answer

@@ -8,9 +8,11 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from onyx.ids import JobId
+from onyx.client.reports import committed_totals
+from onyx.ids import JobId, TaskName
 from onyx.log.frontier_documents import completed_position
 from onyx.log.interface import ClientLog
+from onyx.model.job import Job
 from onyx.replica.state import Replica
 
 PARTITIONS_MAX = 5_000
@@ -18,16 +20,24 @@ PARTITIONS_MAX = 5_000
 AT_ONCE = 8
 
 
-def completed_positions(log: ClientLog, replica: Replica, job: JobId) -> dict[str, int]:
-    """By input. Those are missing of which nothing is known.
+def completed_positions(
+    log: ClientLog, replica: Replica, manifest: Job, job: JobId
+) -> dict[str, int]:
+    """By input. Those are missing of which nothing is known, as under at-most-once.
 
     Args:
         replica: one in which the job has not completed: then its partitions are forgotten.
     """
-    if job not in replica.records:
+    entries = [entry for entry in manifest.catalog if entry.type == "input"]
+    committed = committed_totals(log, manifest, job)
+    if committed is not None:
+        names = [entry.name for entry in entries]
+        return {name: committed[name].segments_in for name in names if name in committed}
+    if job not in replica.records or manifest.guarantee == "at-most-once":
         return {}
     registered = replica.partitions(job)
-    inputs = {task: registered[task] for task in replica.spec(job).inputs if task in registered}
+    tracked = [TaskName(entry.name) for entry in entries if entry.guarantee != "at-most-once"]
+    inputs = {task: registered[task] for task in tracked if task in registered}
     if sum(each.count for each in inputs.values()) > PARTITIONS_MAX:
         return {}
 

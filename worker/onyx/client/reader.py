@@ -85,9 +85,9 @@ class JobReader:
         """The status of a job as of a replica."""
         return status_at(self.log, replica, job)
 
-    def completed_positions(self, replica: Replica, job: JobId) -> dict[str, int]:
+    def completed_positions(self, replica: Replica, manifest: Job, job: JobId) -> dict[str, int]:
         """How many positions each input of a job has completed. See `positions`."""
-        return completed_positions(self.log, replica, job)
+        return completed_positions(self.log, replica, manifest, job)
 
     def job(self, job: JobId) -> Job:
         """The job as it was submitted."""

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from immutables import Map
 
 from onyx import codes
+from onyx.errors import StateError
 from onyx.ids import GroupId, JobId
 from onyx.log import job_documents
-from onyx.log.interface import ClientLog, Document
-from onyx.outcomes import NOTHING, TaskTotals
+from onyx.log.interface import ClientLog, Document, LogReader
+from onyx.outcomes import NOTHING, Report, TaskTotals, remarks
 from onyx.replica.state import Replica
 from onyx.seams import SystemClock
 from onyx.stalls import Stall, cause, sentence
 from onyx.structs import UNREADABLE
+
+if TYPE_CHECKING:
+    from onyx.model.job import Job
 
 
 def exception(log: ClientLog, job: JobId) -> dict[str, Any] | None:
@@ -44,16 +48,35 @@ def stalls(log: ClientLog, replica: Replica, job: JobId) -> list[Stall]:
     return [each for each in found if each.peer in peers]
 
 
-def totals(log: ClientLog, job: JobId) -> dict[str, TaskTotals]:
-    """What the tasks of a job have done, if segments of theirs did not go on; groups that have left
-    included."""
+def outcomes(log: LogReader, replica: Replica, job: Job, id: JobId) -> tuple[str, ...]:
+    """What became of segments that did not go on, as lines; groups that have left included."""
+    if (exact := committed_totals(log, job, id)) is not None:
+        return tuple(remarks(job, exact))
     found: dict[str, TaskTotals] = {}
-    for group in log.list_documents(job_documents.outcomes(job)):
-        document = log.get_document(job_documents.outcome(job, GroupId(group)))
-        if document is not None:
-            for task, its in _read(document, dict[str, TaskTotals], {}).items():
-                found[task] = found.get(task, NOTHING) + its
-    return found
+    lost = False
+    for group in log.list_documents(job_documents.outcomes(id)):
+        document = log.get_document(job_documents.outcome(id, GroupId(group)))
+        report = None if document is None else _read(document, Report, None)
+        if report is None:
+            lost |= document is not None
+            continue
+        lost |= report.working and report.group not in replica.groups
+        for task, its in report.tasks.items():
+            found[task] = found.get(task, NOTHING) + its
+    return tuple(remarks(job, found, lost))
+
+
+def committed_totals(log: LogReader, job: Job, id: JobId) -> dict[str, TaskTotals] | None:
+    """The counts that a job on Spark has committed with its result; None: there are none."""
+    if job.engine != "spark":
+        return None
+    from onyx.spark.driver.committed import committed
+
+    try:
+        last = committed(log, id)
+    except StateError:  # the task of the job says that
+        return None
+    return None if last is None else {task: its.totals for task, its in last[0].tasks.items()}
 
 
 def code_of(log: ClientLog, replica: Replica, job: JobId) -> tuple[dict[str, int], str]:

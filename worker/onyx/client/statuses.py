@@ -9,11 +9,10 @@ import msgspec
 
 from onyx.client.deaths import read_deaths, words_of
 from onyx.client.manifests import readable
-from onyx.client.reports import code_of, exception, stalls, totals, why_stalled
+from onyx.client.reports import code_of, exception, outcomes, stalls, why_stalled
 from onyx.deaths import Death
 from onyx.ids import JobId, Position
 from onyx.log.interface import ClientLog
-from onyx.outcomes import remarks
 from onyx.replica.jobs import has_completed
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
@@ -50,7 +49,8 @@ class JobStatus(msgspec.Struct, frozen=True):
     """Worker processes that have died lately, of those that may have to do with it."""
     outcomes: tuple[str, ...] = ()
     """What became of segments that did not go on, as workers have reported: a line for each task
-    that sent some to dead letters, dropped some, or got some late."""
+    that sent some to dead letters, dropped some, or got some late. It begins with `about` if
+    segments were read again, which count again, or a worker was lost with what it had counted."""
     code: dict[str, int] = msgspec.field(default_factory=dict)
     """Hashes of the code that its peers run, with the number of peers; empty if no worker has
     modules."""
@@ -104,7 +104,7 @@ def status_at(
         words_of(read_deaths(log) if deaths is None else deaths, job)
         if job in replica.jobs
         else "",
-        () if known is None else tuple(remarks(known, totals(log, job))),
+        () if known is None else outcomes(log, replica, known, job),
         code,
         code_warning,
         {} if known is None else _options(replica, job, known),

@@ -59,7 +59,7 @@ def outcomes(job: JobId) -> str:
 
 
 def outcome(job: JobId, group: GroupId) -> str:
-    """The report of one group."""
+    """The report of one supervisor, which has the name of its first group that reported."""
     return f"{outcomes(job)}/{group}"
 
 

@@ -16,6 +16,7 @@ from onyx.task.phases.run import RUN
 from onyx.task.source import segment_hooks
 from onyx.task.table import Kind
 from onyx.task.windowed import upkeep
+from onyx.telemetry.catalog import SOURCE_OFFSET
 from onyx.transport.lookups import Found, LookUp
 
 GOES_ON = ("peer-reallocated", "peer-left", "job-suspended")
@@ -115,6 +116,8 @@ def _closers(task: BatchTask, reason: str) -> list[Callable[[], object]]:
             closers.append(lambda: program.lifecycles.merge("after_task_stop", program.event))
         if source is not None and reason in GOES_ON:
             closers.append(lambda: runtime.delivery.leave(source))
+            # Whoever takes the partitions over counts all of their positions.
+            closers.append(lambda: runtime.metrics.set(SOURCE_OFFSET, 0))
         closers += [part.close for part in (source, runtime.sink) if part is not None]
         if runtime.tables is not None:
             closers.append(runtime.tables.leave)

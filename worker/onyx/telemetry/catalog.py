@@ -85,12 +85,14 @@ RETRIES = Metric(
     "onyx_task_retries_total", "counter", TASK,
     "Segments read again: not acknowledged in time, or a function or flow condition asked for it.",
 )  # fmt: skip
+TAKEN_OVER = Metric(
+    "onyx_source_taken_over_total", "counter", TASK,
+    "Segments read by an input that an owner of the partition before it may have sent already.",
+)  # fmt: skip
 OPEN_TREES = Metric(
-    "onyx_acker_open_trees",
-    "gauge",
-    TASK,
+    "onyx_acker_open_trees", "gauge", TASK,
     "Trees that are not complete, at ackers among the peers of the task, some seconds ago.",
-)
+)  # fmt: skip
 ACKS = Metric(
     "onyx_acker_acks_total",
     "counter",
@@ -122,12 +124,10 @@ ANSWERED = Metric(
     "segment counts again.",
 )  # fmt: skip
 DEAD_LETTERS = Metric(
-    "onyx_task_dead_letters_total",
-    "counter",
-    TASK,
+    "onyx_task_dead_letters_total", "counter", TASK,
     "Segments that failed and were sent to the task's deadLetter, or written to the deadLetterPath "
     "of its plugin; a replayed segment counts again.",
-)
+)  # fmt: skip
 UNMATCHED = Metric(
     "onyx_task_unmatched_segments_total",
     "counter",
@@ -161,7 +161,8 @@ SOURCE_OFFSET = Metric(
     "onyx_source_offset",
     "gauge",
     TASK,
-    "Positions completed by the input, summed over the partitions that this process reads.",
+    "Positions up to which everything is processed, summed over the partitions that this process "
+    "reads, or has read to the end.",
     merge="kept",
 )
 SPARK_STAGE_SECONDS = Metric(
@@ -265,11 +266,9 @@ WATERMARK = Metric(
     merge="least",
 )
 LATE_SEGMENTS = Metric(
-    "onyx_window_late_segments_total",
-    "counter",
-    TASK,
+    "onyx_window_late_segments_total", "counter", TASK,
     "Segments that came later than every window of the task allows.",
-)
+)  # fmt: skip
 RECOVERY_READ = Metric(
     "onyx_state_recovery_read_bytes",
     "gauge",

@@ -11,23 +11,25 @@ each task: this needs no system call.
 
 from __future__ import annotations
 
-import hashlib
 import mmap
 import struct
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from onyx.ids import JobId, TaskName
+from onyx.ids import GroupId, JobId, TaskName
 from onyx.outcomes import NOTHING, TaskTotals
+from onyx.path_names import CHARACTERS_MAX
 from onyx.telemetry.catalog import (
     ANSWERED,
     DEAD_LETTERS,
     ERRORS,
     LATE_SEGMENTS,
     RETRIES,
-    SOURCE_OFFSET,
+    TAKEN_OVER,
     UNMATCHED,
     Metric,
 )
@@ -36,20 +38,30 @@ from onyx.telemetry.interface import TaskMetrics
 ROWS = 2_048
 """Peers on tasks, of all jobs that a process has worked on; those beyond are not counted here."""
 NOTE_BYTES_MAX = 900
-_KEY = 16
-_COUNTS: tuple[Metric, ...] = (
-    SOURCE_OFFSET, RETRIES, ERRORS, DEAD_LETTERS, UNMATCHED, LATE_SEGMENTS, ANSWERED,
-)  # fmt: skip
-"""Cells 2 and following of a row, in the order of `TaskTotals`; 0 and 1 are segments in and out."""
+_NAME = struct.Struct(f"<B{CHARACTERS_MAX}s")
+_HEADER = (_NAME.size + 63) // 64 * 64
+"""The name of the memory."""
+_COUNTS: Mapping[Metric, str] = {
+    RETRIES: "retried",
+    ERRORS: "errors",
+    DEAD_LETTERS: "dead_letters",
+    UNMATCHED: "unmatched",
+    LATE_SEGMENTS: "late",
+    ANSWERED: "answered",
+    TAKEN_OVER: "taken_over",
+}
+"""Cells 2 and following of a row, with their fields of `TaskTotals`; 0 and 1 are segments in and
+out."""
 _CELLS = {metric: cell for cell, metric in enumerate(_COUNTS, 2)}
-_CELL_COUNT = 2 + len(_COUNTS)
+_FIELDS = ("segments_in", "segments_out", *_COUNTS.values())
 _NOTES = {DEAD_LETTERS: 0, UNMATCHED: 1, ANSWERED: 2}
-_FIRST_CELL = _KEY
-_FIRST_NOTE = _FIRST_CELL + 8 * _CELL_COUNT
+_NOTE_FIELDS = ("first_dead_letter", "first_unmatched", "first_answered")
+_FIRST_CELL = (2 * _NAME.size + 7) // 8 * 8
+"""Behind the names of job and task."""
+_FIRST_NOTE = _FIRST_CELL + 8 * len(_FIELDS)
 _NOTE = struct.Struct(f"<H{NOTE_BYTES_MAX}s")
 _ROW = (_FIRST_NOTE + len(_NOTES) * _NOTE.size + 63) // 64 * 64
-SIZE = ROWS * _ROW
-_FREE = bytes(_KEY)
+SIZE = _HEADER + ROWS * _ROW
 
 Key = tuple[JobId, TaskName]
 
@@ -66,60 +78,77 @@ class KeptCounts:
         self._memory = memory
         self._start = start
         self._lock = threading.Lock()
-        self._left: dict[bytes, list[int]] = {}
+        self._left: dict[Key, list[int]] = {}
         self._used = 0
-        self.known: dict[Key, TaskTotals] = {}
-        """What this process has worked on, with what processes before it had counted."""
-        for key in self._keys():
+        self._working: Counter[JobId] = Counter()
+        for key in self.tasks():
             self._left.setdefault(key, []).append(self._used)
             self._used += 1
+
+    def name(self, group: GroupId) -> GroupId:
+        """The name of the memory: the first group that has reported what stands here."""
+        if not (name := self._text(self._start)):
+            _NAME.pack_into(self._memory, self._start, len(group), group.encode())
+        return GroupId(name or group)
 
     def metrics(self, job: JobId, task: TaskName, inner: TaskMetrics) -> TaskMetrics:
         """For one virtual peer on one task, counted here and in `inner`; it closes both."""
         key = job, task
-        digest = _digest(key)
+        names = [name.encode() for name in key]
         with self._lock:
-            if key not in self.known:
-                self.known[key] = self.totals([key])[key]
-            left = self._left.get(digest)
+            left = self._left.get(key)
             if left:
                 row = left.pop()
-            elif self._used == ROWS:
+            elif self._used == ROWS or max(map(len, names)) > CHARACTERS_MAX:
                 return inner
             else:
                 row, self._used = self._used, self._used + 1
-                at = self._start + row * _ROW
-                self._memory[at : at + _KEY] = digest
-        return _Counted(self._row(row), inner, lambda: self._leave(digest, row))
+                for number, name in enumerate(names):
+                    _NAME.pack_into(
+                        self._memory, self._at(row) + number * _NAME.size, len(name), name
+                    )
+            self._working[job] += 1
+        return _Counted(self._row(row), inner, lambda: self._leave(key, row))
+
+    def works_on(self, job: JobId) -> bool:
+        """Whether a peer of this process counts for a job."""
+        return self._working[job] > 0
 
     def totals(self, keys: Iterable[Key]) -> dict[Key, TaskTotals]:
         """The totals of these tasks of jobs, in the order given. From any process that has the
         memory."""
         found = dict.fromkeys(keys, NOTHING)
-        wanted = {_digest(key): key for key in found}
-        for row, digest in enumerate(self._keys()):
-            key = wanted.get(digest)
-            if key is not None:
+        for row, key in enumerate(self.tasks()):
+            if key in found:
                 found[key] += self._row(row).totals()
         return found
 
-    def _keys(self) -> Iterable[bytes]:
+    def tasks(self) -> Iterator[Key]:
+        """The tasks of jobs that are counted here, once for each row."""
         for row in range(ROWS):
-            at = self._start + row * _ROW
-            key = self._memory[at : at + _KEY]
-            if key == _FREE:
+            at = self._at(row)
+            job = self._text(at)
+            if not job:
                 return
-            yield key
+            yield JobId(job), TaskName(self._text(at + _NAME.size))
+
+    def _text(self, at: int) -> str:
+        length, text = _NAME.unpack_from(self._memory, at)
+        return bytes(text[:length]).decode()
+
+    def _at(self, row: int) -> int:
+        return self._start + _HEADER + row * _ROW
 
     def _row(self, row: int) -> _Row:
-        start = self._start + row * _ROW
+        start = self._at(row)
         at = start + _FIRST_CELL
-        cells = memoryview(self._memory)[at : at + 8 * _CELL_COUNT].cast("q")
+        cells = memoryview(self._memory)[at : at + 8 * len(_FIELDS)].cast("q")
         return _Row(cells, self._memory, start + _FIRST_NOTE)
 
-    def _leave(self, digest: bytes, row: int) -> None:
+    def _leave(self, key: Key, row: int) -> None:
         with self._lock:
-            self._left.setdefault(digest, []).append(row)
+            self._left.setdefault(key, []).append(row)
+            self._working[key[0]] -= 1
 
 
 class _Row(msgspec.Struct, frozen=True):
@@ -137,24 +166,21 @@ class _Row(msgspec.Struct, frozen=True):
         _NOTE.pack_into(self.memory, self.notes + number * _NOTE.size, len(data), data)
 
     def totals(self) -> TaskTotals:
-        read, written, completed, retried, errors, letters, unmatched, late, answered = self.cells
-        return TaskTotals(
-            read, written, completed, retried, errors, letters, unmatched, late, answered,
-            self.note(0), self.note(1), self.note(2),
-        )  # fmt: skip
+        fields: dict[str, Any] = dict(zip(_FIELDS, self.cells, strict=True))
+        fields |= {field: self.note(number) for number, field in enumerate(_NOTE_FIELDS)}
+        return TaskTotals(**fields)
 
 
 class _Counted(TaskMetrics):
     """Metrics with the labels (job, task), of one virtual peer."""
 
-    __slots__ = ("_cells", "_inner", "_leave", "_row", "_values")
+    __slots__ = ("_cells", "_inner", "_leave", "_row")
 
     def __init__(self, row: _Row, inner: TaskMetrics, leave: Callable[[], None]) -> None:
         self._row = row
         self._cells = row.cells
         self._inner = inner
         self._leave: Callable[[], None] | None = leave
-        self._values: dict[Metric, int] = {}
 
     def batch(
         self,
@@ -178,11 +204,6 @@ class _Counted(TaskMetrics):
 
     def set(self, metric: Metric, value: float) -> None:
         """Set the value of this peer in a gauge; `Metric.merge` says what becomes of it."""
-        cell = _CELLS.get(metric)
-        if cell is not None:
-            before, now = self._values.get(metric, 0), int(value)
-            self._cells[cell] += now - before
-            self._values[metric] = now
         self._inner.set(metric, value)
 
     def observe(self, metric: Metric, value: float) -> None:
@@ -210,9 +231,3 @@ def summed(of_processes: Sequence[KeptCounts], keys: Sequence[Key]) -> dict[Key,
         for key, totals in each.totals(keys).items():
             found[key] += totals
     return found
-
-
-def _digest(key: Key) -> bytes:
-    job, task = key
-    text = f"{len(job)} {job} {task}"
-    return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=_KEY).digest()

@@ -46,7 +46,7 @@ class Watches:
             self._life.telemetry.report_traffic(self._life.transport.counters())
         permitted = self._life.lease.permitted()
         self._stalls.look(self._work.tasks.runners, replica, permitted)
-        self._outcomes.look(permitted)
+        self._outcomes.look(replica.records, permitted)
         self._code.look(replica, permitted)
         self._collecting.look(replica, permitted)
 

@@ -7,7 +7,7 @@ from functools import partial
 
 from onyx.ids import TaskName
 from onyx.spark.driver.request import TaskCounts
-from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, SOURCE_OFFSET, UNMATCHED
+from onyx.telemetry.catalog import DEAD_LETTERS, LATE_SEGMENTS, RETRIES, SOURCE_OFFSET, UNMATCHED
 from onyx.telemetry.interface import TaskMetrics
 
 NOTHING = TaskCounts()
@@ -29,9 +29,20 @@ class Counts:
         """`metrics`: where a task reports."""
         self._metrics = {task: metrics(TaskName(task)) for task in tasks}
         self._seen: dict[str, TaskCounts] = {}
+        self._published: Mapping[str, int] = {}
 
-    def begin(self) -> None:
-        """A query begins, and its counts with it."""
+    def begin(self, published: Mapping[str, int]) -> None:
+        """A query begins, and its counts with it.
+
+        Args:
+            published: what each input has read whose results are published.
+        """
+        for task, segments in published.items():
+            here = segments - self._published.get(task, 0)
+            again = self._seen.get(task, NOTHING).read - here
+            if again > 0:
+                self._metrics[task].add(RETRIES, again)
+        self._published = published
         self._seen.clear()
 
     def report(self, tasks: Mapping[str, TaskCounts]) -> None:

@@ -90,7 +90,7 @@ class Driver:
     def begin(self, start: StartQuery) -> RunningQuery:
         """The query that runs; it is started if there is none."""
         if self.query is None:
-            self.counts.begin()
+            self.counts.begin(self._read)
             self._progress = None
             self.attempt = uuid.uuid4().hex[:12]
             last = self.committed

@@ -23,6 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from onyx.outcomes import TaskTotals
 from onyx.plugins.protocol import SealProgress
 from onyx.structs import prepared
 
@@ -151,6 +152,19 @@ class TaskCounts(msgspec.Struct, frozen=True):
     """The error of the first."""
     first_unmatched: str = ""
     """What the first lacks, as far as that is known."""
+
+    @property
+    def totals(self) -> TaskTotals:
+        """The counts in the form of those of peers."""
+        return TaskTotals(
+            self.read,
+            self.written,
+            dead_letters=self.failed,
+            unmatched=self.unmatched,
+            late=self.late,
+            first_dead_letter=self.first_failed,
+            first_unmatched=self.first_unmatched,
+        )
 
     def plus(self, other: TaskCounts) -> TaskCounts:
         """Both together."""

@@ -9,11 +9,12 @@ from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.phases.controls import pass_event_time
 from onyx.task.sink.sink import Sink
+from onyx.task.source.reporting import report_progress
 from onyx.task.source.source import Source
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.windowed.end import has_ended
 from onyx.task.windowed.upkeep import follow, tend
-from onyx.telemetry.catalog import QUEUE, SOURCE_OFFSET, SOURCE_PENDING
+from onyx.telemetry.catalog import QUEUE
 from onyx.transport.interface import FLUSH
 
 FLUSH_AGAIN_S = 1.0
@@ -70,8 +71,7 @@ def _end_source(runtime: Runtime, allocation: Allocation, source: Source) -> Non
         return
     if source.known and not source.save_frontiers():
         return
-    runtime.metrics.set(SOURCE_PENDING, source.in_flight)
-    runtime.metrics.set(SOURCE_OFFSET, source.completed)
+    report_progress(source, runtime.metrics)
     allocation.exhaust_proposed = True
     known = source.known
     for start in range(0, max(1, len(known)), PARTITIONS_MAX):

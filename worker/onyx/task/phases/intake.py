@@ -12,8 +12,9 @@ from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
 from onyx.task.phases.deliveries import read_apart, read_either, take_deliveries
 from onyx.task.source import segment_hooks
+from onyx.task.source.reporting import report_progress
 from onyx.task.source.source import Source
-from onyx.telemetry.catalog import GIVEN_UP, RETRIES, SOURCE_OFFSET, SOURCE_PENDING
+from onyx.telemetry.catalog import GIVEN_UP, RETRIES, TAKEN_OVER
 from onyx.transport.interface import Control, Delivery
 
 
@@ -53,12 +54,13 @@ def _read_source(runtime: Runtime, source: Source) -> list[Batch]:
     if runtime.sink is None and runtime.assignment.latest_run().draining:
         source.drain()  # but not what a stage makes of what was read further up
     if source.checkpoint(runtime.services.settings.ledger.frontier_interval_s):
-        runtime.metrics.set(SOURCE_PENDING, source.in_flight)
-        runtime.metrics.set(SOURCE_OFFSET, source.completed)
+        report_progress(source, runtime.metrics)
     follow_limit(runtime, source)
     batches = source.read()
     if given_up := source.take_given_up():
         runtime.metrics.add(GIVEN_UP, given_up)
+    if taken_over := source.take_taken_over():
+        runtime.metrics.add(TAKEN_OVER, taken_over)
     runtime.sizing.taken(sum(map(len, batches)))
     if batches and (retried := source.take_retried()):
         runtime.metrics.add(RETRIES, retried)

@@ -88,6 +88,11 @@ class Partition(msgspec.Struct):
     """Whether everything before the stored frontier has been read, and so must still be there."""
 
     @property
+    def position(self) -> int:
+        """Everything before it is processed."""
+        return self.window.frontier
+
+    @property
     def ended(self) -> bool:
         """It gives nothing new any more."""
         return self.reader.exhausted() or self.next_position == self.end
@@ -308,6 +313,11 @@ class UntrackedPartition(Partition):
     """Under at-most-once: what is reserved is given away, and never read again."""
 
     certain = False
+
+    @property
+    def position(self) -> int:
+        """Everything before it is read."""
+        return self.next_position
 
     def wanted(self, in_flight: int) -> int:
         """A whole batch: nothing is in flight."""

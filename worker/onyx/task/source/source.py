@@ -76,11 +76,13 @@ class Source:
         """Segments sent since the last flush whose acks are waited for."""
         self._waiting_for_room = 0
         self.partitions: dict[int, Partition] = {}
-        self.exhausted: set[int] = set()
-        """Partitions that were wholly complete already when this peer took them over."""
+        self.exhausted: dict[int, int] = {}
+        """Partitions that were wholly complete already when this peer took them over, with their
+        positions."""
         self.completed = 0
-        """Trees completed here, for metrics."""
+        """Trees completed here."""
         self._retried = 0
+        self._taken_over = 0
         self.holds = Holds()
         """Trees that somebody works on."""
 
@@ -117,7 +119,7 @@ class Source:
     def open(self, number: int, name: str, store: FrontierStore, at: Frontier) -> None:
         """Take over a partition at its frontier."""
         if at.exhausted:
-            self.exhausted.add(number)
+            self.exhausted[number] = at.position
             return
         partition = self.partitions[number] = self._opener.open(number, name, store, at)
         partition.newest_ms = at.newest_ms
@@ -151,7 +153,7 @@ class Source:
         for number in numbers:
             if number in self.partitions:
                 self.partitions.pop(number).reader.close()
-            self.exhausted.discard(number)
+            self.exhausted.pop(number, None)
         if self._times is not None:
             self._times.forget(numbers)
         return True
@@ -164,7 +166,7 @@ class Source:
     @property
     def known(self) -> list[int]:
         """Numbers of the partitions that this peer has taken over, in order."""
-        return sorted(self.exhausted.union(self.partitions))
+        return sorted({*self.exhausted, *self.partitions})
 
     def close(self) -> None:
         """Close readers and plugin; frontiers are not saved."""
@@ -196,6 +198,12 @@ class Source:
         """Segments sent again since the last time this was asked."""
         retried, self._retried = self._retried, 0
         return retried
+
+    def take_taken_over(self) -> int:
+        """Segments sent that an owner before this one may have sent, since the last time this was
+        asked."""
+        taken_over, self._taken_over = self._taken_over, 0
+        return taken_over
 
     def take_given_up(self) -> int:
         """Segments that have failed and count as processed (`retryMode: none`), since the last time
@@ -313,6 +321,7 @@ class Source:
             return []
         first, read = partition.next_position, partition.reader.read(wanted)
         self._limit.spend(len(read), again)
+        self._taken_over += min(len(read), again)
         bad = self._bad.among_new(
             partition.number, read, lambda index: self._described(partition, first + index)
         )
