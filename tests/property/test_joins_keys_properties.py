@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onyx.flow.columns.values import to_array
 from onyx.flow.groups.keys import key_bytes
 from onyx.joins.keys import apart
 
@@ -19,6 +20,9 @@ VALUES = st.one_of(
     FEW,
     FEW.map(float),
     FEW.map(Decimal),
+    st.sampled_from([0.5, -0.5, 2.0**63, -(2.0**63), 1e30, float("inf")]),
+    st.sampled_from([2**63, 2**64 - 1, -(2**63)]),
+    st.sampled_from(list(map(Decimal, ["0.5", "-0.50", "0.00", "0.1", "1e30", 2**63, -(2**63)]))),
     st.booleans(),
     st.sampled_from(["", "0", "1", "a", "true or false 1", "bytes a"]),
     st.sampled_from([b"", b"0", b"1", b"a", b"\xffbytes a"]),
@@ -29,7 +33,7 @@ VALUES = st.one_of(
 
 
 def compared(value: Any) -> Any:
-    column = apart(pa.array([value]))
+    column = apart(to_array([value]))
     return column.type, column.view(pa.binary())[0] if column.type == pa.string() else column[0]
 
 

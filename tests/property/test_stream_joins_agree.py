@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ KEYS = (
     st.sampled_from(["", "a", "x" * 70, "x" * 70 + "y"]),
     st.booleans(),
     st.sampled_from([0, 1.0, 2, 2.5]),
+    st.sampled_from([0, 2**63, 2**64 - 1]),
+    st.sampled_from([0, Decimal("0.50"), Decimal("0.25"), Decimal("0.00"), Decimal(2**63)]),
 )
 
 

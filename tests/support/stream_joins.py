@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -65,11 +66,9 @@ def counted(rows: Iterable[Row]) -> Counter[tuple[tuple[str, str], ...]]:
 
 
 def _shown(value: Any) -> str:
-    return repr(int(value) if isinstance(value, float) and value == int(value) else value)
+    return repr(int(value) if isinstance(value, float | Decimal) and value % 1 == 0 else value)
 
 
 def _comparable(value: Any) -> Any:
-    """None equals nothing; neither does a number that is not whole, as in joins with tables."""
-    if value is None or (isinstance(value, float) and value != int(value)):
-        return None
-    return type(value) is bool, value
+    """None equals nothing, and True is not 1."""
+    return None if value is None else (type(value) is bool, value)

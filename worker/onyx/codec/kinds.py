@@ -31,6 +31,8 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from onyx.flow.instants import has_utc
+
 NESTING_MAX = 64
 """Deepest nesting of lists and dicts within a segment."""
 
@@ -92,8 +94,10 @@ def fits(level: Level, keys: frozenset[type] = TEXT) -> bool:
 
 
 def zone_is_wrong(value: datetime | time) -> bool:
-    """A datetime has a time zone, a time has none."""
-    return (value.tzinfo is None) is (type(value) is datetime)
+    """A datetime has a time zone, and is of the years 1 to 9999 in UTC, too; a time has none."""
+    if type(value) is not datetime:
+        return value.tzinfo is not None
+    return value.tzinfo is None or not has_utc(value)
 
 
 def is_native(level: Level) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from onyx.codec.kinds import KINDS, NESTING_MAX, TEXT, zone_is_wrong
 from onyx.errors import describe_type
+from onyx.flow.instants import has_utc
 
 _HINTS = {
     "datetime": "give it a time zone, as in value.replace(tzinfo=datetime.UTC)",
@@ -51,6 +52,12 @@ def wrong(value: Any, path: str, depth: int, keys: frozenset[type] = TEXT) -> _W
             yield from wrong(each, f"{path}[{index}]", depth + 1, keys)
     elif kind not in KINDS:
         yield path, describe_type(value), _hint(kind)
+    elif kind is datetime and value.tzinfo is not None and not has_utc(value):
+        yield (
+            path,
+            "a datetime that in UTC is outside of the years 1 to 9999",
+            "take a moment within",
+        )
     elif kind in (datetime, time) and zone_is_wrong(value):
         which = "without" if kind is datetime else "with"
         yield path, f"a {kind.__name__} {which} a time zone", _HINTS[kind.__name__]

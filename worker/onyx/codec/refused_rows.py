@@ -1,10 +1,9 @@
 """Which rows of columns cannot be segments: too large ones, moments that Python does not have, and
 values that Arrow itself calls invalid, which mostly is text that is not UTF-8.
 
-An Arrow timestamp reaches from the year -290308 to 294247, and `datetime` from 1 to 9999. Whoever
-makes a column may put any bytes into text, because Arrow, Parquet and Polars only look when they
-are asked. A task of dicts could not read such a row, and another process takes it for damage. So it
-fails where it comes from, like a segment that cannot travel.
+Whoever makes a column may put any bytes into text, because Arrow, Parquet and Polars only look when
+they are asked. A task of dicts could not read such a row, and another process takes it for damage.
+So it fails where it comes from, like a segment that cannot travel.
 
 The least and the greatest moment of a column say that all is well, and so does one pass over its
 text (10 ns a value), which is the usual case. Rows are looked for only in a batch with a wrong one.
@@ -12,23 +11,17 @@ text (10 ns a value), which is the usual case. Rows are looked for only in a bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.codec.limits import SEGMENT_BYTES_MAX, too_large
 from onyx.errors import SegmentError
-from onyx.flow.batch import Indices, Mask
 from onyx.flow.columns.compute import pc
+from onyx.flow.columns.moments import beyond
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.columns.values import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, is_utc, is_within
 from onyx.flow.segment_failure import SegmentFailure
 
-_DAY_US = 86_400_000_000
-"""Local time is less than a day from UTC."""
 _OF_A_CHILD = "child array"
 """In what Arrow says of a list or struct that holds an invalid value."""
 _MEND = "mend it where it is made"
@@ -119,7 +112,7 @@ def _wrong_moments(columns: Columns) -> list[SegmentFailure]:
     found: list[SegmentFailure] = []
     batch = columns.record_batch
     for field, column in zip(batch.schema, batch.columns, strict=True):
-        mask = _beyond(column) if _has_moments(field.type) else None
+        mask = beyond(column)
         if mask is not None:
             error = SegmentError(
                 f"key {field.name!r} holds a moment outside of the years 1 to 9999, which "
@@ -127,51 +120,3 @@ def _wrong_moments(columns: Columns) -> list[SegmentFailure]:
             )
             found += [(index, error) for index in np.flatnonzero(mask).tolist()]
     return found
-
-
-@lru_cache(maxsize=256)
-def _has_moments(kind: pa.DataType) -> bool:
-    if kinds.is_list(kind):
-        return _has_moments(kind.value_type)
-    if kinds.is_struct(kind):
-        return any(_has_moments(each.type) for each in kind.fields)
-    return bool(kinds.is_timestamp(kind) or kinds.is_date32(kind))
-
-
-def _beyond(column: pa.Array) -> Mask | None:
-    """The rows that hold such a moment; None if none does."""
-    kind = column.type
-    if kinds.is_date32(kind):
-        return _outside(column.cast(pa.int32()), FIRST_DAY, LAST_DAY)
-    if kinds.is_timestamp(kind):
-        margin = 0 if is_utc(kind) else _DAY_US
-        return _outside(column.cast(pa.int64()), FIRST_US + margin, LAST_US - margin)
-    return _nested(column, _beyond)
-
-
-def _nested(column: pa.Array, look: Callable[[pa.Array], Mask | None]) -> Mask | None:
-    """The rows of lists and structs that hold what is looked for; None if none does."""
-    kind = column.type
-    if kinds.is_list(kind):
-        inner = look(column.flatten())
-        if inner is None:
-            return None
-        return _mask_of(pc.list_parent_indices(column).to_numpy()[inner], len(column))
-    if kinds.is_struct(kind):
-        found = [mask for each in column.flatten() if (mask := look(each)) is not None]
-        return np.logical_or.reduce(found) if found else None
-    return None
-
-
-def _mask_of(indices: Sequence[int] | Indices, count: int) -> Mask:
-    mask = np.zeros(count, dtype=np.bool_)
-    mask[indices] = True
-    return mask
-
-
-def _outside(numbers: pa.Array, low: int, high: int) -> Mask | None:
-    if is_within(numbers, low, high):
-        return None
-    outside = pc.or_(pc.less(numbers, low), pc.greater(numbers, high))
-    mask: Mask = outside.fill_null(False).to_numpy(zero_copy_only=False)
-    return mask

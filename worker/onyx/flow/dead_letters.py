@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 from onyx.errors import message_of
+from onyx.flow.instants import has_utc
 from onyx.flow.segment import Segment
 
 LETTER_BYTES_MAX = 262_144
@@ -25,7 +26,6 @@ VALUE_BYTES = 16
 """What any value is taken to cost besides its text."""
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 _DATES = frozenset({date, timedelta, Decimal})
-_ZONED = frozenset({datetime, time})
 LEFT_OUT = "..."
 """Key and value of what is left out."""
 
@@ -84,7 +84,9 @@ class _Shown:
             return value
         if kind is int and INT_MIN <= value <= INT_MAX:
             return value
-        if kind in _DATES or (kind in _ZONED and (value.tzinfo is None) is (kind is time)):
+        if kind in _DATES or (kind is time and value.tzinfo is None):
+            return value
+        if kind is datetime and value.tzinfo is not None and has_utc(value):
             return value
         if kind is str:
             return self._string(value)

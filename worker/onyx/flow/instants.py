@@ -7,7 +7,7 @@ epoch, and whoever looks them up has them in UTC.
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -38,3 +38,14 @@ def looked_up(value: Any) -> Any:
     """A value as a dict finds it: a datetime with a zone in UTC, all else as it is."""
     zoned = type(value) is datetime and value.tzinfo not in (None, UTC)
     return value.astimezone(UTC) if zoned else value
+
+
+def has_utc(moment: datetime) -> bool:
+    """Whether a datetime with a zone is of the years 1 to 9999 in UTC, too."""
+    if MINYEAR < moment.year < MAXYEAR:
+        return True
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        return False
+    return True

@@ -18,7 +18,7 @@ from onyx.flow.arrays import Indices
 from onyx.flow.columns.compute import pc
 from onyx.flow.columns.record_batch import Row, to_dicts
 from onyx.flow.columns.values import python_values
-from onyx.joins.keys import kind_of, plain
+from onyx.joins.keys import beyond, kind_of, plain
 from onyx.joins.table import Table
 from onyx.windows.firing import ALL, FROM, TO, Extent, Number
 from onyx.windows.groups import group_value, hashable_key
@@ -115,7 +115,7 @@ class AskedTable:
     def _in_order(self) -> Indices:
         """The order of what there is."""
         key = self.table.column(self.table.key[0])
-        if len(self.table.key) == 1 and kind_of(key.type) in ("number", "text"):
+        if len(self.table.key) == 1 and _in_columns(key):
             columns = {"key": plain(key).take(pa.array(self._rows))}
             if self._validity is not None:
                 columns["from"] = pa.array(self._validity.firsts)
@@ -125,3 +125,9 @@ class AskedTable:
         groups = self._groups(range(len(self._rows)))
         orders = [place(group, *self._bounds(at), ()).order for at, group in enumerate(groups)]
         return np.array(sorted(range(len(orders)), key=orders.__getitem__), np.intp)
+
+
+def _in_columns(key: pa.Array) -> bool:
+    """Whether groups are in the order of a column (`windows/selection`)."""
+    kind = kind_of(key.type)
+    return kind == "text" or (kind == "number" and beyond(key) is None)

@@ -1,8 +1,9 @@
 """Keys of joins in one form, so that the same key is found whatever type its column has.
 
 Whole numbers and moments become int64, text and bytes become text. `1`, `1.0` and `Decimal("1.00")`
-are one key, as in Python. A key that is null, or has a part that is null, equals no other: as in
-SQL. NaN and numbers that are not whole equal none either, so a table refuses them as its keys.
+are one key, as in Python. Numbers that int64 does not hold, which are few, become text with all
+digits: 2**63 and more, and fractions. A key that is null, or has a part that is null, equals no
+other: as in SQL. NaN equals none either, so a table refuses it as its key.
 
 Keys of another kind can never be equal (`"7"` and `7`). Such a segment fails, rather than find
 nothing for ever without a word.
@@ -11,6 +12,7 @@ nothing for ever without a word.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +21,15 @@ import pyarrow.types as kinds
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.compute import pc
+from onyx.flow.columns.values import python_values
+from onyx.flow.groups.keys import key_bytes
 from onyx.windows.arrays.key_table import HashedKeys, table_for
 from onyx.windows.coded import Groups
 
 NONE = -1
 """In the place of a number: there is none."""
 _INT64 = 2.0**63
+_INT64_ENDS = (Decimal(-(2**63)), Decimal(2**63 - 1))
 
 
 def kind_of(column: pa.DataType) -> str:
@@ -53,7 +58,8 @@ _KINDS = (
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """The values as int64 or text; null: the value equals no other.
+    """The values as int64 or text; null: the value equals no other, or is a number that `beyond`
+    has.
 
     Raises:
         UserError: values of this type are no keys.
@@ -82,13 +88,53 @@ def apart(column: pa.Array) -> pa.Array:
     Raises:
         UserError: values of this type are no keys.
     """
-    kind, found = kind_of(column.type), plain(column)
-    if kind in ("number", "text", "null"):
+    kind = kind_of(column.type)
+    if kind == "number":
+        others = beyond(column)
+        if others is None:
+            return plain(column)
+        assert not pc.any(pc.and_(others.is_null(), is_key(column))).as_py(), "apart, by the caller"
+        return _marked(others, kind)
+    found = plain(column)
+    if kind in ("text", "null"):
         return found
-    values = found if kind == "bytes" else found.cast(pa.string())
+    return _marked(found if kind == "bytes" else found.cast(pa.string()), kind)
+
+
+def _marked(values: pa.Array, kind: str) -> pa.Array:
     mark, between = (pa.scalar(each, pa.binary()) for each in (b"\xff" + kind.encode(), b" "))
     marked = pc.binary_join_element_wise(mark, values.view(pa.binary()), between)
     return marked.view(pa.string())
+
+
+def is_key(column: pa.Array) -> pa.Array:
+    """Which values equal others at all."""
+    there = column.is_valid()
+    return (
+        pc.and_(there, pc.invert(pc.is_nan(column)).fill_null(False))
+        if kinds.is_floating(column.type)
+        else there
+    )
+
+
+def beyond(column: pa.Array) -> pa.Array | None:
+    """The numbers that int64 does not hold, as text that equal ones have alike, and null for all
+    others; None: there are none."""
+    kind = column.type
+    if kinds.is_integer(kind) and not kinds.is_uint64(kind):
+        return None
+    left = pc.and_(is_key(column), plain(column).is_null())
+    if not pc.any(left).as_py():
+        return None
+    encoded = pc.if_else(left, column, None).dictionary_encode()
+    texts = [key_bytes(each).decode() for each in python_values(encoded.dictionary)]
+    return pa.array(texts, pa.string()).take(encoded.indices)
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """All numbers as text."""
+    found, others = plain(column).cast(pa.string()), beyond(column)
+    return found if others is None else pc.coalesce(found, others)
 
 
 def _whole(column: pa.Array) -> pa.Array:
@@ -99,8 +145,7 @@ def _whole(column: pa.Array) -> pa.Array:
     if kinds.is_integer(column.type):
         return column.cast(pa.int64())
     if kinds.is_decimal(column.type):
-        floor = pc.floor(column)
-        return _cast_some(pc.if_else(pc.equal(column, floor), floor, None))
+        return _whole_decimals(column)
     values = column.cast(pa.float64())
     numbers = values.to_numpy(zero_copy_only=False)
     with np.errstate(invalid="ignore"):
@@ -108,12 +153,21 @@ def _whole(column: pa.Array) -> pa.Array:
     return pc.if_else(pa.array(whole), values, None).cast(pa.int64())
 
 
-def _cast_some(column: pa.Array) -> pa.Array:
+def _whole_decimals(column: pa.Array) -> pa.Array:
+    kind = column.type
+    if kind.precision <= kind.scale:  # all are between -1 and 1
+        zero = pc.equal(column, pa.scalar(Decimal(0), kind))
+        return pc.if_else(zero, pa.scalar(0, pa.int64()), None)
+    if kind.scale < 0:  # Arrow does not compare those
+        column = column.cast(pa.decimal256(min(kind.precision - kind.scale, 76), 0))
+    elif kind.scale:
+        floor = pc.floor(column)
+        column = pc.if_else(pc.equal(column, floor), floor, None)
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid:  # some are too large
-        limit = pa.scalar(2**63 - 1).cast(pa.decimal128(19))
-        within = pc.less_equal(pc.abs(column), limit)
+        least, most = (pa.scalar(each, pa.decimal128(19)) for each in _INT64_ENDS)
+        within = pc.and_(pc.less_equal(column, most), pc.greater_equal(column, least))
         return pc.if_else(within, column, None).cast(pa.int64())
 
 
@@ -162,6 +216,8 @@ class _Numbers:
     def __init__(self) -> None:
         self._table: HashedKeys | None = None
         self._kind = "null"
+        self._as_text = False
+        """Numbers are text here, because int64 does not hold all of them."""
 
     def __len__(self) -> int:
         return 0 if self._table is None else len(self._table)
@@ -171,7 +227,11 @@ class _Numbers:
         self._require(column)
         if self._kind == "null":
             self._kind = kind_of(column.type)
-        values, there = _there(plain(column))
+        if self._kind == "number" and not self._as_text:
+            self._as_text = beyond(column) is not None
+            if self._as_text and self._table is not None:
+                self._table = _in_text(self._table)
+        values, there = _there(self._plain(column))
         found = np.full(len(column), NONE, np.intp)
         if not len(values):
             return found
@@ -189,7 +249,7 @@ class _Numbers:
     def find(self, column: pa.Array) -> Indices:
         """The number of each value that has one."""
         self._require(column)
-        values, there = _there(plain(column))
+        values, there = _there(self._plain(column))
         if self._table is None or not len(values):
             return np.full(len(column), NONE, np.intp)
         numbers = self._table.find(Groups(np.arange(len(values)), None, values))
@@ -199,6 +259,10 @@ class _Numbers:
         found[there] = numbers
         return found
 
+    def _plain(self, column: pa.Array) -> pa.Array:
+        is_text = self._as_text and kind_of(column.type) == "number"
+        return _texts(column) if is_text else plain(column)
+
     def _require(self, column: pa.Array) -> None:
         kind = kind_of(column.type)
         if "null" not in (kind, self._kind) and kind != self._kind:
@@ -206,6 +270,16 @@ class _Numbers:
                 f"the key is of kind {kind} here and of kind {self._kind} there, so nothing is "
                 "ever equal: make them alike where one of them is read"
             )
+
+
+def _in_text(table: HashedKeys) -> HashedKeys:
+    """A table of ints as one of text, with the same rows."""
+    keys = table.column(np.arange(len(table))).cast(pa.large_string())
+    groups = Groups(np.arange(len(keys)), None, keys)
+    found = table_for(groups)
+    assert isinstance(found, HashedKeys), "text has hashes"
+    found.append(groups)
+    return found
 
 
 def _there(values: pa.Array) -> tuple[pa.Array, Mask]:

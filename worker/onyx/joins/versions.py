@@ -1,12 +1,13 @@
 """Rows that are versions of what has their key, each valid from its time until the next.
 
 All versions lie in one sorted array of (number of the key, rank of the time), so that a batch is
-looked up by one binary search. Times are compared as keys are (`keys.plain`).
+looked up by one binary search. Times are compared exactly (`axis`).
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
-from onyx.joins.keys import NONE, kind_of, plain
+from onyx.joins.axis import Axis, Moments
+from onyx.joins.keys import NONE, kind_of
 from onyx.windows.firing import Number
 
 _US_PER_MS, _MS_PER_DAY = 1_000, 86_400_000
@@ -34,10 +36,9 @@ class Versions:
             UserError: the values have no order in time.
         """
         self._kind = _time_kind(times)
-        values = plain(times)
-        self.there: Mask = values.is_valid().to_numpy(zero_copy_only=False)
+        self._axis = Axis(times)
+        moments, self.there = self._axis.moments
         """Whether each row has a time."""
-        moments = _numpy(values)
         self._moments = np.unique(moments)
         ranks = np.searchsorted(self._moments, moments) + 1
         places = self._places(numbers, ranks)
@@ -58,10 +59,9 @@ class Versions:
                 f"the time is of kind {kind} and the versions have kind {self._kind}: make them "
                 "alike where one of them is read"
             )
-        values = plain(times)
-        asked = (numbers != NONE) & values.is_valid().to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero(asked)
-        ranks = np.searchsorted(self._moments, _numpy(values)[rows], side="right")
+        moments, there = self._axis.below(times)
+        rows = np.flatnonzero((numbers != NONE) & there)
+        ranks = np.searchsorted(self._moments, moments[rows], side="right")
         places = self._places(numbers[rows], ranks)
         # In order, because neighbours in a large array are found twice as fast.
         ordered = np.argsort(places)
@@ -96,8 +96,8 @@ class Validity(msgspec.Struct, frozen=True):
 
     kind: str
     """What the times are (`keys.kind_of`)."""
-    firsts: Indices
-    nexts: Indices
+    firsts: Moments
+    nexts: Moments
     """The times of the next ones."""
     newest: Mask
     """Which have no next one."""
@@ -109,15 +109,18 @@ class Validity(msgspec.Struct, frozen=True):
     def bounds(self, index: int) -> tuple[Number, Number]:
         """The first and the last moment of one: numbers as they are, times in milliseconds since
         the epoch."""
-        lower = self._moment(int(self.firsts[index]))
+        lower = self._moment(self.firsts[index])
         if self.newest[index]:
             return lower, math.inf
-        following = self._moment(int(self.nexts[index]))
+        following = self._moment(self.nexts[index])
+        if self.kind == "number" and isinstance(following, float):
+            return lower, math.nextafter(following, -math.inf)
         return lower, following - (1 if isinstance(following, int) else 1 / _US_PER_MS)
 
-    def _moment(self, time: int) -> Number:
+    def _moment(self, moment: Any) -> Number:
         if self.kind == "number":
-            return time
+            return int(moment) if moment == moment // 1 else float(moment)
+        time = int(moment)
         if self.kind == "date":
             return time * _MS_PER_DAY
         return time / _US_PER_MS if time % _US_PER_MS else time // _US_PER_MS
@@ -128,10 +131,3 @@ def _time_kind(times: pa.Array) -> str:
     if kind not in _TIMES:
         raise UserError(f"values of kind {kind} are no times: use numbers or times")
     return kind
-
-
-def _numpy(values: pa.Array) -> Indices:
-    if values.type == pa.null():
-        return np.zeros(len(values), np.int64)
-    found: Indices = values.fill_null(0).to_numpy()
-    return found

@@ -12,7 +12,8 @@ Types are few (`types`). A null is None in a dict, and a key that a dict lacks i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,10 @@ import pyarrow.types as kinds
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.compute import pc
+from onyx.flow.columns.moments import is_within
 from onyx.flow.columns.rows import dict_rows
 from onyx.flow.columns.types import in_one_zone, usual_schema
-from onyx.flow.columns.values import MISMATCH, is_within, python_values, to_array
+from onyx.flow.columns.values import MISMATCH, python_values, to_array
 
 Row = dict[str, Any]
 _INT64_MAX = 2**63 - 1
@@ -125,8 +127,29 @@ def join(parts: Sequence[Columns]) -> Columns:
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
     """The rows of all, as of `join`. Raises what `MISMATCH` lists."""
     schemas = in_one_zone([table.schema for table in tables])
+    unsigned = {each.name for schema in schemas for each in schema if each.type == pa.uint64()}
+    if unsigned:
+        with contextlib.suppress(pa.ArrowInvalid):  # some are below 0
+            return _together(tables, [_with_unsigned(schema, unsigned) for schema in schemas])
+    return _together(tables, schemas)
+
+
+def _together(tables: Sequence[pa.Table], schemas: Sequence[pa.Schema]) -> pa.Table:
     alike = [table.cast(schema) for table, schema in zip(tables, schemas, strict=True)]
     return pa.concat_tables(alike, promote_options="permissive")
+
+
+def _with_unsigned(schema: pa.Schema, names: Set[str]) -> pa.Schema:
+    """Integers as uint64 where another table has it: pyarrow takes int64 for both."""
+    return pa.schema(
+        [
+            each.with_type(pa.uint64())
+            if each.name in names and kinds.is_integer(each.type)
+            else each
+            for each in schema
+        ],
+        schema.metadata,
+    )
 
 
 def of_table(table: pa.Table) -> Columns:
@@ -303,8 +326,26 @@ def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
         column = column.dictionary_decode()
     if column.type.equals(kind):
         return column
+    if _has_nanoseconds(column.type):
+        column = _whole_microseconds(column)
     cut_off = pc.CastOptions(kind, allow_time_truncate=True)
     return pc.cast(_within_range(column), options=cut_off)
+
+
+def _has_nanoseconds(kind: pa.DataType) -> bool:
+    return bool((kinds.is_timestamp(kind) or kinds.is_duration(kind)) and kind.unit == "ns")
+
+
+def _whole_microseconds(column: pa.Array) -> pa.Array:
+    """Nanoseconds of the microsecond that is not later; Arrow cuts them towards 1970."""
+    numbers = column.view(pa.int64())
+    if is_within(numbers, 0, _INT64_MAX):
+        return column
+    nulls = None if not column.null_count else column.is_null().to_numpy(zero_copy_only=False)
+    parts = numbers.fill_null(0).to_numpy()
+    least = -(_INT64_MAX // 1_000) * 1_000  # no int64 is below it and whole
+    floors = np.maximum(parts, least) // 1_000 * 1_000
+    return pa.array(floors, pa.int64(), mask=nulls).view(column.type)
 
 
 def _within_range(column: pa.Array) -> pa.Array:

@@ -13,17 +13,18 @@ kind of value in one form, and a segment is the same whether it crossed a task o
 | time32, time64 | time64[us] | time |
 | timestamp | timestamp[us, its zone], that of UTC by all of its names or by none | datetime |
 | duration | duration[us] | timedelta |
-| decimal32 to decimal256 | itself | Decimal |
+| decimal32, decimal64 | decimal128 | Decimal |
+| decimal128, decimal256 | itself | Decimal |
 | list, large_list, fixed_size_list, list_view | list | list |
 | struct | struct | dict |
 | map | list of struct (key, value) | list of dicts |
 | dictionary, run-end encoded | its values | |
 | an extension type | its storage | |
 
-What is finer than microseconds is cut off, as in dicts. A moment that is further away than these
-reach becomes the last one that they have, which no row may hold (`codec.refused_rows`). Unions and
-month intervals are refused. Keeping every type as it came was rejected: each reader would need all
-of the table.
+What is finer than microseconds is cut off, down to the one before. A moment that is further away
+than these reach becomes the last one that they have, which no row may hold (`codec.refused_rows`).
+Unions and month intervals are refused. Keeping every type as it came was rejected: each reader
+would need all of the table.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ _ITSELF = (
     kinds.is_string,
     kinds.is_binary,
     kinds.is_date32,
-    kinds.is_decimal,
+    kinds.is_decimal128,
+    kinds.is_decimal256,
 )
 
 
@@ -99,6 +101,8 @@ def _simple_type(kind: pa.DataType) -> pa.DataType | None:
         or kinds.is_fixed_size_binary(kind)
     ):
         return pa.binary()
+    if kinds.is_decimal(kind):
+        return pa.decimal128(kind.precision, kind.scale)
     if kinds.is_date64(kind):
         return pa.date32()
     if kinds.is_time(kind):

@@ -2,9 +2,7 @@
 
 pyarrow converts some values in silence: 2.5 to the integer 2, a datetime to its date, text to
 bytes, and a dict to a struct without the keys that the struct lacks. So a column takes the type of
-its values first and is cast then, and only where nobody has to guess: a number to another number
-that is equal, ISO 8601 text to a date or
-timestamp, and the same within lists and structs.
+its values first and is cast then (`casts`), and only where nobody has to guess.
 
 The other way, pyarrow takes 2 to 7 us for each time, date and decimal, so these are made otherwise.
 """
@@ -14,17 +12,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from onyx.flow.columns.compute import pc
-from onyx.flow.columns.types import UTC_NAME
+from onyx.flow.columns.casts import cast
+from onyx.flow.columns.moments import (
+    FIRST_DAY,
+    FIRST_US,
+    LAST_DAY,
+    LAST_US,
+    is_utc,
+    is_within,
+    within_years,
+)
 
-MISMATCH = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError)
-"""What is raised for values that a type cannot hold."""
+MISMATCH = (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError, OverflowError)
+"""What is raised for values that a type cannot hold; pyarrow's TypeError is Python's, too."""
 _MOMENTS, _NUMBERS = (date, datetime, time, timedelta), (int, float, Decimal)
 _APART: tuple[set[Any], ...] = (
     {str, bytes},
@@ -34,11 +40,6 @@ _APART: tuple[set[Any], ...] = (
 )
 """Types of which pyarrow makes one: 5 beside a date is the sixth day of 1970."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-FIRST_US = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-LAST_US = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-FIRST_DAY = (date.min - _EPOCH.date()).days
-LAST_DAY = (date.max - _EPOCH.date()).days
 _LEAST = -(2**63)
 """What numpy takes for a time that is none."""
 
@@ -52,13 +53,9 @@ def to_array(values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array
     Raises:
         MISMATCH: there is no such type, or `kind` does not hold them.
     """
-    array = pa.array(values)
+    array = _inferred(values)
     _require_alike(values, array.type)
-    if kind is None or array.type.equals(kind):
-        return array
-    _check(kind, array.type)
-    # An int64 is taken to have all digits that it may have, which few decimals hold.
-    return pa.array(values, kind) if kinds.is_decimal(kind) else array.cast(kind)
+    return within_years(array if kind is None else cast(array, kind))
 
 
 def cast_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -67,10 +64,41 @@ def cast_values(column: pa.Array, kind: pa.DataType) -> pa.Array:
     Raises:
         MISMATCH: it does not hold them.
     """
-    if column.type.equals(kind):
-        return column
-    _check(kind, column.type)
-    return column.cast(kind)
+    return column if column.type.equals(kind) else within_years(cast(column, kind))
+
+
+def _inferred(values: Sequence[Any]) -> pa.Array:
+    """The values as pyarrow takes them, and ints from 2**63 on as uint64, which it never does."""
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, OverflowError):
+        found = _with_unsigned(values)
+        if found is None:
+            raise
+        return found
+    except pa.ArrowTypeError:
+        raise
+    except TypeError as error:
+        raise pa.ArrowTypeError("no column holds a Decimal that is not finite") from error
+
+
+def _with_unsigned(values: Sequence[Any]) -> pa.Array | None:
+    there = [each for each in values if each is not None]
+    types = set(map(type, there))
+    if types == {int}:
+        return pa.array(values, pa.uint64()) if min(there) >= 0 else None
+    if types == {dict}:
+        names = tuple(dict.fromkeys(chain.from_iterable(there)))
+        fields = [[each and each.get(name) for each in values] for name in names]
+        nulls = pa.array([each is None for each in values])
+        return pa.StructArray.from_arrays(list(map(_inferred, fields)), names, mask=nulls)
+    if types and types <= {list, tuple}:
+        lengths = [0 if each is None else len(each) for each in values]
+        nulls = pa.array([each is None for each in values])
+        offsets = pa.array([0, *accumulate(lengths)], pa.int32())
+        within = _inferred(list(chain.from_iterable(there)))
+        return pa.ListArray.from_arrays(offsets, within, mask=nulls)
+    return None
 
 
 def _require_alike(values: Sequence[Any], kind: pa.DataType) -> None:
@@ -86,35 +114,6 @@ def _require_alike(values: Sequence[Any], kind: pa.DataType) -> None:
         within = [each for each in values if each is not None]
         for field in kind.fields:
             _require_alike([each.get(field.name) for each in within], field.type)
-
-
-def _check(kind: pa.DataType, given: pa.DataType) -> None:
-    if not _holds(kind, given):
-        raise pa.ArrowTypeError(f"{kind} does not hold {given}")
-
-
-def _holds(kind: pa.DataType, given: pa.DataType) -> bool:
-    """Whether values of type `given` may be cast to `kind` if they are equal there."""
-    if given.equals(kind) or kinds.is_null(given):
-        return True
-    if _is_number(kind):
-        return _is_number(given)
-    if kinds.is_timestamp(kind):
-        return bool(kinds.is_timestamp(given) or kinds.is_string(given))
-    if kinds.is_date(kind):
-        return bool(kinds.is_string(given))
-    if kinds.is_list(kind) and kinds.is_list(given):
-        return _holds(kind.value_type, given.value_type)
-    if kinds.is_struct(kind) and kinds.is_struct(given):
-        mine = {each.name: each.type for each in kind.fields}
-        return all(
-            each.name in mine and _holds(mine[each.name], each.type) for each in given.fields
-        )
-    return False
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
 
 
 def python_values(column: pa.Array) -> list[Any]:
@@ -137,17 +136,6 @@ def python_values(column: pa.Array) -> list[Any]:
     if kinds.is_time64(kind):
         return _each(time.fromisoformat, _listed(column.cast(pa.string())))
     return _listed(column)
-
-
-def is_utc(kind: pa.DataType) -> bool:
-    """Whether it is the type of times in UTC."""
-    return bool(kinds.is_timestamp(kind) and kind.tz in (UTC_NAME, "+00:00"))
-
-
-def is_within(numbers: pa.Array, low: int, high: int) -> bool:
-    """Whether all numbers that are not null are at least `low` and at most `high`."""
-    found = pc.min_max(numbers).as_py()
-    return found["min"] is None or bool(low <= found["min"] and found["max"] <= high)
 
 
 def _each(convert: Callable[[Any], Any], values: list[Any]) -> list[Any]:

@@ -20,8 +20,9 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.flow.batch import FoundKeys, Indices
+from onyx.flow.columns.moments import is_utc
 from onyx.flow.columns.record_batch import Columns
-from onyx.flow.columns.values import is_utc, python_values
+from onyx.flow.columns.values import python_values
 from onyx.flow.groups.keys import PLAIN_KEYS, key_bytes
 
 T = TypeVar("T")

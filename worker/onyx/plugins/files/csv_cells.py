@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
-from onyx.flow.columns.values import MISMATCH, cast_values
+from onyx.flow.columns.values import MISMATCH, cast_values, to_array
 from onyx.plugins.files.csv_records import CONVERSIONS
 
 _TRUTHS = ["false", "0", "true", "1"]
@@ -81,15 +81,28 @@ def converted(text: pa.Array, kind: pa.DataType, by_cell: bool = True) -> pa.Arr
         whole = kinds.is_integer(kind)
         if not _mentions(text, b"xX" if whole else b"("):
             with contextlib.suppress(pa.ArrowInvalid):
-                return values.cast(kind)
+                return _numbers(values, kind)
         if not by_cell:
             raise ValueError("some cells are to be looked at one by one")
         cell = CONVERSIONS["int" if whole else "float"]
         assert cell is not None
-        return pa.array(map(cell, text.to_pylist()), kind)
+        return to_array(list(map(cell, text.to_pylist())), kind)
     if kinds.is_decimal(kind):
         return pa.array([_decimal(each) for each in text.to_pylist()], kind)
     return cast_values(values, kind)
+
+
+def _numbers(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Raises pa.ArrowInvalid: a cell is no number, or one that the type does not hold."""
+    if not kinds.is_floating(kind):
+        return values.cast(kind)
+    found = values.cast(pa.float64())
+    large = pc.and_(
+        pc.is_inf(found), pc.invert(pc.match_substring(values, "inf", ignore_case=True))
+    )
+    if pc.any(large).as_py():
+        raise pa.ArrowInvalid("a number is beyond what float64 holds")
+    return cast_values(found, kind)
 
 
 def _mentions(text: pa.Array, some: bytes) -> bool:

@@ -20,6 +20,7 @@ from onyx.plugins.files.byte_sources import ByteSource
 from onyx.plugins.records import BOM, BadRecords, whole_lines
 
 Convert = Callable[[str], Any]
+_INFINITE = (float("inf"), -float("inf"))
 
 HEADER_BYTES = 8_192
 """Read at a time while looking for the end of the header."""
@@ -39,7 +40,10 @@ def _integer(text: str) -> int | None:
 def _float(text: str) -> float | None:
     if "_" in text:
         raise ValueError(f"invalid float: {text!r}")
-    return float(text) if text else None
+    number = float(text) if text else None
+    if number in _INFINITE and "inf" not in text.lower():
+        raise ValueError(f"invalid float: {text!r} is beyond 64 bits")
+    return number
 
 
 def _boolean(text: str) -> bool | None:

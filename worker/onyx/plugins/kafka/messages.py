@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
+from onyx.flow.columns.moments import is_within
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
-from onyx.flow.columns.values import is_within, python_values
+from onyx.flow.columns.values import python_values
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines
 from onyx.plugins.kafka.options import OutputOptions

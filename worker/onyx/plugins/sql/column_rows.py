@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 from sqlalchemy import Column, types
 
-from onyx.flow.columns.values import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, is_within
+from onyx.flow.columns.moments import FIRST_DAY, FIRST_US, LAST_DAY, LAST_US, is_within
 
 Fit = Callable[[pa.Array], pa.Array | None]
 """A column as the database is to get it; None if that is left to `Rows`."""

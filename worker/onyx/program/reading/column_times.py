@@ -17,8 +17,8 @@ import pyarrow.types as kinds
 
 from onyx.errors import UserError
 from onyx.flow.columns.compute import pc
+from onyx.flow.columns.moments import is_within
 from onyx.flow.columns.record_batch import Columns, shown_dicts
-from onyx.flow.columns.values import is_within
 from onyx.flow.segment_failure import SegmentFailure
 
 US_A_MS = 1_000

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from onyx.errors import UserError
 from onyx.flow.arrays import Mask
 from onyx.flow.batch import Segment, as_dicts
-from onyx.flow.columns.values import MISMATCH
+from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.groups.hashes import combined_hashes
 from onyx.joins.keys import apart
 from onyx.joins.streams.keyed_rows import KeyedRows
@@ -97,7 +96,7 @@ def _parts(join: StreamJoin, group: Any) -> list[Any]:
 def _may_have(rows: KeyedRows, parts: Sequence[Any]) -> Mask:
     """Which rows have the hash of a key."""
     try:
-        keys = [apart(pa.array([each])) for each in parts]
+        keys = [apart(to_array([each])) for each in parts]
     except (UserError, *MISMATCH):
         return np.zeros(len(rows), np.bool_)  # no row has such a key
     if any(each.null_count for each in keys):

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from onyx.errors import UserError
-from onyx.flow.arrays import Indices
+from onyx.flow.arrays import Indices, Mask
 from onyx.flow.batch import Segments, as_dicts, format_of
 from onyx.flow.columns.values import MISMATCH
 from onyx.flow.segment_failure import Refusal
 from onyx.joins.attaching import values_of
-from onyx.joins.keys import apart
+from onyx.joins.keys import apart, beyond, kind_of
 from onyx.joins.streams.looked import Looked, Rows
 from onyx.joins.streams.spans import TIME_MAX, Times
 from onyx.program.stream_join import StreamJoin, StreamSide
@@ -57,15 +57,31 @@ def _floats(axis: Any) -> bool:
 
 
 def _rows(join: StreamJoin, side: StreamSide, segments: Segments, where: Indices) -> Iterator[Rows]:
-    """Segments whose keys fit into columns together; where they do not, by halves."""
+    """Segments whose keys fit into columns together; where they do not, by halves. Numbers that are
+    text as keys are apart from those that are ints."""
     mine = segments if len(where) == len(segments) else format_of(segments).take(segments, where)
     try:
-        yield Rows(where, tuple(_comparable(apart(values_of(mine, key))) for key in side.keys))
+        columns = [values_of(mine, key) for key in side.keys]
+        odd = next((mask for each in columns if (mask := _some_beyond(each)) is not None), None)
+        if odd is None:
+            yield Rows(where, tuple(_comparable(apart(each)) for each in columns))
+            return
+        parts = [where[odd], where[~odd]]
     except (UserError, *MISMATCH) as error:
         if len(where) <= 1:
             raise Refusal(f"join {join.task}: key {side.keys}: {error}") from error
-        for part in _by_type(side, as_dicts(mine), where):
-            yield from _rows(join, side, segments, part)
+        parts = _by_type(side, as_dicts(mine), where)
+    for part in parts:
+        yield from _rows(join, side, segments, part)
+
+
+def _some_beyond(column: pa.Array) -> Mask | None:
+    """Which numbers are text as keys; None: all of those that are keys, or none."""
+    others = beyond(column) if kind_of(column.type) == "number" else None
+    if others is None:
+        return None
+    mask: Mask = others.is_valid().to_numpy(zero_copy_only=False)
+    return mask if mask.any() and not mask.all() else None
 
 
 def _by_type(side: StreamSide, segments: Sequence[dict[str, Any]], where: Indices) -> list[Indices]:
