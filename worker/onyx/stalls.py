@@ -48,6 +48,8 @@ class Reason(StrEnum):
     """Segments that have ended a worker process are tried one by one, alone in the process."""
     LOOKUP = "waiting-for-state"
     """Another task has not answered what it keeps for a batch."""
+    INBOX = "left-in-inbox"
+    """A processor takes nothing of what has come to it."""
     PEERS = "waiting-for-peers"
     THREAD = "thread-taken"
     """Another task of the process does not give back the thread that both share."""
@@ -62,6 +64,7 @@ _LATER = {
     Reason.RETRY: 1,
     Reason.PEERS: 2,
     Reason.LOOKUP: 2,
+    Reason.INBOX: 2,
     Reason.SUSPECTS: 2,
     Reason.THREAD: 2,
     Reason.DOWNSTREAM: 2,

@@ -155,7 +155,7 @@ def test_a_right_processor_passes_in_all_ways(make: Callable[[], Processor]) -> 
         (SaysDoneTooEarly, "complete of processor SaysDoneTooEarly is done, but"),
         (ForgetsItsState, "restored: each batch"),
         (RestoresTheFirstOnly, "restored: each batch"),
-        (NeverMoves, "was called 100,000 times and neither took nor offered anything"),
+        (NeverMoves, "leaves items in its inbox \\(7 of input\\) when nothing else comes"),
         (SavesNoTruth, "save_to_snapshot of processor SavesNoTruth returns True or False"),
         (SavesTwice, "twice"),
         (SendsAgain, "restored: each batch: not expected"),
@@ -231,3 +231,71 @@ def test_the_order_is_looked_at_unless_that_is_not_wanted() -> None:
     with pytest.raises(AssertionError, match="the order differs from item 7 on"):
         verify_processor(Sums, input=INPUT, output=turned)
     verify_processor(Sums, input=INPUT, output=turned, ordered=False)
+
+
+class Joins(Processor):
+    """Leaves what comes from the second parent until the first is complete."""
+
+    def init(self) -> None:
+        self.names: dict[str, str] = {}
+        self.is_complete = False
+
+    def process(self, ordinal: int, inbox: Inbox[Any]) -> None:
+        if ordinal == 0:
+            self.names.update((each["user"], each["name"]) for each in inbox.drain())
+        elif self.is_complete:
+            super().process(ordinal, inbox)
+
+    def process_item(self, ordinal: int, item: Any) -> bool:
+        return self.try_emit({"name": self.names[item["user"]], "n": item["n"]})
+
+    def complete_edge(self, ordinal: int) -> bool:
+        self.is_complete |= ordinal == 0
+        return True
+
+    def save_to_snapshot(self) -> bool:
+        if self.left is None:
+            self.left = traverse([(("name", user), name) for user, name in self.names.items()])
+        if not self.save_from(self.left):
+            return False
+        if not self.outbox.offer_to_snapshot("complete", self.is_complete):
+            return False
+        self.left = None
+        return True
+
+    left: Any = None
+
+    def restore_from_snapshot(self, inbox: Inbox[Any]) -> None:
+        for key, value in inbox.drain():
+            if key == "complete":
+                self.is_complete |= value
+            else:
+                self.names[key[1]] = value
+
+
+class TakesTooEarly(Joins):
+    """Takes what it should leave."""
+
+    def process(self, ordinal: int, inbox: Inbox[Any]) -> None:
+        if ordinal == 1 and not self.is_complete:
+            inbox.drain()
+        super().process(ordinal, inbox)
+
+
+TWO_SIDES = [
+    (1, {"user": "a", "n": 1}),
+    (0, {"user": "a", "name": "ada"}),
+    (1, {"user": "b", "n": 2}),
+    (1, {"user": "a", "n": 3}),
+    (0, {"user": "b", "name": "bob"}),
+]
+BOTH = [{"name": "ada", "n": 1}, {"name": "bob", "n": 2}, {"name": "ada", "n": 3}]
+
+
+def test_a_processor_that_leaves_one_side_until_the_other_is_complete_passes() -> None:
+    verify_processor(Joins, input=TWO_SIDES, output=BOTH, parents=("users", "orders"))
+
+
+def test_a_processor_that_loses_what_it_should_leave_is_found() -> None:
+    with pytest.raises(AssertionError, match="missing"):
+        verify_processor(TakesTooEarly, input=TWO_SIDES, output=BOTH, parents=("users", "orders"))

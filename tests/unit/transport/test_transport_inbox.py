@@ -279,3 +279,29 @@ def test_acks_completions_and_held_trees_reach_the_handlers_of_the_same_group_on
     assert world.held == [[2]]
     assert world.acks == [[1, 2]]
     assert world.completions == [([1], 3)]
+
+
+@pytest.mark.parametrize("short_circuit", [True, False])
+def test_who_is_held_back_takes_no_room_and_comes_in_order_when_it_is_let_go(short_circuit):
+    world = World(short_circuit)
+    assert world.send([1, 2, 3], "a")
+    assert world.send([4], "b")
+    world.inbox.hold(frozenset({PeerId("a")}))
+    assert world.inbox.waiting_segments() == 1
+    assert not world.send([5], "a")
+    assert world.send(range(10, 19), "b")
+    assert world.take() == [[4], list(range(10, 19))]
+    assert world.take() == []
+    assert len(world.inbox.waiting_roots()) == 0
+    world.inbox.hold(frozenset())
+    assert world.rooms > 0
+    assert world.send([5], "a")
+    assert world.take() == [[1, 2, 3], [5]]
+
+
+def test_what_is_held_back_is_drained_with_the_rest():
+    world = World()
+    assert world.send([1], "a")
+    world.inbox.hold(frozenset({PeerId("a")}))
+    assert world.send([2], "b")
+    assert [each.item.segments[0]["n"] for each in world.inbox.drain()] == [1, 2]

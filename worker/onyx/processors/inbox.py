@@ -42,6 +42,12 @@ class Inbox(Generic[T]):
         finally:
             self._count = count
 
+    def keep_first(self) -> None:
+        """The engine takes back all items but the first."""
+        while len(self._items) > 1:
+            self._items.pop()
+            self._count -= 1
+
     def peek(self) -> T | None:
         """The first item, which stays; None: the inbox is empty."""
         self._removed = False

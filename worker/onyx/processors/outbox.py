@@ -18,12 +18,12 @@ Accept = Callable[[Any], tuple[Any, int]]
 class _Bucket:
     """What was taken, up to a limit, and what was refused until it is offered again."""
 
-    __slots__ = ("_most", "_must_return", "_refused", "_taken", "_weight")
+    __slots__ = ("_most", "_must_return", "_refused", "_taken", "weight")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._taken: list[Any] = []
-        self._weight = 0
+        self.weight = 0
         self._refused: list[Any] = []
         self._must_return = False
 
@@ -44,18 +44,18 @@ class _Bucket:
                 "the outbox is offered another item than the one that it refused, which would be "
                 "lost: keep what is refused, and offer it at the next call"
             )
-        if self._weight >= self._most:
+        if self.weight >= self._most:
             self._refused, self._must_return = [item], True
             return False
         accepted, weight = accept(item)
         self._taken.append(accepted)
-        self._weight += weight
+        self.weight += weight
         return True
 
     def take(self) -> list[Any]:
         """What was taken; there is room again."""
         taken, self._taken = self._taken, []
-        self._weight, self._must_return = 0, False
+        self.weight, self._must_return = 0, False
         return taken
 
 
@@ -100,6 +100,11 @@ class Outbox:
         self._dropped.append(key)
 
     # What the engine calls.
+
+    @property
+    def segments(self) -> int:
+        """How many segments the items count for."""
+        return self._items.weight
 
     @property
     def owes(self) -> bool:

@@ -35,6 +35,8 @@ class BatchWork(msgspec.Struct):
     made_of: dict[int, list[int]] = field(default_factory=dict)
     """By shard, the index of the segment of the batch that each of them was made of, where that is
     of use to somebody."""
+    left: Batch | None = None
+    """What a processor has left of the batch in its inbox; it is no part of the batch any more."""
     returned: list[Returned] = field(default_factory=list)
     """What the function gives back for segments of the batch."""
     own: bool = False

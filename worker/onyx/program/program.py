@@ -84,8 +84,7 @@ class Program(msgspec.Struct, frozen=True):
     @property
     def keeps_parents_apart(self) -> bool:
         """Whether the task has to know from which task upstream a batch comes."""
-        its = self.processing
-        return self.streams is not None or (its is not None and len(its.parents) > 1)
+        return self.streams is not None
 
     @property
     def retries(self) -> bool:

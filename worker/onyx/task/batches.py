@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from onyx.flow.batch import Batch
 from onyx.program.failure import Failure
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
@@ -45,7 +46,7 @@ def _receive(task: BatchTask, message: Message) -> None:
                 task.phase,
                 work.batch,
                 work.leaves,
-                (*work.pieces.waiting, *work.others),
+                (*work.pieces.waiting, *work.others, *_on_edges(old)),
                 old.outbox,
                 old.inbox,
                 old.wiring.upstream,
@@ -73,6 +74,10 @@ def _receive(task: BatchTask, message: Message) -> None:
                 upkeep.returned(task.allocation, message.trees)
         case _:
             pass  # of another version, or before the first wiring: it means nothing here
+
+
+def _on_edges(allocation: Allocation) -> Iterator[Batch]:
+    return iter(()) if allocation.edges is None else allocation.edges.batches()
 
 
 def _leave_state(allocation: Allocation) -> None:

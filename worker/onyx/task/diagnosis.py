@@ -71,6 +71,8 @@ class Facts(msgspec.Struct, frozen=True):
     """Which window Spark aggregates, in words."""
     asks: str = ""
     """The state of another task that the batch waits for."""
+    left: str = ""
+    """What a processor has left in its inbox, and what it may wait for."""
     tables: str = ""
     """Tables that it looks up and does not have yet."""
     stage: str = ""
@@ -166,6 +168,7 @@ _ROWS: tuple[Row, ...] = (
      lambda f: f"sealing by {f.maker} failed {f.attempts} times and is tried again"),
     (Reason.SPARK, lambda f: bool(f.aggregating), lambda f: f.aggregating),
     (Reason.LOOKUP, lambda f: bool(f.asks), lambda f: f"waits for {f.asks}"),
+    (Reason.INBOX, lambda f: bool(f.left), lambda f: f.left),
     (Reason.SUSPECTS, lambda f: f.held_back,
      lambda _: "waits while segments that have ended a worker process are tried alone"),
     (Reason.SUSPECTS, lambda f: f.suspects > 0,

@@ -28,6 +28,8 @@ def held_roots(task: Task) -> list[Numbers]:
         return []
     allocation, sink = task.allocation, task.runtime.sink
     columns = allocation.inbox.waiting_roots() + _in_work(task.work)
+    if allocation.edges is not None:
+        columns += allocation.edges.waiting_roots()
     columns += allocation.outbox.waiting_roots()
     if allocation.windowing is not None:
         columns += allocation.windowing.waiting_roots()

@@ -34,6 +34,8 @@ from onyx.windows.records import Record
 Item = tuple[int, Any]
 """An ordinal, and what comes from there."""
 _MANY = 1_024
+_TRIES_MAX = 100
+"""So often a processor gets what it has left when nothing else comes any more."""
 _ROUND_TRIPS = ("never", "each batch", "each batch, on other peers")
 
 
@@ -125,7 +127,8 @@ class _Bench:
         self._format = batch_format
         self._group_by = group_by
         self._made: list[Any] = []
-        self._ended: list[int] = []
+        self._left: dict[int, list[Any]] = {}
+        """What processors have left, by parent."""
         self._peers = [self._new(index, way.peers) for index in range(way.peers)]
         for peer in self._peers:
             peer.calls.restore([])
@@ -146,17 +149,54 @@ class _Bench:
             if isinstance(batch[0], Watermark):
                 self._all("try_process_watermark", int(batch[0]))
             else:
-                for index, mine in self._dealt(batch):
-                    self._take(self._peers[index].calls.process(ordinal, mine))
+                self._process(ordinal, batch)
             self._come_and_go()
-        for ordinal in range(len(self._parents)):
-            self._all("complete_edge", ordinal)
-            self._come_and_go()
+        self._complete_edges()
         self._all("try_process")
         self._complete()
         for peer in self._peers:
             peer.calls.close()
         return _rows(self._made)
+
+    def _process(self, ordinal: int, batch: list[Any]) -> bool:
+        """What comes from one parent, behind what is left of it; then what is left of others, which
+        may have waited for it. Whether something was taken."""
+        took = self._process_one(ordinal, batch)
+        for other in sorted(self._left):
+            took |= other != ordinal and self._process_one(other, [])
+        return took
+
+    def _process_one(self, ordinal: int, batch: list[Any]) -> bool:
+        given, left = [*self._left.pop(ordinal, []), *batch], list[Any]()
+        for index, mine in self._dealt(given):
+            turn = self._peers[index].calls.process(ordinal, mine)
+            self._made += turn.made
+            left += mine[turn.taken :]
+        if left:
+            self._left[ordinal] = left
+        return len(left) < len(given)
+
+    def _complete_edges(self) -> None:
+        open_edges, tries = list(range(len(self._parents))), 0
+        while open_edges:
+            for ordinal in [each for each in open_edges if each not in self._left]:
+                self._all("complete_edge", ordinal)
+                open_edges.remove(ordinal)
+                self._come_and_go()
+                tries = 0
+            took = [self._process(ordinal, []) for ordinal in open_edges]
+            if any(took):
+                self._come_and_go()
+            tries = 0 if any(took) else tries + 1
+            if tries > _TRIES_MAX:
+                waiting = ", ".join(
+                    f"{len(left)} of {self._parents[ordinal]}"
+                    for ordinal, left in self._left.items()
+                )
+                raise UserError(
+                    f"the processor leaves items in its inbox ({waiting}) when nothing else comes"
+                )
+            self._all("try_process")
 
     def _complete(self) -> None:
         """Where state may be saved between two calls, it is, and the rest is another one's."""

@@ -14,6 +14,9 @@ peer took its batch or its task has stopped, loses its place when somebody behin
 meanwhile. Rejected: a share of the room for each local sender, because a batch larger than the
 share would need a rule of its own.
 
+What is held back (`hold`) stays aside and takes no room, so that others go on: its senders are
+refused meanwhile, and remote ones get no credit.
+
 Fencing: an inbox takes only items of its own allocation version. Items of a former version find no
 inbox and are dropped.
 
@@ -89,6 +92,9 @@ class BoundedInbox:
         self._closed = closed
         self._lock = threading.Lock()
         self._queue: deque[_Waiting] = deque()
+        self._held: frozenset[PeerId] = frozenset()
+        self._aside: deque[_Waiting] = deque()
+        """What waits of those who are held back."""
         self._waiting = 0
         self._hurrying = 0
         self._refused = False
@@ -119,6 +125,10 @@ class BoundedInbox:
         kept for others, or the inbox has been closed."""
         size = weight(item)
         with self._lock:
+            if channel.source in self._held:
+                self._refused = True
+                self.counters.refused_sends += 1
+                return False
             kept = self._kept_from(channel) if self._turns else 0
             full = (self._queue or kept) and self._waiting + kept + size > self.segments_max
             if full or not self._open:
@@ -159,7 +169,11 @@ class BoundedInbox:
             if not self._open:
                 self.counters.dropped_version += 1
                 return
-            was_empty = self._append(_Waiting(channel, item, weight(item), taken))
+            waiting = _Waiting(channel, item, weight(item), taken)
+            if channel.source in self._held:
+                self._aside.append(waiting)
+                return
+            was_empty = self._append(waiting)
         if was_empty:
             self._wake()
 
@@ -170,6 +184,24 @@ class BoundedInbox:
         self._waiting += waiting.weight
         self._hurrying += hurries(waiting.item)
         return was_empty
+
+    def hold(self, senders: frozenset[PeerId]) -> None:
+        """Hold back what comes from these peers, and from no others any more."""
+        if senders == self._held:
+            return
+        with self._lock:
+            self._held = senders
+            # What is let go is older than all else of its channels.
+            waiting = [*self._aside, *self._queue]
+            self._aside = deque(each for each in waiting if each.channel.source in senders)
+            self._queue = deque(each for each in waiting if each.channel.source not in senders)
+            self._waiting = sum(each.weight for each in self._queue)
+            self._hurrying = sum(hurries(each.item) for each in self._queue)
+            for channel in [each for each in self._turns if each.source in senders]:
+                del self._turns[channel]
+            room, self._refused = self._refused, False
+        if room:
+            self._room()
 
     def take(self, segments_max: int) -> list[Delivery]:
         """Deliveries in order per channel, at most about `segments_max` segments in all (always at
@@ -223,7 +255,7 @@ class BoundedInbox:
     def waiting_roots(self) -> list[Numbers]:
         """The roots of the batches that wait, as far as they have any; from any thread."""
         with self._lock:
-            items = [waiting.item for waiting in self._queue]
+            items = [waiting.item for waiting in (*self._aside, *self._queue)]
         columns = [each.roots_column() for each in items if isinstance(each, Encoded)]
         columns += [each.roots for each in items if isinstance(each, Batch | Partial)]
         return [each for each in columns if each is not None]
@@ -247,8 +279,9 @@ class BoundedInbox:
             if not self._open:
                 return []
             self._open = False
-            left = list(self._queue)
+            left = [*self._aside, *self._queue]
             self.counters.dropped_version += len(left) if dropped else 0
+            self._aside.clear()
             self._queue.clear()
             self._turns.clear()
             self._waiting = 0

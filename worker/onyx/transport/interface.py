@@ -106,8 +106,13 @@ class Inbox(Protocol):
         least one delivery if any waits). Frees room, so that senders may go on."""
         ...
 
+    def hold(self, senders: frozenset[PeerId]) -> None:
+        """Hold back what comes from these peers, and from no others any more: it is not given,
+        takes no room of others, and nothing more of it is accepted."""
+        ...
+
     def waiting_segments(self) -> int:
-        """Segments that wait; a control item counts as one."""
+        """Segments that wait and are not held back; a control item counts as one."""
         ...
 
     def waiting_roots(self) -> list[Numbers]:

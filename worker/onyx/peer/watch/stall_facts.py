@@ -85,7 +85,9 @@ def _of_runtime(facts: Facts, runtime: Runtime, clock: Clock, now_s: float) -> F
 def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
     lookups = allocation.lookups
     asks = lookups.title if lookups is not None and lookups.waits else ""
-    facts = replace(facts, outbox_to=allocation.outbox.waits_for(), asks=asks)
+    facts = replace(
+        facts, outbox_to=allocation.outbox.waits_for(), asks=asks, left=_left(allocation)
+    )
     windowing = allocation.windowing
     if windowing is None:
         return facts
@@ -95,6 +97,14 @@ def _of_allocation(facts: Facts, allocation: Allocation) -> Facts:
         obstacle=facts.obstacle or windowing.obstacle,
         aggregating=windowing.held.stage,
     )
+
+
+def _left(allocation: Allocation) -> str:
+    edges, windowing = allocation.edges, allocation.windowing
+    if edges is None or windowing is None:
+        return ""
+    resting = edges.resting
+    return windowing.processing.why_left(resting) if resting else ""
 
 
 def mark_of(task: Task, facts: Facts) -> Mark:
@@ -123,6 +133,8 @@ def held_by(task: Task) -> int:
         return source.in_flight
     batch = task.work.batch
     waiting = task.allocation.inbox.waiting_segments() if task.wired else 0
+    if task.wired and task.allocation.edges is not None:
+        waiting += sum(task.allocation.edges.resting.values())
     return waiting + _undurable(sink) + (len(batch) if batch is not None else 0)
 
 

@@ -36,7 +36,8 @@ class KeepingProcessor(Keeping, Protocol):
 
 
 def apply_processor(program: Program, keeping: KeepingProcessor, work: BatchWork) -> None:
-    """Have the segments of the batch processed that have not been applied."""
+    """Have the segments of the batch processed that have not been applied. The batch is then what
+    the processor has taken."""
     batch, its = work.batch, program.processing
     if batch is None or work.leaves is not None:
         return
@@ -49,14 +50,44 @@ def apply_processor(program: Program, keeping: KeepingProcessor, work: BatchWork
     if items:
         try:
             with collecting(keys, len(kept), size_bytes) as returned:
-                work.made = keeping.processing.process(its.ordinal(batch.upstream), items)
+                taken, work.made = keeping.processing.process(its.ordinal(batch.upstream), items)
             work.returned += [each._replace(at=int(kept[each.at])) for each in returned]
         except UserFunctionError as error:
             detail = f"{error} (the batch has {len(where)} segments)"
             raise Failure(Phase.APPLY_FN.value, error, detail, len(where)) from error
+        if taken < len(items):
+            misfits = _leave(
+                keeping, work, batch, kept[0 if program.takes == "arrow" else taken :], misfits
+            )
     if program.observed:
         program.event["results"] = work.made_as_given
-    work.leaves = Leaves([], np.empty(0, dtype=np.intp), None, misfits)
+    if work.batch is not None:
+        work.leaves = Leaves([], np.empty(0, dtype=np.intp), None, misfits)
+
+
+def _leave(
+    keeping: KeepingProcessor,
+    work: BatchWork,
+    batch: Batch,
+    left: Indices,
+    misfits: list[SegmentFailure],
+) -> list[SegmentFailure]:
+    """These segments stay in the inbox, and are no part of the batch any more; what does not fit,
+    by its place in what is left of that."""
+    work.left = batch.take(left)
+    done = np.delete(np.arange(len(batch)), left)
+    places = {at: place for place, at in enumerate(done.tolist())}
+    work.returned = [
+        each._replace(at=places[each.at]) for each in work.returned if each.at in places
+    ]
+    if len(done):
+        work.batch = batch.take(done)
+        return [(places[at], error) for at, error in misfits]
+    # Nothing is to be routed. What it has made without taking anything, it has made of nothing.
+    for shard, segments in work.made:
+        keeping.emit(shard, segments)
+    work.batch, work.made, work.returned = None, [], []
+    return []
 
 
 def _items(

@@ -1,14 +1,13 @@
-"""One processor and its outbox: each method is called until it is done.
+"""One processor and its outbox: each method is called until it is done, or can do nothing now.
 
-What is raised is blamed on the class and the method. A method that neither takes nor offers
-anything would be called for ever; it is stopped.
+What is raised is blamed on the class and the method.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,8 +25,19 @@ SLOW_CALL_S = 0.1
 """A cooperative processor whose call takes longer is named in the log: others wait for it."""
 ENTRIES_AT_ONCE = 1_024
 """So many entries are restored by one call, at most."""
+MADE_MAX = 16_384
+"""With so many segments made, a turn ends before the next item."""
 Entries = Callable[[list[tuple[Any, Any]], list[Any]], None]
 """Takes entries of a snapshot, and keys that are gone from it."""
+
+
+class Turn(NamedTuple):
+    """What a processor has done with an inbox."""
+
+    taken: int
+    """So many of the items it has taken, from the first on."""
+    made: list[Any]
+    """What it has offered."""
 
 
 class Calls:
@@ -53,23 +63,35 @@ class Calls:
         """Begin."""
         self._call("init")
 
-    def process(self, ordinal: int, items: Iterable[Any]) -> Iterator[list[Any]]:
-        """Have these items processed.
+    def process(self, ordinal: int, items: Sequence[Any], made_max: int = MADE_MAX) -> Turn:
+        """Have these items processed, until a call takes and offers nothing: then the processor
+        waits for something, and what is left is for a later turn.
 
-        Returns:
-            What is offered, as often as the outbox is emptied.
+        Args:
+            made_max: with so much made, the rest is for a later turn as well.
         """
         inbox, self._in_vain = Inbox(items), 0
         # A record batch is one item, and gives back a value for each of its rows.
         current = None if isinstance(inbox.peek(), pa.RecordBatch) else lambda: inbox.last
+        made: list[Any] = []
+        weight, begun, taken = 0, False, 0
         while inbox:
             before = len(inbox)
             with item_by_item(current):
                 self._call("process", ordinal, inbox)
-            made = self._outbox.take()
-            self._moved("process", len(inbox) < before or bool(made))
-            yield made
+            weight += self._outbox.segments
+            offered, owes, took = self._outbox.take(), self._outbox.owes, before - len(inbox)
+            made += offered
+            taken += took
+            if not (took or offered or owes or begun):
+                return Turn(taken, made)
+            # Whether the first item was worked on, and is not done with.
+            begun = owes or (not took and (begun or bool(offered)))
+            self._moved("process", bool(took or offered))
+            if weight >= made_max:
+                inbox.keep_first()
         self._check_offered("process", self._outbox.owes)
+        return Turn(taken, made)
 
     def until_done(self, method: str, *arguments: Any) -> Iterator[list[Any]]:
         """Call a method until it says that it is done; what is offered, likewise."""

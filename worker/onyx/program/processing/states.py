@@ -7,14 +7,16 @@ in one chunk, whatever the outbox refuses meanwhile, and a crash never finds hal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, cycle
 from typing import Any, Final
 
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
+from onyx.ids import TaskName
 from onyx.program.processing.calls import Calls
 from onyx.program.processing.snapshot import Snapshot
+from onyx.program.processing.waiting import why_left
 from onyx.program.processor import Processing
 from onyx.returning import collecting_nothing
 from onyx.seams import Clock
@@ -29,6 +31,8 @@ RESTS = 9
 """A chunk waits for so many times as long as it takes a processor to save its state."""
 MADE_AT_ONCE = 1_024
 """So many of what a processor makes go into one shard; then it is the turn of the next one."""
+InShard = tuple[int, Segments]
+"""What is made, with the shard that it is of."""
 ALL: Final = -1
 """In place of an ordinal: all has ended, and `complete` is done."""
 
@@ -72,20 +76,25 @@ class ProcessorStates:
         """How long the next chunk should wait: a tenth of the time is for saving, at most."""
         self._called = False
         """Whether something was called since the state was saved."""
+        self.moves = 0
+        """How often it has taken or offered something, or heard of something."""
 
     # What is called.
 
-    def process(self, ordinal: int, items: Sequence[Any]) -> list[tuple[int, Segments]]:
-        """Have items processed; what was made of them, with its shards. Raises what the processor
-        has raised."""
+    def process(self, ordinal: int, items: Sequence[Any]) -> tuple[int, list[InShard]]:
+        """Have items processed; how many it has taken, and what was made, with its shards. Raises
+        what the processor has raised."""
         made: list[Any] = []
         if self._tries:
             with collecting_nothing():
                 made += self._all("try_process")
             self._next_try_ms = self._clock.wall_ms() + TRIED_EVERY_MS
         self._called = True
-        made += chain.from_iterable(self._calls.process(ordinal, items))
-        return [(each.shard, each.segments) for each in self._made(made)]
+        turn = self._calls.process(ordinal, items)
+        made += turn.made
+        if turn.taken or made:
+            self.moves += 1
+        return turn.taken, [(each.shard, each.segments) for each in self._made(made)]
 
     @property
     def next_tick_ms(self) -> int | None:
@@ -135,6 +144,16 @@ class ProcessorStates:
         self._snapshot.end(ALL)
         yield self._page(made)
 
+    def why_left(self, waiting: Mapping[TaskName, int]) -> str:
+        """What the processor may wait for, in words.
+
+        Args:
+            waiting: the tasks of which it leaves segments in its inbox, with how many.
+        """
+        parents = enumerate(self._its.parents)
+        going = [each for ordinal, each in parents if not self._snapshot.has_ended(ordinal)]
+        return why_left(self._its.name, going, waiting)
+
     def close(self) -> None:
         """The processor ends."""
         self._calls.close()
@@ -156,7 +175,9 @@ class ProcessorStates:
 
     def _all(self, method: str, *arguments: Any) -> list[Any]:
         self._called = True
-        return list(chain.from_iterable(self._calls.until_done(method, *arguments)))
+        made = list(chain.from_iterable(self._calls.until_done(method, *arguments)))
+        self.moves += bool(made) or method != "try_process"
+        return made
 
     def _page(self, items: list[Any]) -> list[AnyFiring]:
         return list(self._made(items))

@@ -11,6 +11,7 @@ from onyx.program.answering import NOBODY, Answering
 from onyx.runs import Numbers
 from onyx.task.acking.owners import Owners
 from onyx.task.acking.sender import AckSender
+from onyx.task.channels.edges import Edges
 from onyx.task.channels.event_time import EventTime
 from onyx.task.channels.lookups import Lookups
 from onyx.task.channels.outbox import Outbox
@@ -35,6 +36,8 @@ class Allocation(msgspec.Struct):
     ends: EndOfInput
     group_checks: GroupChecks
     """What children cannot be sent."""
+    edges: Edges | None = None
+    """What has come to a processor."""
     event_time: EventTime | None = None
     """None where neither this task nor one downstream has windows that need it."""
     ready: bool = False

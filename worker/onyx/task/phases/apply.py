@@ -6,6 +6,7 @@ from onyx.codec.refusals import refuse
 from onyx.program.apply import apply
 from onyx.program.keyed.apply import apply_keyed
 from onyx.program.processing.apply import apply_processor
+from onyx.task.channels.edges import Edges
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
@@ -34,9 +35,22 @@ def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
                 apply_keyed(program, windowing, work)
             else:
                 apply_processor(program, windowing, work)
+        if allocation.edges is not None:
+            _settle(allocation.edges, windowing.processing.moves, work)
     if not kept:
         work.timer.applied()
     return ADVANCED
+
+
+def _settle(edges: Edges, moves: int, work: Work) -> None:
+    """What a processor has left goes back to its edge; control items behind what it took go on with
+    the batch."""
+    if work.left is not None:
+        edges.settle(work.left.upstream, work.left, moves, took=work.batch is not None)
+    elif work.batch is not None:
+        edges.settle(work.batch.upstream, None, moves, took=True)
+    if not work.pieces.waiting:
+        work.controls += edges.take_controls()
 
 
 def after_apply_fn(runtime: Runtime, work: Work) -> Answer:

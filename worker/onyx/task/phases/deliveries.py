@@ -2,8 +2,9 @@
 
 A stage in the middle of a job reads its inbox, and what it has made of that: in turn, so that
 neither waits for the other. Segments of several upstream tasks are different frames of the stage,
-those of a join are of different sides, and a processor knows by number where they come from. So
-they stay apart. Control items follow from all that came before them: they go behind the last.
+those of a join are of different sides. So they stay apart (those of a processor, which may leave
+some, in `channels/edges`). Control items follow from all that came before them: they go behind the
+last.
 """
 
 from __future__ import annotations

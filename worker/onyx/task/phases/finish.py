@@ -42,8 +42,9 @@ def after_batch(task: BatchTask) -> Answer:
             busy_s = work.timer.busy_s(reading)
             runtime.sizing.done(batch.segments, work.results, busy_s, work.timer.cpu_s)
         report_queue(runtime, allocation)
+    edges = allocation.edges
+    task.status.batches += batch is not None or edges is None or not edges.resting
     work.forget_batch()
-    task.status.batches += 1
     if runtime.program.observed:
         runtime.program.event["batch"] = runtime.program.event["results"] = []
     if task.sealing.wanted and batch is None:

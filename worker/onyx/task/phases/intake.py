@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from onyx.flow.batch import Batch
-from onyx.ids import TaskName
+from onyx.ids import PeerId, TaskName
 from onyx.ledger.applied import above
 from onyx.task.channels.dealing import put_to_child
+from onyx.task.channels.edges import Edges, read_edges
 from onyx.task.options import follow_limit
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
@@ -21,6 +22,8 @@ from onyx.transport.interface import Control, Delivery
 def read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     """Take the next batch, or control items; False if there are none."""
     source, program = runtime.source, runtime.program
+    if allocation.edges is not None:
+        return _read_edges(runtime, allocation, allocation.edges, work)
     if source is None and program.keeps_parents_apart:
         return read_apart(work, allocation.wiring.upstream, lambda: _take(runtime, allocation))
     if source is None:
@@ -34,6 +37,17 @@ def read(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
         lambda: _take(runtime, allocation),
         lambda: _read_source(runtime, source),
     )
+
+
+def _read_edges(runtime: Runtime, allocation: Allocation, edges: Edges, work: Work) -> bool:
+    def take(full: frozenset[PeerId]) -> list[Delivery]:
+        allocation.inbox.hold(full)
+        return _living(allocation, _take(runtime, allocation))
+
+    moves = 0 if allocation.windowing is None else allocation.windowing.processing.moves
+    work.batch, controls = read_edges(edges, moves, take)
+    work.controls += controls
+    return work.batch is not None or bool(work.controls)
 
 
 def take_kept(runtime: Runtime, allocation: Allocation, work: Work) -> bool:

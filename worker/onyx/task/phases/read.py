@@ -39,7 +39,8 @@ def read_batch(task: BatchTask) -> Answer:
         if not read(runtime, allocation, work):
             return idle(task)
         sizing = runtime.sizing
-        most = ROOTS_MAX if sizing.fixed else sizing.segments_max
+        whole = sizing.fixed or allocation.edges is not None
+        most = ROOTS_MAX if whole else sizing.segments_max
         split = suspects.isolate(runtime.assignment, work, most)
     work.timer.read()
     if split and not suspects.next_piece(runtime.assignment, work):

@@ -13,6 +13,7 @@ from onyx.model.tables import read_of
 from onyx.replica.state import Replica
 from onyx.task.acking.sender import AckSender
 from onyx.task.batch_task import BatchTask
+from onyx.task.channels.edges import Edges
 from onyx.task.channels.event_time import EventTime, Origin, needs
 from onyx.task.channels.lookups import Lookups, Reads
 from onyx.task.channels.outbox import Outbox
@@ -62,9 +63,18 @@ def _allocation(runtime: Runtime, wiring: Wiring, replica: Replica) -> Allocatio
         filling=Filling(clock, runtime.program.entry.batch_timeout / 1000),
         ends=runtime.delivery.end_of_input(wiring, outbox, acks),
         group_checks=GroupChecks(runtime.program.groupings, several),
+        edges=_edges(runtime, wiring),
         event_time=_event_time(runtime, wiring, settings.ledger.frontier_interval_s),
         lookups=_lookups(runtime, wiring, replica),
     )
+
+
+def _edges(runtime: Runtime, wiring: Wiring) -> Edges | None:
+    its = runtime.program.processing
+    if its is None:
+        return None
+    parents = [TaskName(each.task) for each in its.parents]
+    return Edges(parents, wiring.upstream, runtime.clock)
 
 
 def _lookups(runtime: Runtime, wiring: Wiring, replica: Replica) -> Lookups | None:
