@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import LongType, StructField, StructType
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 
@@ -22,6 +24,7 @@ from onyx.plugins.parts.listing import NotThere
 from onyx.plugins.parts.offsets import Part, Rows
 from onyx.spark.types import spark_schema
 from onyx.spark_source import schemas, window_state
+from onyx.spark_source.data_source import OnyxDataSource
 from onyx.spark_source.listing import Folder, OutputFiles, published
 from onyx.spark_source.options import SourceOptions, read_options
 from onyx.spark_source.outputs import output_at, readable
@@ -75,6 +78,34 @@ def written(
 def test_wrong_options_are_named(given: dict[str, str], error: str) -> None:
     with pytest.raises(UserError, match=error):
         read_options(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"pth": "x"}, "option 'pth' is not known; did you mean path"),
+        ({"job": "j", "window": "w"}, "the state of a window is read at one moment"),
+        ({"path": "x", "as": "text"}, "option as: text gives one column of text"),
+        ({"path": "x"}, "a result is made once, at the end of a job: use spark.read"),
+    ],
+)
+def test_a_stream_that_cannot_be_is_an_error_of_its_first_call(
+    tmp_path: Path, given: dict[str, str], error: str
+) -> None:
+    """[PySpark hides what is raised while it makes a stream]"""
+    result(tmp_path / "x" / "result", "j-1", "part-00000.parquet")
+    given = {key: str(tmp_path / value) if key == "path" else value for key, value in given.items()}
+    columns = StructType([StructField("n", LongType())])
+    stream = OnyxDataSource(given).streamReader(columns)
+    calls = [
+        stream.initialOffset,
+        stream.prepareForTriggerAvailableNow,
+        stream.reportLatestOffset,
+        lambda: stream.latestOffset({}, ReadAllAvailable()),
+    ]
+    for call in calls:
+        with pytest.raises(UserError, match=error):
+            call()
 
 
 def test_options_come_in_lower_case_and_as_text() -> None:

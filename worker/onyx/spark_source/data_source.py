@@ -22,7 +22,7 @@ from onyx.spark_source import schemas
 from onyx.spark_source.errors import in_one_line
 from onyx.spark_source.listing import published
 from onyx.spark_source.lookups import found, state_schema, target_of
-from onyx.spark_source.options import SourceOptions, read_options
+from onyx.spark_source.options import SourceOptions, read_options, require_text
 from onyx.spark_source.readers import OutputReader, StateReader
 from onyx.spark_source.rows import TEXT
 from onyx.spark_source.stream import OutputStream
@@ -59,22 +59,12 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
         """All that is published now, or the state of a window."""
         if self._options.window is not None:
             return StateReader(self._options, schema)
-        _check(schema, self._options)
+        require_text(schema, self._options)
         return OutputReader(found(self._options).output, schema, self._options.form == "text")
 
-    @in_one_line()
     def streamReader(self, schema: Any) -> OutputStream:
-        """What is published from now on, or has been before too."""
-        if self._options.window is not None:
-            raise UserError("the state of a window is read at one moment: use spark.read")
-        _check(schema, self._options)
-        output = found(self._options).output
-        if output.content == "result":
-            raise UserError(
-                f"{output.name}: a result is made once, at the end of a job: use spark.read, or "
-                'follow the parts with option("content", "parts")'
-            )
-        return OutputStream(output, schema, self._options)
+        """What is published from now on, or has been before too. Raises nothing: see there."""
+        return OutputStream(self.options, schema)
 
     @in_one_line()
     def writer(self, schema: Any, overwrite: bool) -> JobWriter:
@@ -100,12 +90,3 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
                 '("update")'
             )
         return JobStreamWriter(target_of(options), options)
-
-
-def _check(schema: Any, options: SourceOptions) -> None:
-    """Raises UserError if rows as text cannot have this schema."""
-    if options.form == "text" and [each.dataType.typeName() for each in schema] != ["string"]:
-        raise UserError(
-            'format("onyx"): option as: text gives one column of text: leave out the schema, or '
-            'give one STRING, such as schema("value STRING")'
-        )

@@ -6,7 +6,7 @@ Spark gives all values as text and all keys in lower case.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -110,3 +110,12 @@ def converted(given: Mapping[str, str], kind: type[T]) -> T:
     for problem in options.wrong():
         raise UserError(f'format("onyx"): {problem}')
     return options
+
+
+def require_text(schema: Any, options: SourceOptions) -> None:
+    """Raises UserError if rows as text cannot have this schema."""
+    if options.form == "text" and [each.dataType.typeName() for each in schema] != ["string"]:
+        raise UserError(
+            'format("onyx"): option as: text gives one column of text: leave out the schema, or '
+            'give one STRING, such as schema("value STRING")'
+        )

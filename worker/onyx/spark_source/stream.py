@@ -7,7 +7,8 @@ offsets alone, so Spark may repeat it, in another process too, and gets the same
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +23,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from onyx.errors import UserError
 from onyx.plugins.parts import offsets
 from onyx.plugins.parts.listing import NotThere
 from onyx.plugins.parts.offsets import Limit, Offset, Part
 from onyx.spark_source.errors import in_one_line
 from onyx.spark_source.listing import OutputFiles, published
-from onyx.spark_source.options import SourceOptions
+from onyx.spark_source.lookups import found
+from onyx.spark_source.options import SourceOptions, read_options, require_text
 from onyx.spark_source.rows import batches, count
 
 COUNTED_MAX = 10_000
@@ -35,16 +38,40 @@ COUNTED_MAX = 10_000
 
 
 class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """A stream of the rows of an output."""
+    """A stream of the rows of an output.
 
-    def __init__(self, output: OutputFiles, schema: Any, options: SourceOptions) -> None:
-        self._output = output
+    It is made of options that nobody has looked at. PySpark hides what is raised while it makes a
+    stream behind an error of its own; what a method of it raises, it shows.
+    """
+
+    def __init__(self, given: Mapping[str, str], schema: Any) -> None:
+        """`given`: the options as Spark hands them over."""
+        self._given = dict(given)
         self._schema = schema
-        self._options = options
         self._counted: dict[str, int] = {}
         self._until: list[Part] | None = None
         """Parts beyond which `availableNow` does not go."""
 
+    @cached_property
+    def _options(self) -> SourceOptions:
+        return read_options(self._given)
+
+    @cached_property
+    def _output(self) -> OutputFiles:
+        """Raises UserError: there is none, or none that can be followed."""
+        options = self._options
+        if options.window is not None:
+            raise UserError("the state of a window is read at one moment: use spark.read")
+        require_text(self._schema, options)
+        output = found(options).output
+        if output.content == "result":
+            raise UserError(
+                f"{output.name}: a result is made once, at the end of a job: use spark.read, or "
+                'follow the parts with option("content", "parts")'
+            )
+        return output
+
+    @in_one_line()
     def getDefaultReadLimit(self) -> ReadLimit:
         """What the options say."""
         options = self._options
@@ -59,6 +86,7 @@ class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
     @in_one_line()
     def initialOffset(self) -> dict[str, Any]:
         """Before the first part, or behind those that are there."""
+        _ = self._output  # which is looked for now, whatever the offset is
         if self._options.starting_from == "earliest":
             return {}
         return offsets.to_json(offsets.end({}, self._parts({})))
@@ -104,8 +132,9 @@ class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             yield from batches(partition.value, arrow_of(self._schema), text)
 
     def _parts(self, start: Offset) -> list[Part]:
+        output = self._output
         try:
-            parts = offsets.settled(published(self._output), published(self._output))
+            parts = offsets.settled(published(output), published(output))
         except NotThere:
             if start:
                 raise
