@@ -62,7 +62,9 @@ def cases(draw: st.DrawFn) -> Case:
         plain = Plain(how, sides, before, 0 if how == "asof" else draw(st.integers(0, 6)))
     plain = replace(plain, prefixes=(draw(st.sampled_from(["", "l_"])), "r_"))
     numbers, steps = itertools.count(), []
-    times = iter(draw(st.permutations(range(40))))  # all different: latest is one row
+    part = draw(st.sampled_from([1, 4]))  # milliseconds, or quarters of them
+    # All are different: latest is one row.
+    times = (time / part if part > 1 else time for time in draw(st.permutations(range(40))))
     for _ in range(draw(st.integers(0, 12))):
         kind = draw(st.sampled_from(["left", "right", "watermark", "restart"]))
         if kind == "watermark":

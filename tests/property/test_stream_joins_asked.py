@@ -18,7 +18,7 @@ from onyx.codec.records import decode_records, encode_records
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.keys import SHARDS, key_bytes
-from onyx.joins.streams.spans import LEFT, RIGHT, Side
+from onyx.joins.streams.spans import LEFT, RIGHT, US_A_MS, Side
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.program.stream_join import StreamJoin, stream_join
 from onyx.program.streams.looking import look_at
@@ -121,9 +121,9 @@ def by_loop(case: Case) -> list[Extent]:
     found: dict[tuple[bytes, int], Extent] = {}
     spans = join_of(case).spans
     for side, word in ((LEFT, "left"), (RIGHT, "right")):
-        gone = spans.gone_before(side, np.array([case.watermark]))[0]
+        gone = spans.gone_before(side, np.array([case.watermark * US_A_MS]))[0]
         for row in case.rows[side]:
-            if row["at"] >= gone:
+            if row["at"] * US_A_MS >= gone:
                 group, time = group_of(case, side, row), row["at"]
                 empty = Extent(group, time, time, {"left": [], "right": []})
                 found.setdefault((key_bytes(group), time), empty).state[word].append(row)

@@ -92,3 +92,34 @@ def test_columns_are_refused_like_dicts(value):
     assert str(of_columns.value) == str(of_dicts.value)
     with pytest.raises(UserError, match="has no key 'at'"):
         coordinates.of(columns.without(["at"]))
+
+
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        ([11, -1], [11_000, -1_000]),
+        ([11.25, -0.5, 1.7e12], [11_250, -500, 1_700_000_000_000_000]),
+        ([datetime(1970, 1, 1, 0, 0, 0, 11_250, tzinfo=UTC)], [11_250]),
+        ([datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)], [-1]),
+        ([date(1970, 1, 2)], [86_400_000_000]),
+        (["1970-01-01T00:00:00.011250", "1970-01-01T01:00:00.000001+01:00"], [11_250, 1]),
+    ],
+)
+def test_a_join_compares_instants_to_the_microsecond(values, found):
+    times = Coordinates("join j", "at", time=True, word="at")
+    rows = [{"at": each} for each in values]
+    assert times.microseconds(rows).tolist() == found
+    assert times.microseconds(from_dicts(rows)[0]).tolist() == found
+    with pytest.raises(OverflowError):
+        times.microseconds([{"at": 2**62}])
+    with pytest.raises(OverflowError):
+        times.microseconds(from_dicts([{"at": 2**62}])[0])
+
+
+def test_an_order_of_instants_tells_microseconds_apart():
+    first = datetime(2024, 1, 1, 0, 0, 0, 1, tzinfo=UTC)
+    later = [first.replace(microsecond=2), "2024-01-01T00:00:00.000003", 1_704_067_200_000.004]
+    assert OF_TIME.number(first) == OF_TIME.number(later[0])
+    orders = list(map(OF_TIME.order, [first, *later]))
+    assert orders == sorted(set(orders))
+    assert OF_ELEMENTS.order(1.5) == 1.5

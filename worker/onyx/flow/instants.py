@@ -11,7 +11,7 @@ from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from typing import Any
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
+_MILLISECOND, _MICROSECOND = timedelta(milliseconds=1), timedelta(microseconds=1)
 
 
 def since_epoch(moment: date) -> timedelta:
@@ -24,14 +24,22 @@ def since_epoch(moment: date) -> timedelta:
 
 
 def milliseconds(moment: date | str) -> int:
-    """The milliseconds of a datetime, of a date, or of either as ISO 8601 text.
+    """The milliseconds since the epoch of a datetime, of a date, or of either as ISO 8601 text: of
+    a fraction the one before.
 
     Raises:
         ValueError: the text is neither.
     """
-    if isinstance(moment, str):
-        moment = datetime.fromisoformat(moment)
-    return since_epoch(moment) // _MILLISECOND
+    return _parsed(moment) // _MILLISECOND
+
+
+def microseconds(moment: date | str) -> int:
+    """The microseconds, as `milliseconds`."""
+    return _parsed(moment) // _MICROSECOND
+
+
+def _parsed(moment: date | str) -> timedelta:
+    return since_epoch(datetime.fromisoformat(moment) if isinstance(moment, str) else moment)
 
 
 def looked_up(value: Any) -> Any:

@@ -9,7 +9,7 @@ from msgspec import field
 
 from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
-from onyx.joins.streams.spans import Extents, Interval, Latest, Spans
+from onyx.joins.streams.spans import TIME_MAX, US_A_MS, Extents, Interval, Latest, Spans
 from onyx.model.job import CatalogEntry, Job, JoinSide
 from onyx.model.workflow import sources_above
 from onyx.windows.assigning.coordinates import Coordinates
@@ -90,8 +90,13 @@ def _side(entry: CatalogEntry, side: JoinSide, outer: bool, resolve: Resolve) ->
 def _spans(entry: CatalogEntry, outer: tuple[bool, bool]) -> Spans:
     within = entry.within
     if entry.how == "asof":
-        return Latest(None if within is None else within.before)
+        return Latest(None if within is None or within.before is None else _us(within.before))
     if entry.range is not None:
-        return Extents(entry.range)
+        return Extents(_us(entry.range))
     assert within is not None, "validated: within, or range"
-    return Interval(within.before, within.after, outer)
+    return Interval(_us(within.before), _us(within.after), outer)
+
+
+def _us(milliseconds: int) -> int:
+    """No two times are farther apart than that."""
+    return min(milliseconds * US_A_MS, TIME_MAX)

@@ -127,9 +127,9 @@ def _ordered(
 ) -> Aggregation:
     if coordinates is None:
         raise UserError(f"{where}: an ordered-log needs a windowKey to order by")
-    key, number = window.window_key or "", coordinates.number
+    key, order = window.window_key or "", coordinates.order
 
     def coordinate_of(segment: Segment) -> Number:
-        return number(segment.get(key))
+        return order(segment.get(key))
 
     return OrderedLog(aggregation, coordinate_of)

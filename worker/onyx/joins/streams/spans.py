@@ -4,8 +4,8 @@ theirs can come any more, or that nobody will ask for them.
 A join is of all rows that are not late. So what a watermark lets go is decided by times alone, the
 same on each replay, and nothing has to be noted of a row: not even that it has met another one.
 
-All of it is arithmetic on arrays of milliseconds. Watermarks are one for each row, because key
-groups may differ in theirs.
+All of it is arithmetic on arrays of microseconds, which is as exact as times are. Watermarks are
+one for each row, because key groups may differ in theirs.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ Times = NDArray[np.int64]
 Side = Literal[0, 1]
 LEFT: Side = 0
 RIGHT: Side = 1
+US_A_MS = 1_000
+"""Amounts in a job, and watermarks outside of a join, are in milliseconds."""
 TIME_MAX = 2**61
 """Times are nearer to 1970 than this, so that no sum of three is too large."""
 NO_WATERMARK, END = -(2**62), 2**62 - 1

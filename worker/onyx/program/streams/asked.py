@@ -7,6 +7,7 @@ is asked for, only rows with its hash.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -19,11 +20,11 @@ from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.groups.hashes import combined_hashes
 from onyx.joins.keys import apart
 from onyx.joins.streams.keyed_rows import KeyedRows
-from onyx.joins.streams.spans import LEFT, RIGHT, Side
+from onyx.joins.streams.spans import END, LEFT, NO_WATERMARK, RIGHT, US_A_MS, Side
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.stored_form import segments_of
 from onyx.windows.answers import FirstPlaces
-from onyx.windows.firing import ALL, Extent
+from onyx.windows.firing import ALL, Extent, Number
 from onyx.windows.groups import group_value, hashable_key
 from onyx.windows.selection import Selection, place
 
@@ -34,7 +35,8 @@ Stored = tuple[Side, KeyedRows, Callable[[KeyedRows], Mask]]
 
 class _Row(NamedTuple):
     group: Any
-    time: int
+    time: Number
+    """In milliseconds."""
     side: Side
     segment: Segment
 
@@ -64,9 +66,9 @@ def _meant(
 ) -> Iterator[_Row]:
     """The rows of a part that are asked for, of those that are there."""
     if asked.time_from is not None:
-        there &= rows.times >= asked.time_from
+        there &= rows.times >= _microseconds(asked.time_from)
     if asked.time_to is not None:
-        there &= rows.times < asked.time_to
+        there &= rows.times < _microseconds(asked.time_to)
     if asked.key is not ALL:
         there &= _may_have(rows, _parts(join, asked.key))
     wanted = ALL if asked.key is ALL else hashable_key(asked.key)
@@ -78,7 +80,16 @@ def _meant(
             key = hashable_key(_group(join, side, segment))
             group = group_value(key)
             if asked.has_group(group) if wanted is ALL else key == wanted:
-                yield _Row(group, time, side, segment)
+                yield _Row(group, _milliseconds(time), side, segment)
+
+
+def _microseconds(bound: Number) -> int:
+    """The first time that is not before a bound."""
+    return math.ceil(min(max(bound * US_A_MS, NO_WATERMARK), END))
+
+
+def _milliseconds(time: int) -> Number:
+    return time / US_A_MS if time % US_A_MS else time // US_A_MS
 
 
 def _group(join: StreamJoin, side: Side, segment: Segment) -> Any:

@@ -36,24 +36,13 @@ def look_at(join: StreamJoin, side: StreamSide, segments: Segments) -> Looked:
 
 
 def _times(join: StreamJoin, side: StreamSide, segments: Segments) -> Times:
-    axis, ints = side.times.of(segments)
     try:
-        if ints:
-            found: Times = np.asarray(axis, np.int64)
-        else:
-            kind = np.float64 if _floats(axis) else np.int64
-            found = np.floor(np.asarray(axis, kind)).astype(np.int64)
+        found: Times = side.times.microseconds(segments)
     except OverflowError:
         found = np.full(len(segments), TIME_MAX)
-    if len(found) and (np.abs(found) >= TIME_MAX).any():
-        raise Refusal(f"join {join.task}: a time is farther from 1970 than 2**61 milliseconds")
+    if len(found) and not -TIME_MAX < found.min() <= found.max() < TIME_MAX:
+        raise Refusal(f"join {join.task}: a time is farther from 1970 than 70,000 years")
     return found
-
-
-def _floats(axis: Any) -> bool:
-    if isinstance(axis, np.ndarray):
-        return bool(axis.dtype == np.float64)
-    return float in set(map(type, axis))
 
 
 def _rows(join: StreamJoin, side: StreamSide, segments: Segments, where: Indices) -> Iterator[Rows]:

@@ -22,7 +22,7 @@ from onyx.flow.groups.keys import SHARDS
 from onyx.joins.streams.keyed_rows import KeyedRows, same_keys
 from onyx.joins.streams.looked import Rows
 from onyx.joins.streams.part import NONE, Keep, in_order
-from onyx.joins.streams.spans import END, LEFT, NO_WATERMARK, RIGHT, Side, Times
+from onyx.joins.streams.spans import END, LEFT, NO_WATERMARK, RIGHT, US_A_MS, Side, Times
 from onyx.joins.streams.stored import StoredSide
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.asked import extents_of
@@ -140,11 +140,12 @@ class JoinedStreams:
 
     def advance(self, watermark: Number) -> Pages:
         """Rows that it has passed are emitted or go."""
-        return self._rise(int(min(max(watermark, NO_WATERMARK), END - 1)), self._shards.known)
+        reached = min(max(watermark * US_A_MS, NO_WATERMARK), END - 1)
+        return self._rise(int(reached), self._shards.known)
 
     def passed_on(self, watermark: int) -> int:
         """Behind the oldest time of what is still to be made."""
-        return self._spans.made_from(watermark)
+        return self._spans.made_from(watermark * US_A_MS) // US_A_MS
 
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """Nothing comes any more for these shards."""

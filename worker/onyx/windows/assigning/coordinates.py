@@ -1,10 +1,11 @@
 """Reading the coordinate of a segment: the value of a key, as `windowKey`, as a number.
 
 A window or a join over time takes what stands for an instant: milliseconds since the epoch as they
-are, datetimes and dates (without a zone: UTC), and ISO 8601 text. A window over anything else takes
-numbers only. Practically every batch has ints alone, which is found out once for the whole of it.
-Columns of numbers, timestamps and dates become an array; of text, each different one is parsed once
-a batch.
+are, datetimes and dates (without a zone: UTC), and ISO 8601 text. A join compares instants and has
+them in microseconds; extents begin and end with whole milliseconds, in which a window has them. A
+window over anything else takes numbers only. Practically every batch has ints alone, which is found
+out once for the whole of it. Columns of numbers, timestamps and dates become an array; of text,
+each different one is parsed once a batch.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as kinds
+from numpy.typing import NDArray
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segment, Segments, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.groups.codes import KeyCodes
-from onyx.flow.instants import milliseconds
+from onyx.flow.instants import microseconds, milliseconds
 from onyx.windows.assigning.assigner import Axis
-from onyx.windows.coded import numbers_of
+from onyx.windows.coded import Array, numbers_of
 from onyx.windows.firing import Number
 
 _INTS = frozenset({int})
@@ -32,6 +34,8 @@ _US_A_MS = np.int64(1_000)
 _MS_A_DAY = np.int64(86_400_000)
 COORDINATE_MAX = 2.0**63
 """The bound of floats: farther out an extent has no bounds that differ from one another."""
+_MS_MAX = 2**63 // 1_000
+"""Farther out microseconds have no 64 bits."""
 
 
 class Coordinates:
@@ -86,6 +90,54 @@ class Coordinates:
                 return np.array(coordinates, np.int64)[keys.codes], True
         return [coordinates[code] for code in keys.codes.tolist()], False
 
+    def microseconds(self, segments: Segments) -> NDArray[np.int64]:
+        """One instant a segment, in microseconds since the epoch.
+
+        Raises:
+            UserError: a segment has no instant.
+            OverflowError: one is too far from the epoch for 64 bits.
+        """
+        return format_of(segments).choose(self._us_of_dicts, self._us_of_columns)(segments)
+
+    def _us_of_dicts(self, segments: list[Segment]) -> NDArray[np.int64]:
+        try:
+            values = list(map(self._get, segments))
+        except KeyError:
+            raise self._missing() from None
+        if _INTS.issuperset(map(type, values)):
+            return _us(np.array(values, np.int64))
+        return np.array(list(map(self._instant, values)), np.int64)
+
+    def _us_of_columns(self, columns: Columns) -> NDArray[np.int64]:
+        if not columns.has(self._key):
+            raise self._missing()
+        column = columns.column(self._key)
+        found = numbers_of(column)
+        if found is not None and (np.abs(found) < COORDINATE_MAX).all():
+            return _us(found)
+        if not column.null_count and kinds.is_timestamp(column.type):
+            times: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
+            return times
+        if not column.null_count and kinds.is_date32(column.type):
+            return _us(column.cast(pa.int32()).to_numpy() * _MS_A_DAY)
+        keys = KeyCodes.of_column(columns, self._key)
+        return np.array(list(map(self._instant, keys.raws)), np.int64)[keys.codes]
+
+    def _instant(self, value: Any) -> int:
+        kind = type(value)
+        if kind is int or (kind is float and abs(value) < COORDINATE_MAX):
+            found: int = round(value * 1_000)
+            return found
+        if isinstance(value, date | str):
+            with contextlib.suppress(ValueError):
+                return microseconds(value)
+        raise self._unfit(value)
+
+    def order(self, value: Any) -> Number:
+        """A number that is smaller for what comes first, of instants to the microsecond. Raises as
+        `number`."""
+        return self._instant(value) if self._time else self.number(value)
+
     def number(self, value: Any) -> Number:
         """The coordinate that a value of the key stands for.
 
@@ -116,3 +168,10 @@ class Coordinates:
             f"{self._where}: a segment has no key {self._key!r}, which is the {self._word}; drop "
             "such segments in the task's function or with a flow condition before it"
         )
+
+
+def _us(milliseconds: Array) -> NDArray[np.int64]:
+    if len(milliseconds) and not -_MS_MAX < milliseconds.min() <= milliseconds.max() < _MS_MAX:
+        raise OverflowError("a time is too far from 1970")
+    found: NDArray[Any] = milliseconds * _US_A_MS
+    return np.rint(found).astype(np.int64) if found.dtype.kind == "f" else found
