@@ -343,7 +343,9 @@ def test_a_warm_jvm_serves_runs_whose_sessions_are_their_own(real: Keeper, tmp_p
         return True
 
     (tmp_path / "slow").rename(tmp_path / "cancelled")
-    with pytest.raises(Unavailable, match="the JVM of Spark has ended while the stage ran"):
+    with pytest.raises(
+        Unavailable, match=r"the JVM of Spark was killed \(SIGKILL\).* while the stage ran"
+    ):
         run_in_child(of_spark(tmp_path, "slow"), 300.0, Watch(killing), real)
 
 

@@ -119,12 +119,12 @@ def request_for(stage: str, folder: Path) -> StageRequest:
 class FakeSessions:
     """What a run does with its session."""
 
-    def __init__(self, gone: bool = False) -> None:
+    def __init__(self, ended: str = "") -> None:
         self.events: list[str] = []
-        self._gone = gone
+        self._ended = ended
 
-    def is_gone(self) -> bool:
-        return self._gone
+    def how_ended(self) -> str:
+        return self._ended
 
     def open(self, group: str, name: str) -> Any:
         self.events.append(f"open {group}")
@@ -215,13 +215,13 @@ def test_an_exception_of_a_stage_is_answered_with_its_place(
 def test_what_a_stage_raises_when_its_jvm_has_died_is_no_mistake_of_its_author(
     user_code: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sessions = FakeSessions(gone=True)
+    sessions = FakeSessions("has ended with code 1")
     monkeypatch.setattr(frames, "read_parts", lambda *_: "a frame")
     turn = run_stage.Turn(sessions, "1", user_code)
     failure = run_stage.answer(request_for("stages_of_a_user:raising", user_code), turn)
     assert failure is not None
     assert not failure.by_user
-    assert "the JVM of Spark has ended while the stage ran" in failure.message
+    assert "the JVM of Spark has ended with code 1 while the stage ran" in failure.message
     assert "boom" in failure.message
     assert sessions.events == ["open 1"], "what is gone is not asked to close"
 

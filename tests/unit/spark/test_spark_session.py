@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import importlib
+import socket
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from onyx.errors import NameNotRegistered, Unavailable
 from onyx.spark.child.run_stage import named
 from onyx.spark.session.blame import MESSAGE_CHARACTERS_MAX, failure_message
+from onyx.spark.session.gateway import how_ended
 from onyx.spark.session.kept import sessions_beside
-from onyx.spark.session.opening import configuration
+from onyx.spark.session.masters import places_of
+from onyx.spark.session.opening import begin_session, configuration, open_session
+from onyx.spark.session.reaching import require_one
 from onyx.spark.session.shipping import ship, ship_modules
+from onyx.spark_query import failure
+from onyx.spark_query.failure import found_in
 
 
 def test_a_local_session_keeps_to_loopback_and_to_its_scratch_directory() -> None:
@@ -65,11 +72,42 @@ class DeadSession:
 def test_a_jvm_that_is_gone_leaves_the_error_of_the_run_beside_its_query(tmp_path: Path) -> None:
     def run() -> None:
         with sessions_beside(DeadSession(), "local[2]", tmp_path, {}) as sessions:
-            assert sessions.is_gone()
+            assert "was killed (SIGKILL)" in sessions.how_ended()
             raise Unavailable("the JVM of Spark has ended while the stage ran")
 
     with pytest.raises(Unavailable, match="while the stage ran"):
         run()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(-9, "was killed (SIGKILL)"), (137, "was killed (SIGKILL)"), (-15, "was killed (SIGTERM)"),
+     (1, "has ended with code 1")],
+)  # fmt: skip
+def test_how_a_jvm_has_ended_is_said(code: int, said: str) -> None:
+    gateway = SimpleNamespace(proc=SimpleNamespace(wait=lambda timeout_s: code))
+    assert said in how_ended(gateway)
+
+
+def test_a_query_whose_jvm_is_gone_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure, "how_ended", lambda: "was killed (SIGKILL)")
+    found = found_in(ConnectionRefusedError("[Errno 111] Connection refused"))
+    assert found.message.startswith("the JVM of Spark was killed (SIGKILL) while the query ran")
+    assert (found.by_user, found.away) == (False, True)
+
+
+def test_a_master_that_does_not_answer_is_said_at_once(tmp_path: Path) -> None:
+    for start in (open_session, begin_session):
+        with pytest.raises(Unavailable, match=r"no Spark master answers at 127\.0\.0\.1:1: Conn"):
+            start("spark://127.0.0.1:1", "n", tmp_path, {})
+
+
+def test_of_several_masters_one_has_to_answer() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        require_one("Spark master", places_of(f"spark://127.0.0.1:1,127.0.0.1:{port}"))
+    with pytest.raises(Unavailable, match=rf"127\.0\.0\.1:1: .*, 127\.0\.0\.1:{port}: "):
+        require_one("Spark master", places_of(f"spark://127.0.0.1:1,127.0.0.1:{port}"))
 
 
 class Receiver:

@@ -17,6 +17,7 @@ from onyx.ids import JobId, PeerId, TaskName
 from onyx.program.failure import Failure, report
 from onyx.spark.driver.request import QueryFailure
 from onyx.spark.session.blame import blame, shortened
+from onyx.spark.session.gateway import how_ended
 
 _MARK = "onyx-failure"
 _DISORDERED = "onyx-disordered"
@@ -67,4 +68,7 @@ def found_in(error: BaseException) -> QueryFailure:
     if match is not None:
         return msgspec.json.decode(base64.b64decode(match[1]), type=QueryFailure)
     found = blame(error)
+    if not found.by_user and (died := how_ended()):
+        said = f"the JVM of Spark {died} while the query ran ({found.message.splitlines()[0]})"
+        return QueryFailure(said, by_user=False, away=True)
     return QueryFailure(shortened(found.message), found.by_user, away=found.away)

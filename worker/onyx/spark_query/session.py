@@ -8,6 +8,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from onyx.errors import Unavailable
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.session.masters import is_connect
 from onyx.spark.session.opening import begin_session, open_session
@@ -19,7 +20,7 @@ ROWS_A_BATCH = {"spark.sql.execution.arrow.maxRecordsPerBatch": "64"}
 def begin(request: QueryRequest) -> None:
     """Have the JVM of the query start, if it has one of its own. What is wrong with it, `opened`
     says."""
-    with contextlib.suppress(ImportError, OSError):
+    with contextlib.suppress(ImportError, OSError, Unavailable):
         begin_session(*_how(request))
 
 

@@ -21,12 +21,12 @@ def failure_of(error: Exception, session: Any, sessions: Sessions, master: str) 
     if (of_store := carried_in(cause or error)) is not None:
         return _closed(sessions, of_store)
     if not is_connect(master):
-        if isinstance(error, Fenced | StaleSession) or not sessions.is_gone():
+        if isinstance(error, Fenced | StaleSession) or not (died := sessions.how_ended()):
             return _closed(sessions, error)
         said = message_of_spark(cause or error).partition("\n")[0]
         return Unavailable(
-            "the JVM of Spark has ended while the stage ran; was it killed, or out of memory? "
-            f"({type(cause or error).__name__}: {said})"
+            f"the JVM of Spark {died} while the stage ran; `spark.driver.memory` gives it "
+            f"more memory ({type(cause or error).__name__}: {said})"
         )
     if cause is not None and is_lost(cause):
         return Unavailable(

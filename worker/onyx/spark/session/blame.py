@@ -37,7 +37,10 @@ _JAVA_OF_THE_JOB = re.compile(
     r"|java\.lang\.NoClassDefFoundError",
     re.MULTILINE,
 )
-_LOST = re.compile(r"ExecutorLostFailure|FetchFailed|SparkContext was shut down|masters are unresp")
+_LOST = re.compile(
+    r"ExecutorLostFailure|FetchFailed|SparkContext was shut down|stopped SparkContext"
+    r"|masters are unresp"
+)
 _GATEWAY = frozenset({"Py4JError", "Py4JNetworkError"})
 """Exceptions of a JVM that does not answer. What it has raised has another type."""
 _TASK_FAILED = re.compile(r"Lost task [^\n]*?\(TID \d+\) \([^)\n]*\): ")

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import os
 import queue
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from onyx.errors import SettingsError, Unavailable, UserError
+from onyx.spark.session.reaching import require_one
 from onyx.spark.session.token import FILE_VARIABLE, MASTER_VARIABLE, OF_PYSPARK, with_token
 
 PORT = 15002
 """The port of a server whose URL gives none."""
-ANSWER_TIMEOUT_S = 10.0
-"""Longest wait for the port to answer."""
 SESSION_TIMEOUT_S = 120.0
 """Longest wait for a session. What takes a connection and is no such server may say nothing."""
 RETRIES_MAX = 6
@@ -111,13 +109,7 @@ def is_lost(error: BaseException) -> bool:
 def _require_port(master: str) -> None:
     where = master.removeprefix("sc://").partition("/")[0]
     host, _, port = where.partition(":")
-    try:
-        socket.create_connection((host, int(port or PORT)), ANSWER_TIMEOUT_S).close()
-    except OSError as error:
-        raise Unavailable(
-            f"no Spark Connect server answers at {host}:{port or PORT}: "
-            f"{error.strerror or error}; is it started, and may this worker reach it?"
-        ) from error
+    require_one("Spark Connect server", [(host, int(port or PORT))])
 
 
 def _within(timeout_s: float, ask: Callable[[], str]) -> str:

@@ -14,6 +14,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -35,6 +36,8 @@ TAIL_LINES_MAX = 200
 """Last lines of the JVM that are kept."""
 DRAIN_WAIT_S = 5.0
 """Longest wait for the last lines of a JVM that has ended."""
+GONE_WAIT_S = 1.0
+"""A process that dies loses its connections first, and whoever looks then still finds it."""
 _ANSWER = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 """Names the file in which a JVM that Spark starts says how to reach it."""
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
@@ -150,6 +153,31 @@ def launch(settings: Mapping[str, str]) -> None:
         del os.environ[_PORT], os.environ[_SECRET]
     gateway: Any = SparkContext._gateway
     gateway.proc = jvm.process
+
+
+def how_ended(gateway: Any = None) -> str:
+    """How a JVM has ended, for messages; empty if it runs, or there is none. Blocks for a second if
+    it runs.
+
+    Args:
+        gateway: of PySpark; without it, that of this process.
+    """
+    if gateway is None and "pyspark" in sys.modules:
+        from pyspark import SparkContext
+
+        gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return ""
+    try:
+        code: int = process.wait(GONE_WAIT_S)
+    except subprocess.TimeoutExpired:
+        return ""
+    if code in (-signal.SIGKILL, 128 + signal.SIGKILL):
+        return "was killed (SIGKILL): by somebody, or by the system for want of memory"
+    if code < 0:
+        return f"was killed ({signal.Signals(-code).name})"
+    return f"has ended with code {code}"
 
 
 def not_started(code: int, lines: Sequence[str]) -> Exception:

@@ -8,7 +8,6 @@ Python process, because the JVM is the server's.
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,15 +15,13 @@ from typing import Any, Protocol
 
 from onyx.errors import Unavailable
 from onyx.plugins.protocol import SealProgress
+from onyx.spark.session.gateway import how_ended
 from onyx.spark.session.masters import is_connect
 from onyx.spark.session.opening import open_session
 from onyx.spark.session.progress import GROUP, ConnectProgress, progress_of
 
 NAME = "onyx"
 """The name of the application, which serves many runs; a run's own name is that of its jobs."""
-
-GONE_WAIT_S = 1.0
-"""A process that dies loses its connections first, and whoever looks then still finds it."""
 
 
 class StaleSession(Unavailable):
@@ -56,8 +53,9 @@ class Sessions(Protocol):
         """How far the run is; None if there is nothing to say. From any thread."""
         ...
 
-    def is_gone(self) -> bool:
-        """After a failure: whether the JVM that we have started has ended. Blocks for a second."""
+    def how_ended(self) -> str:
+        """After a failure: how the JVM that we have started has ended; empty if it runs. Blocks for
+        a second."""
         ...
 
     def close(self) -> None:
@@ -131,14 +129,8 @@ class _ClassicSessions:
     def progress(self) -> SealProgress | None:
         return progress_of(self.base.sparkContext, self._group) if self._group else None
 
-    def is_gone(self) -> bool:
-        if self.base is None:
-            return False
-        try:
-            self.base.sparkContext._gateway.proc.wait(GONE_WAIT_S)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+    def how_ended(self) -> str:
+        return "" if self.base is None else how_ended(self.base.sparkContext._gateway)
 
     def close(self) -> None:
         """What the run has cached would stay in the heap."""
@@ -170,8 +162,8 @@ class _ConnectSessions:
         if self._own is not None:
             self._own.interruptAll()
 
-    def is_gone(self) -> bool:
-        return False  # the server is not ours, and `connect.is_lost` knows its errors
+    def how_ended(self) -> str:
+        return ""  # the server is not ours, and `connect.is_lost` knows its errors
 
     def close(self) -> None:
         own, self._own, self._progress = self._own, None, ConnectProgress()

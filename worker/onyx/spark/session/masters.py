@@ -27,6 +27,14 @@ def is_connect(master: str) -> bool:
     return master.startswith(_CONNECT)
 
 
+def places_of(master: str) -> list[tuple[str, int]]:
+    """Where the masters of a Spark cluster listen; none of other masters."""
+    if not _STANDALONE.fullmatch(master):
+        return []
+    pairs = (each.rpartition(":") for each in master.removeprefix("spark://").split(","))
+    return [(host, int(port)) for host, _, port in pairs]
+
+
 def wrong_master(master: str) -> Iterator[Problem]:
     """What is wrong with a master, at the key `master`."""
     if master.startswith("k8s://"):

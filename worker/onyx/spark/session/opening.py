@@ -12,16 +12,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from onyx.errors import SettingsError
+from onyx.errors import SettingsError, Unavailable
 from onyx.spark.session.blame import blame
 from onyx.spark.session.connect import open_connect
-from onyx.spark.session.gateway import begin, launch
-from onyx.spark.session.masters import is_connect, is_local
+from onyx.spark.session.gateway import begin, how_ended, launch
+from onyx.spark.session.masters import is_connect, is_local, places_of
+from onyx.spark.session.reaching import require_one
 
 DRIVER_MEMORY = "1g"
 """Heap of the JVM unless `sparkConf` says otherwise: enough to aggregate some 100 million rows."""
 QUICK = " -XX:TieredStopAtLevel=1"
 """The JVM compiles a method once: half of the CPU until the first result (9 in place of 18 s)."""
+STOPPED = "stopped SparkContext"
+"""In what Spark says once a cluster has not taken it, a minute later."""
 LOCAL_SHUFFLE_PARTITIONS = "8"
 """Spark's default of 200 costs a local stage seconds of scheduling; adaptive execution still
 splits what is large."""
@@ -65,8 +68,10 @@ def configuration(
 def begin_session(
     master: str, name: str, scratch: Path, extra: Mapping[str, str], quick: bool = False
 ) -> None:
-    """Start the JVM of a session that `open_session` is asked for soon, with the same arguments."""
+    """Start the JVM of a session that `open_session` is asked for soon, with the same arguments.
+    Raises OSError, Unavailable."""
     if not is_connect(master):
+        _require_master(master)
         _make_folders(scratch)
         begin(_arguments(master, name, scratch, extra, quick))
 
@@ -94,6 +99,7 @@ def open_session(
     _make_folders(scratch)
     if is_connect(master):
         return open_connect(master, extra)
+    _require_master(master)
     settings = _arguments(master, name, scratch, extra, quick)
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -103,11 +109,24 @@ def open_session(
         session = builder.getOrCreate()
         session.sparkContext.setLogLevel("ERROR")
     except Exception as error:
+        if places_of(master) and STOPPED in str(error):
+            raise Unavailable(
+                f"what answers at {master} has not taken this application: is it a Spark master, "
+                f"of the version that PySpark here has, and with the same secret? ({STOPPED})"
+            ) from error
+        if died := how_ended():
+            raise Unavailable(f"the JVM of Spark {died} while it started") from error
         found = blame(error)
         why = f"{found.message}{_named(extra, found.message)}"
         whole = f"Spark with master {master!r} does not start: {why}"
         raise replace(found, message=whole).error() from error
     return session
+
+
+def _require_master(master: str) -> None:
+    """Raises Unavailable if nothing answers where a master of a cluster should be."""
+    if places := places_of(master):
+        require_one("Spark master", places)
 
 
 def _make_folders(scratch: Path) -> None:
