@@ -20,7 +20,14 @@ from onyx.program.keyed.held import HeldStates
 from onyx.program.keyed_function import KeyedFunction
 from onyx.windows.groups import Shards, hashable_key
 
-DECLARED = {"v": "value", "n": "value[int]", "l": "list", "m": "map", "s": "map[str, int]"}
+DECLARED = {
+    "v": "value",
+    "n": "value[int]",
+    "l": "list",
+    "m": "map",
+    "s": "map[str, int]",
+    "d": "map[str, list[struct[a: int]]]",
+}
 KEYS = ["a", 7, None, ["x", 1]]
 VALUES = st.one_of(st.integers(-3, 3), st.none(), st.lists(st.integers(0, 2), max_size=2))
 INDICES = st.integers(-2, 3)
@@ -38,6 +45,7 @@ class Plain:
         self.l: list[Any] = []
         self.m: dict[Any, Any] = {}
         self.s: dict[str, int] = {}
+        self.d: dict[str, list[dict[str, int]]] = {}
         self.timers: dict[str, int] = {}
 
     def set_timer(self, name: str, at_ms: int) -> None:
@@ -52,7 +60,7 @@ class Plain:
 
 def seen(state: Any) -> list[Any]:
     timers = [state.timer(name) for name in "xy"]
-    return [state.v, state.n, list(state.l), dict(state.m), dict(state.s), timers]
+    return [state.v, state.n, list(state.l), dict(state.m), dict(state.s), dict(state.d), timers]
 
 
 def _pop(state: Any, index: int) -> None:
@@ -90,6 +98,9 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
         lambda key: lambda state: state.s.__setitem__(key, state.s.get(key, 0) + 1)
     ),
     st.just(lambda state: state.s.clear()),
+    st.tuples(
+        st.sampled_from("ab"), st.lists(st.fixed_dictionaries({"a": INDICES}), max_size=2)
+    ).map(lambda its: lambda state: state.d.__setitem__(*copy.deepcopy(its))),
     st.tuples(st.sampled_from("xy"), st.integers(0, 5)).map(
         lambda its: lambda state: state.set_timer(*its)
     ),

@@ -45,6 +45,7 @@ from onyx.replica.state import Replica
 from onyx.settings import Settings
 from onyx.telemetry.catalog import Metric
 from onyx.telemetry.interface import GroupMetrics, TaskMetrics
+from onyx.windows.inside import Inside
 from onyx.windows.selection import Selection
 
 __all__ = [
@@ -52,6 +53,7 @@ __all__ = [
     "Entry",
     "Env",
     "GroupMetrics",
+    "Inside",
     "Job",
     "JobId",
     "Metric",

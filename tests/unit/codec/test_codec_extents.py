@@ -20,6 +20,7 @@ from onyx.codec.extents import (
 )
 from onyx.errors import SegmentError, UserError
 from onyx.windows.firing import ALL, Extent
+from onyx.windows.inside import Inside
 from onyx.windows.selection import EVERYTHING, Place, Selection
 
 KEYS = [
@@ -57,6 +58,8 @@ def test_all_groups_are_not_the_group_none() -> None:
         Selection(key_from="a", key_to="b", time_from=5, time_to=math.inf),
         Selection(time_to=-1.5, after=Place({"a": [1]}, -math.inf, math.inf)),
         Selection(after=Place(None, 5, 0, ("s",))),
+        Selection(inside=Inside(("a", 0, b"k"), "b", "c", 7)),
+        Selection(inside=Inside(first=1, end=2**40)),
     ],
     ids=repr,
 )

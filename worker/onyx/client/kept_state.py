@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from onyx.client.committed_state import committed_state
 from onyx.client.kept_shards import Kept, asked_by_shard, asked_together
 from onyx.client.kept_store import store_of
@@ -51,10 +53,11 @@ class KeptStates:
         if question.select.after is None or last is None or last[0] != what:
             last = self._last = what, self._kept(client, job, question, state, shards)
         try:
-            return last[1](question)
+            answer = last[1](question)
         except Unavailable:
             self._last = None  # files may have gone that it names
             raise
+        return replace(answer, extents=question.select.inside.parts_of(answer.extents))
 
     def _kept(
         self, client: JobReader, job: Job, question: Question, state: State, shards: Sequence[int]

@@ -23,6 +23,7 @@ from onyx.errors import SegmentError, UserError
 from onyx.structs import UNREADABLE
 from onyx.windows.firing import ALL, Extent
 from onyx.windows.groups import dump_key, group_value, hashable_key, load_key
+from onyx.windows.inside import Inside
 from onyx.windows.selection import Place, Selection
 
 _ARRAY_32 = b"\xdd"
@@ -42,6 +43,8 @@ class _Asked(msgspec.Struct, array_like=True, frozen=True):
     time_from: _Number | None
     time_to: _Number | None
     after: _Place | None
+    inside: tuple[list[Any], Any, Any, int | None]
+    """The fields of `Inside`, whose keys are of several types."""
 
 
 _asked_decoder = msgspec.msgpack.Decoder(_Asked, ext_hook=unpacked)
@@ -102,6 +105,7 @@ def encode_selection(asked: Selection) -> bytes:
             asked.time_from,
             asked.time_to,
             None if after is None else _place_row(after),
+            msgspec.structs.astuple(asked.inside),
         ]
     )
 
@@ -115,6 +119,7 @@ def decode_selection(data: bytes) -> Selection:
     """
     try:
         found = _asked_decoder.decode(data)
+        path, first, end, items_max = found.inside
         asked = Selection(
             _value(found.key[0]) if found.key else ALL,
             found.prefix[0] if found.prefix else None,
@@ -123,6 +128,7 @@ def decode_selection(data: bytes) -> Selection:
             found.time_from,
             found.time_to,
             None if found.after is None else _place(found.after),
+            Inside(tuple(path), first, end, items_max),
         )
     except _FAULTS as error:
         raise SegmentError(f"{len(data)} bytes are no question about a state: {error}") from error

@@ -10,6 +10,7 @@ from typing import Any
 from onyx.codec.extents import decode_place
 from onyx.errors import UserError
 from onyx.windows.firing import ALL, Number
+from onyx.windows.inside import Inside
 from onyx.windows.selection import Selection
 
 
@@ -52,6 +53,10 @@ def selection(
     time_from: str | None = None,
     time_to: str | None = None,
     after: str | None = None,
+    path: str | None = None,
+    first_item: str | None = None,
+    before_item: str | None = None,
+    items: str | None = None,
 ) -> Selection:
     """What is asked for; None: not given.
 
@@ -66,9 +71,27 @@ def selection(
         None if time_from is None else parse_bound(time_from),
         None if time_to is None else parse_bound(time_to),
         None if after is None else decode_place(after),
+        Inside(
+            () if path is None else _path(path),
+            None if first_item is None else parse_key(first_item),
+            None if before_item is None else parse_key(before_item),
+            None if items is None else _count(items),
+        ),
     )
     found.check()
     return found
+
+
+def _path(text: str) -> tuple[Any, ...]:
+    """Several steps are a JSON list, one stands alone."""
+    found = parse_key(text)
+    return tuple(found) if isinstance(found, list) else (found,)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise UserError(f"{text!r} is no number of items")
+    return int(text)
 
 
 def _moment(text: str) -> Number:

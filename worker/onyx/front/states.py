@@ -30,7 +30,8 @@ TIMEOUT_S = 10.0
 PATH = "GET /jobs/JOB/state/WINDOW"
 _SELECTING = {
     "key": "key", "prefix": "prefix", "from-key": "first_key", "to-key": "before_key",
-    "from": "time_from", "to": "time_to", "after": "after",
+    "from": "time_from", "to": "time_to", "after": "after", "path": "path",
+    "from-item": "first_item", "to-item": "before_item", "items": "items",
 }  # fmt: skip
 
 

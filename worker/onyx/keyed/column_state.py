@@ -8,33 +8,45 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from onyx.errors import UserFunctionError, describe_type
+from onyx.keyed.checks import Check
 from onyx.keyed.states import Values
-from onyx.model.state_types import StateType
+from onyx.model.state_types import ValueType
 from onyx.windows.coded import Groups
 from onyx.windows.groups import group_value
 
-_TYPES: dict[str, pa.DataType] = {
+_PLAIN: dict[str, pa.DataType] = {
     "bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "str": pa.string(),
     "bytes": pa.binary(),
 }  # fmt: skip
 
 
+class Kept(NamedTuple):
+    """A state of a task."""
+
+    values: Values
+    type: ValueType
+    check: Check
+    """What Arrow allows and the type does not, such as a null in a list."""
+
+
 class ColumnState:
     """The states of the groups of one batch. `of` makes a class with the names of a task."""
 
-    __slots__ = ("_found", "_groups", "_states", "_written")
+    __slots__ = ("_found", "_groups", "_nested", "_states", "_written")
 
-    def __init__(self, states: Mapping[str, tuple[Values, StateType]], groups: Groups) -> None:
+    def __init__(self, states: Mapping[str, Kept], groups: Groups) -> None:
         self._states = states
         self._groups = groups
         self._found: dict[str, pa.Array] = {}
         self._written: dict[str, pa.Array] = {}
+        self._nested: dict[str, list[Any]] = {}
+        """What was written of states whose types nest, as Python has it."""
 
     @property
     def keys(self) -> list[Any]:
@@ -52,19 +64,22 @@ class ColumnState:
             return self._written[name]
         found = self._found.get(name)
         if found is None:
-            values, declared = self._states[name]
-            held = values.get_all(self._groups.keys)
-            found = self._found[name] = pa.array(held, _TYPES[declared.value])
+            state = self._states[name]
+            held = state.values.get_all(self._groups.keys)
+            found = self._found[name] = pa.array(held, _arrow_type(state.type))
         return found
 
     def write(self, name: str, column: Any) -> None:
         """Set the values of a state for all groups of the batch; null removes."""
-        declared = self._states[name][1]
-        wanted = _TYPES[declared.value]
+        state = self._states[name]
+        wanted = _arrow_type(state.type)
         try:
-            made = column if isinstance(column, pa.Array) else pa.array(column)
             if isinstance(column, pa.ChunkedArray):
                 made = column.combine_chunks()
+            elif isinstance(column, pa.Array):
+                made = column
+            else:
+                made = pa.array(column, None if state.type.is_plain else wanted)
             made = made if made.type == wanted else made.cast(wanted)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise UserFunctionError(
@@ -76,22 +91,39 @@ class ColumnState:
                 f"state {name} is set to {len(made)} values for {self._groups.many} groups: it "
                 "takes one for each of state.keys"
             )
+        if not state.type.is_plain:
+            values = made.to_pylist(maps_as_pydicts="strict")
+            self._nested[name] = [None if each is None else state.check(each) for each in values]
         self._written[name] = made
 
     def keep(self) -> bool:
         """What was set stays; whether there was something."""
         keys = self._groups.keys
         for name, column in self._written.items():
-            values = self._states[name][0]
+            values = self._states[name].values
+            written = self._nested.get(name)
+            written = column.to_pylist() if written is None else written
             if not column.null_count:
-                values.put_all(keys, column.to_pylist())
+                values.put_all(keys, written)
                 continue
-            for key, value in zip(keys, column.to_pylist(), strict=True):
+            for key, value in zip(keys, written, strict=True):
                 if value is None:
                     values.remove(key)
                 else:
                     values.put(key, value)
         return bool(self._written)
+
+
+def _arrow_type(its: ValueType) -> pa.DataType:
+    """The type of a column that holds values of a type."""
+    match its:
+        case ValueType(name="list", item=ValueType() as item):
+            return pa.list_(_arrow_type(item))
+        case ValueType(name="map", key=key, item=ValueType() as item):
+            return pa.map_(_PLAIN[key], _arrow_type(item))
+        case ValueType(name="struct", fields=fields):
+            return pa.struct([(name, _arrow_type(each)) for name, each in fields])
+    return _PLAIN[its.name]
 
 
 def _attribute(name: str) -> property:

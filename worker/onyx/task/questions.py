@@ -92,5 +92,5 @@ def _no_state(task: BatchTask) -> Unavailable:
 def _answer(ask: Ask, query: StateQuery) -> StateAnswer:
     asked, extents_max = decode_selection(query.selection), query.extents_max
     found = ask(asked, extents_max + 1)
-    data, sent = encode_extents(found[:extents_max], ANSWER_BYTES_MAX)
+    data, sent = encode_extents(asked.inside.parts_of(found[:extents_max]), ANSWER_BYTES_MAX)
     return StateAnswer(data, sent < len(found))

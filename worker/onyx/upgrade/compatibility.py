@@ -13,7 +13,7 @@ from onyx.model.plugins import (
     makes_one_result,
     takes_requests,
 )
-from onyx.model.state_types import ANY, parse_state_type
+from onyx.model.state_types import parse_state_type
 from onyx.model.workflow import ancestors, children, ordered_parents, stateful_tasks
 from onyx.windows.units import standard
 
@@ -150,11 +150,9 @@ def _join_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
 
 
 def _state_doubt(old: Mapping[str, str], new: Mapping[str, str]) -> Doubt | None:
-    """States of the same name hold the same, or now anything."""
+    """States of the same name hold the same, or now more."""
     for name in sorted(old.keys() & new.keys()):
-        before, after = parse_state_type(old[name]), parse_state_type(new[name])
-        held = after.value in (ANY, before.value) and after.key in (ANY, before.key)
-        if before.shape != after.shape or not held:
+        if not parse_state_type(old[name]).fits(parse_state_type(new[name])):
             return _differs(f"state {name}", old[name], new[name])
     return None
 

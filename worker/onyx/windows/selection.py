@@ -15,6 +15,7 @@ import msgspec
 from onyx.errors import UserError
 from onyx.flow.groups.keys import key_bytes
 from onyx.windows.firing import ALL, Extent, Number
+from onyx.windows.inside import WHOLE, Inside
 
 PREFIXES = (str, list, tuple, dict)
 """Types of groups that have parts."""
@@ -70,9 +71,12 @@ class Selection(msgspec.Struct, frozen=True):
     """Extents begin before."""
     after: Place | None = None
     """Extents are behind this place."""
+    inside: Inside = WHOLE
+    """The part of each state that is shown."""
 
     def check(self) -> None:
         """Raises UserError when no group can be meant."""
+        self.inside.check()
         given = [each for each in (self.key_from, self.key_to) if each is not None]
         if any(type(each) not in BOUNDS for each in given):
             raise UserError("a range of groups has whole numbers or texts as its bounds")

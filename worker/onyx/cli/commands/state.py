@@ -62,6 +62,23 @@ FromOption = Annotated[
     Option("--from", "Extents that end here or later: a number, or a time in ISO 8601."),
 ]
 ToOption = Annotated[str | None, Option("--to", "Extents that begin before this.")]
+PathOption = Annotated[
+    str | None,
+    Option(
+        "--path",
+        "Only what is there in each state: a key of a map or an index of a list, or several in a "
+        'JSON list, as ["visits", 0].',
+    ),
+]
+FirstItemOption = Annotated[
+    str | None, Option("--from-item", "The first key of a range in a map, or index in a list.")
+]
+BeforeItemOption = Annotated[
+    str | None, Option("--to-item", "The key or index before which that range ends.")
+]
+ItemsOption = Annotated[
+    int | None, Meta(ge=1), Option("--items", "Show so many items of a map or list at most.")
+]
 LimitOption = Annotated[
     int,
     Meta(ge=1, le=EXTENTS_MAX),
@@ -89,6 +106,10 @@ def state(
     before_key: BeforeKeyOption = None,
     time_from: FromOption = None,
     time_to: ToOption = None,
+    path: PathOption = None,
+    first_item: FirstItemOption = None,
+    before_item: BeforeItemOption = None,
+    items: ItemsOption = None,
     limit: LimitOption = EXTENTS_DEFAULT,
     after: AfterOption = None,
     all_pages: AllOption = False,
@@ -109,7 +130,10 @@ def state(
     if window is None:
         _list_states(found, job, as_json)
         return
-    select = selection(key, prefix, first_key, before_key, time_from, time_to, after)
+    select = selection(
+        key, prefix, first_key, before_key, time_from, time_to, after,
+        path, first_item, before_item, None if items is None else str(items),
+    )  # fmt: skip
     pages = window_pages(found, JobId(job), window, select, limit, durable)
     if arrow is not None:
         last = _write_arrow(arrow, pages, all_pages)

@@ -43,10 +43,10 @@ class StateTypeName(Kind, frozen=True):
         return value
 
     def _schema(self) -> Schema:
-        return {"type": "string", "minLength": 1, "maxLength": 64}
+        return {"type": "string", "minLength": 1, "maxLength": state_types.TYPE_CHARACTERS_MAX}
 
     def _describe(self) -> str:
         return (
-            f"{listed(state_types.SHAPES)}, with types in brackets as in value[int], list[str] or "
-            "map[str, float]"
+            f"{listed(state_types.SHAPES)}, with types in brackets as in value[int], "
+            "map[str, list[float]] or list[struct[page: str, seconds: float]]"
         )

@@ -92,8 +92,9 @@ def _all_kept(spec: Draft, path: str) -> Iterator[tuple[str, _Kept]]:
     tasks = {good(draft, "name"): draft for draft, _ in entries(spec, "catalog", path, "catalog")}
     for task, draft in tasks.items():
         for name, text in (good(draft, "state") or {}).items():
-            is_map = parse_state_type(text).shape == "map"
-            refused = f"is a {text}, which no column holds" if is_map else ""
+            its = parse_state_type(text)
+            has_map = its.shape == "map" or its.value.has_map
+            refused = f"is a {text}, which no column holds" if has_map else ""
             hint = "keep what is looked up as a value or a list"
             yield f"{task}.{name}", _Kept(draft, refused, hint)
     for window, _ in entries(spec, "windows", path, "windows"):

@@ -7,7 +7,7 @@ from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at, show
 from onyx.model.rules.looking import entries, good
 from onyx.model.rules.windows import check_repeats
-from onyx.model.state_types import ANY, VALUES, parse_state_type
+from onyx.model.state_types import ANY, NESTED, VALUES, parse_state_type
 
 _OTHERWISE = {
     "spark_stage": "keep state in a task before or after the stage",
@@ -47,8 +47,8 @@ def _check_columns(draft: Draft, path: str, report: Report) -> None:
     """Over columns a state is a column, with a value for each group."""
     for name, text in (good(draft, "state") or {}).items():
         declared = parse_state_type(text)
-        if declared.shape != "value" or declared.value == ANY:
-            typed = [each for each in VALUES if each != ANY]
+        if declared.shape != "value" or not declared.value.is_columnar:
+            typed = [each for each in (*VALUES, *NESTED) if each != ANY]
             hint = f"give value[{typed[1]}] ({', '.join(typed)}), or remove batchFormat"
             what = f"is {text}, which no column holds (batchFormat: arrow)"
             report.add(at(at(path, "state"), name), what, hint)

@@ -20,12 +20,13 @@ from onyx.flow.leaves import Leaves, segments_of
 from onyx.keyed import column_state, group_state
 from onyx.keyed.changes import Changes
 from onyx.keyed.checks import key_check, value_check
+from onyx.keyed.column_state import Kept
 from onyx.keyed.group_state import GroupState
 from onyx.keyed.states import Values
 from onyx.keyed.store import KeyedStore
 from onyx.keyed.timers import Timers
 from onyx.keyed.views import ListView, MapView, ValueView, View
-from onyx.model.state_types import ANY, StateType
+from onyx.model.state_types import StateType
 from onyx.program.keyed_function import KeyedFunction
 from onyx.windows.coded import Groups
 
@@ -55,7 +56,7 @@ class HeldStates:
         self.state: GroupState = make(views, timers, self._changes, wall_ms)
         """What functions over segments get."""
         self._values = {
-            name: (held, its.states[name])
+            name: Kept(held, its.states[name].value, value_check(name, its.states[name], refusal))
             for name, held in store.states.items()
             if isinstance(held, Values) and name in its.states
         }
@@ -64,8 +65,7 @@ class HeldStates:
     def _view(self, store: KeyedStore, name: str, declared: StateType) -> View:
         check = value_check(name, declared, refusal)
         if declared.shape == "value":
-            is_plain = declared.value != ANY
-            return ValueView(store.values(name), check, self._changes, is_plain)
+            return ValueView(store.values(name), check, self._changes, declared.value.is_plain)
         if declared.shape == "list":
             return ListView(store.lists(name), check, self._changes)
         return MapView(store.maps(name), check, key_check(name, declared), self._changes)
