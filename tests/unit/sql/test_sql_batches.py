@@ -138,6 +138,85 @@ def test_values_that_are_computed_are_those_of_segments(expression: str, value: 
     assert rows(f"select {expression} as x from segments", columns) == [(0, {"x": value})]
 
 
+FAR, US = timedelta(days=400 * 365, microseconds=7), timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("until - since", [timedelta(days=2917190), timedelta(microseconds=-1), None]),
+        ("d + d", [2 * FAR, -2 * FAR, None]),
+        ("coalesce(d, d)", [FAR, -FAR, None]),
+        (
+            "d + interval 1 microsecond",
+            [FAR + timedelta(microseconds=1), timedelta(microseconds=1) - FAR, None],
+        ),
+    ],
+)
+def test_an_interval_is_a_duration_however_long(expression: str, found: list[Any]) -> None:
+    start = datetime(2013, 1, 1, tzinfo=UTC)
+    columns = {
+        "until": [datetime(9999, 12, 31, tzinfo=UTC), start - timedelta(microseconds=1), None],
+        "since": [start, start, start],
+        "d": [FAR, -FAR, None],
+    }
+    for text in (f"select {expression} as x", f"select * replace ({expression} as d)"):
+        made = rows(f"{text} from segments", columns)
+        assert [each.get("x", each.get("d")) for _, each in made] == found
+
+
+def test_an_interval_that_no_duration_holds_fails_alone() -> None:
+    made, failed = applied("select to_days(n) as x from segments", {"n": [1, 2_000_000_000, 3]})
+    assert [row for row, _ in made] == [0, 2]
+    assert list(failed) == [1]
+
+
+def test_a_division_by_zero_is_null_or_infinity() -> None:
+    text = (
+        "select x // y as a, x % y as b, mod(x, y) as c, divide(x, y) as d, x / y as e, f // y as g"
+    )
+    made = rows(f"{text} from segments", {"x": [7, 7], "y": [0, 2], "f": [7.0, 7.0]})
+    assert [list(each.values()) for _, each in made] == [
+        [None, None, None, None, float("inf"), None],
+        [3, 1, 1, 3, 3.5, 3.5],
+    ]
+    assert Expression("x // y is null").answers(pa.record_batch({"x": [7], "y": [0]}))[
+        0
+    ].tolist() == [True]
+
+
+CASES = {"id": [1], "ID": [2], "k": [3]}
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("select id, ID from segments", {"id": 1, "ID": 2}),
+        ("select ID + 1 as x from segments", {"x": 3}),
+        ("select id + k as x, ID from segments", {"x": 4, "ID": 2}),
+        ("select * exclude (k) from segments", {"id": 1, "ID": 2}),
+    ],
+)
+def test_columns_that_differ_in_case_are_read_by_the_letter(text: str, made: Any) -> None:
+    assert rows(text, CASES) == [(0, made)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select id + ID as x from segments",
+        "select Id as x from segments",
+        "select k from segments where id < ID",
+        "select * exclude (id) from segments",
+        "select * replace (7 as ID) from segments",
+        "select * rename (id as x) from segments",
+    ],
+)
+def test_columns_that_sql_cannot_tell_apart_are_refused(text: str) -> None:
+    with pytest.raises(UserFunctionError, match="cannot tell the columns id and ID apart"):
+        Query(text)(pa.record_batch(CASES).append_column("__row__", pa.array(range(1))))
+
+
 def test_intervals_of_months_are_refused() -> None:
     with pytest.raises(UserFunctionError, match="intervals of months in x"):
         raise_first("select interval 1 month as x from segments")

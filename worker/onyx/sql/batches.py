@@ -6,21 +6,18 @@ text is about one row at a time, so a part of a batch gives the same as the whol
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.types as kinds
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.model.report import nearest
-from onyx.sql.engine import Engine, RowsFailed
+from onyx.sql.engine import MONTHS, Engine, RowsFailed
 from onyx.sql.grammar import ROW, Refused
 from onyx.sql.statement import Computed, Item, Passed, Star, Statement, read_statement
 
 ERROR = "__error__"
-_NS_A_DAY = 86_400_000_000_000
-_INTERVAL = np.dtype([("months", "<i4"), ("days", "<i4"), ("nanoseconds", "<i8")])
-"""How Arrow lays out an interval."""
 
 
 class Query:
@@ -117,6 +114,7 @@ def _columns_of(statement: Statement, batch: pa.RecordBatch) -> list[str]:
     for name in statement.columns:
         column = _found(name, batch)
         if column is not None:
+            _require_one(column, [*found, column])
             found[column] = None
         elif name.lower() not in statement.aliases:
             raise _lacking(name, batch)
@@ -128,7 +126,18 @@ def _found(name: str, batch: pa.RecordBatch) -> str | None:
     names = batch.schema.names
     if name in names:
         return name
+    _require_one(name, names)
     return next((each for each in names if each.lower() == name.lower()), None)
+
+
+def _require_one(name: str, names: Iterable[str]) -> None:
+    """Raises UserFunctionError: names differ in upper and lower case alone, as SQL does not."""
+    alike = dict.fromkeys(each for each in names if each.lower() == name.lower())
+    if len(alike) > 1:
+        raise UserFunctionError(
+            f"sql cannot tell the columns {' and '.join(alike)} apart, which differ in upper and "
+            "lower case alone: rename one in the task before"
+        )
 
 
 def _lacking(name: str, batch: pa.RecordBatch) -> UserFunctionError:
@@ -172,7 +181,7 @@ def _columns(
     item: Item, batch: pa.RecordBatch, made: pa.RecordBatch
 ) -> Iterator[tuple[str, pa.Array]]:
     if isinstance(item, Computed):
-        yield item.name, _plain(made.column(1 + item.position), item.name)
+        yield item.name, _held(made.column(1 + item.position), item.name)
     elif isinstance(item, Passed):
         name = _found(item.column, batch)
         if name is None:
@@ -187,6 +196,8 @@ def _of_star(
 ) -> Iterator[tuple[str, pa.Array]]:
     names = [name for name in batch.schema.names if name != ROW]
     known = {name.lower() for name in names}
+    for name in (*star.replaced, *star.renamed, *star.without):
+        _require_one(name, names)
     for name in (*star.replaced, *star.renamed):
         if name not in known:
             raise _lacking(name, batch)
@@ -196,22 +207,16 @@ def _of_star(
             continue
         position = star.replaced.get(key)
         same = batch.column(name)
-        column = same if position is None else _plain(made.column(1 + position), name)
+        column = same if position is None else _held(made.column(1 + position), name)
         yield star.renamed.get(key, name), column
 
 
-def _plain(column: pa.Array, name: str) -> pa.Array:
-    """A column of a type that segments have: an interval without months is a duration."""
-    if column.type != pa.month_day_nano_interval():
-        return column
-    count, valid = len(column), column.is_valid().to_numpy(zero_copy_only=False)
-    first = column.offset * _INTERVAL.itemsize
-    data = column.buffers()[1]
-    parts = np.frombuffer(data, _INTERVAL, count, first) if count else np.empty(0, _INTERVAL)
-    if parts["months"][valid].any():
+def _held(column: pa.Array, name: str) -> pa.Array:
+    """A column, if segments have its type."""
+    kind = column.type
+    if kinds.is_struct(kind) and kind.get_field_index(MONTHS) == 0:
         raise UserFunctionError(
             f"sql makes intervals of months in {name}, which no segment can hold: add them to a "
             "time, or make a number of them"
         )
-    nanoseconds = parts["days"].astype(np.int64) * _NS_A_DAY + parts["nanoseconds"]
-    return pa.array(nanoseconds // 1_000, pa.int64(), mask=~valid).cast(pa.duration("us"))
+    return column

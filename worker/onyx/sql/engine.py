@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from onyx.errors import UserError, UserFunctionError
 
@@ -37,6 +38,7 @@ DEPTH_MAX = 200
 """How deep expressions are nested; Python walks them by recursion."""
 _LOCKED = (
     f"SET TimeZone = 'UTC'; SET max_expression_depth = {DEPTH_MAX}; "
+    "SET error_on_division_by_zero = false; "
     "SET enable_external_access = false; SET lock_configuration = true"
 )
 """Times of segments are in UTC."""
@@ -55,6 +57,15 @@ _OF_ALL_ROWS = ("BinderException", "CatalogException", "ParserException", "Synta
 """Errors that say nothing about a row: the text does not fit the types of the batch."""
 _LACKING = (
     "SQL needs DuckDB, which this Python does not have: pip install 'onyx-on-kubernetes[sql]'"
+)
+
+
+MONTHS = "__months__"
+"""The first field of an interval that has months."""
+_DURATION = (
+    "{{'__months__': date_part('year', {0}) <> 0 OR date_part('month', {0}) <> 0, "
+    "'us': CASE WHEN date_part('year', {0}) = 0 AND date_part('month', {0}) = 0 "
+    "THEN epoch_us({0}) END}}"
 )
 
 
@@ -93,7 +104,7 @@ class Engine:
             if self._known != batch.schema:
                 self._connection.register(TABLE, self._offered)
                 self._known = batch.schema
-            table = self._connection.sql(self._statement(text)).to_arrow_table()
+            table = self._table(text)
         except self._duckdb.Error as error:
             said = _said(error)
             if type(error).__name__ in _OF_ALL_ROWS:
@@ -102,6 +113,27 @@ class Engine:
         finally:
             self._offered.batch = None
         return table.combine_chunks().to_batches()[0] if len(table) else _empty(table.schema)
+
+    def _table(self, text: str) -> pa.Table:
+        """What a select gives. An interval without months is a duration: as it leaves DuckDB it
+        would have nanoseconds, of which 64 bits hold 292 years. With months it is a struct."""
+        relation = self._connection.sql(self._statement(text))
+        types, names = relation.types, relation.columns
+        intervals = [at for at, each in enumerate(types) if each.id == "interval"]
+        if not intervals:
+            return relation.to_arrow_table()
+        columns = [f"c{at}" for at in range(len(names))]
+        shown = [
+            _DURATION.format(name) if at in intervals else name for at, name in enumerate(columns)
+        ]
+        # The text is a statement that was taken apart and written by DuckDB.
+        outer = f"SELECT {', '.join(shown)} FROM ({text}) AS t({', '.join(columns)})"  # noqa: S608
+        table = self._connection.sql(outer).to_arrow_table().rename_columns(names)
+        for at in intervals:
+            months, us = table.column(at).combine_chunks().flatten()
+            if not pc.any(months).as_py():
+                table = table.set_column(at, names[at], us.cast(pa.duration("us")))
+        return table
 
     def parse(self, text: str) -> Mapping[str, Any]:
         """The tree of a text as DuckDB has it: `statements`, or `error_message` and `position`."""
