@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
+from onyx.errors import ManifestError
 from onyx.model.job import CatalogEntry, Job, Spark
 from onyx.model.notices import notices
+from onyx.model.parsing.job import parse_manifest
 
 HERE = "spec.spark.sparkConf"
 
@@ -38,7 +43,28 @@ def told(settings: dict[str, str]) -> list[str]:
     ],
 )
 def test_a_setting_that_spark_takes_is_no_matter(key: str, value: str) -> None:
-    assert told({key: value}) == []
+    assert told({key: value}) == refused({key: value}) == []
+
+
+def refused(settings: dict[str, str], of_task: bool = False) -> list[str]:
+    conf = {"sparkConf": settings}
+    spec: dict[str, Any] = {
+        "workflow": [["read", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "files", "options": {"path": "in.jsonl"}},
+            {"name": "write", "type": "output", "plugin": "spark", "options": {"path": "out"}},
+        ],
+    }
+    if of_task:
+        spec["catalog"][1]["options"] |= conf
+    else:
+        spec["spark"] = conf
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    try:
+        parse_manifest(json.dumps({**head, "spec": spec}).encode())
+    except ManifestError as error:
+        return [str(each).partition(": ")[2] for each in error.problems]  # behind file and line
+    return []
 
 
 @pytest.mark.parametrize(
@@ -52,15 +78,35 @@ def test_a_setting_that_spark_takes_is_no_matter(key: str, value: str) -> None:
         ("spark.network.timeout", "2 fortnights", "(it is a time such as 30s or 5min)"),
         ("spark.memory.fraction", "half", "(it is a number)"),
         ("spark.scheduler.mode", "LIFO", "(it is one of FAIR, FIFO, NONE)"),
+    ],
+)
+def test_one_that_spark_cannot_read_is_refused_with_its_key(
+    key: str, value: str, said: str
+) -> None:
+    (found,) = refused({key: value})
+    assert found.startswith(f'{HERE}["{key}"]: ')
+    assert said in found
+    (found,) = refused({key: value}, of_task=True)
+    assert found.startswith(f'spec.catalog[1].options.sparkConf["{key}"]: ')
+
+
+def test_settings_of_a_job_that_does_not_use_spark_are_told() -> None:
+    """The same file may run with `--engine spark`."""
+    entry = CatalogEntry("out", "output", plugin="blackhole")
+    (found,) = notices(Job("j", (), (entry,), spark=Spark("local[2]", {})))
+    assert str(found).startswith("spec.spark: has no effect here, because nothing of this job")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
         ("spark.sql.shufle.partitions", "8", "(did you mean spark.sql.shuffle.partitions?)"),
         ("spark.diver.memory", "4g", "is no setting of Spark, and has no effect unless a jar of"),
         ("spark.databricks.delta.x", "1", "has no effect unless a jar of yours reads it"),
         ("sql.shuffle.partitions", "8", "has no effect: Spark's settings begin with spark."),
     ],
 )
-def test_one_that_is_unknown_or_malformed_is_told_with_its_key(
-    key: str, value: str, said: str
-) -> None:
+def test_one_that_is_unknown_is_told_with_its_key(key: str, value: str, said: str) -> None:
     (found,) = told({key: value})
     assert found.startswith(f'{HERE}["{key}"]: ')
     assert said in found

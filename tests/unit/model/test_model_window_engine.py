@@ -124,9 +124,3 @@ def test_a_window_has_one_trigger_by_watermarks() -> None:
     job = spec()
     job["triggers"] = [{**job["triggers"][0], "id": f"t{n}"} for n in range(2)]
     assert problems(job)[0].startswith("spec.triggers[1].type: is the second trigger")
-
-
-def test_settings_of_spark_need_something_that_spark_runs() -> None:
-    job = spec(spark={"master": "local[2]"})
-    job["windows"][0]["engine"] = "peers"
-    assert problems(job)[0].startswith("spec.spark: has no effect")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from onyx.model.parsing.job import parse_manifest
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.plan import Exchange, Fragment, Middle, Plan, PlannedOutput, PlannedWindow
 from onyx.spark.compiler.render import render
+from onyx.spark_query.chain import PARTITIONS, buckets_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HEAD = """apiVersion: onyx.dev/v1alpha1
@@ -289,3 +291,24 @@ def test_a_window_above_a_join_is_not_combined() -> None:
 def test_a_trigger_by_the_clock_is_refused_in_the_example_that_has_one() -> None:
     with pytest.raises(ManifestError, match=r"spec\.triggers\[0\]\.period"):
         compile_job(parse_manifest((EXAMPLES / "windows/global.yaml").read_bytes()))
+
+
+class Cores:
+    """A session of so many cores."""
+
+    def __init__(self, cores: int, said: int = 200) -> None:
+        self.sparkContext = SimpleNamespace(defaultParallelism=cores)
+        self.conf = {PARTITIONS: str(said)}
+
+
+@pytest.mark.parametrize(
+    ("cores", "partitions", "said", "buckets"),
+    [(1, 2, None, 8), (16, 2, None, 32), (2, 60, None, 60), (200, 900, None, 128),
+     (16, 2, 5, 5), (1, 1, 500, 128)],
+)  # fmt: skip
+def test_groups_are_in_as_many_buckets_as_cores_and_data_ask_for(
+    cores: int, partitions: int, said: int | None, buckets: int
+) -> None:
+    conf = {} if said is None else {PARTITIONS: str(said)}
+    request = SimpleNamespace(master="spark://host:7077", spark_conf=conf)
+    assert buckets_of(Cores(cores, said or 200), request, partitions) == buckets  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, FlowCondition, Job
 from onyx.model.keys.predicate import has_function
 from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
+from onyx.model.plugins import runs_spark
 from onyx.model.report import at
 from onyx.model.requests import windows_asked_for
 from onyx.model.spark_settings import spark_notices
@@ -145,6 +146,9 @@ def _of_requests(job: Job) -> Iterator[Problem]:
 def _of_the_engine(job: Job) -> Iterator[Problem]:
     """One notice about all keys for peers: a manifest for either engine has many."""
     if job.engine != "spark":
+        if job.spark is not None and not _uses_spark(job):
+            what = "has no effect here, because nothing of this job runs on Spark"
+            yield Problem("spec.spark", what, "it is for `--engine spark`, or engine: spark")
         return
     found = [names.yaml_key(field) for field in _given(job, _OF_PEERS_OF_A_JOB)]
     for field in _OF_PEERS:
@@ -160,6 +164,13 @@ def _of_the_engine(job: Job) -> Iterator[Problem]:
     if found:
         what = f"is spark, on which keys for peers have no effect: {', '.join(found)}"
         yield Problem("spec.engine", what, "Spark splits the work itself; spark.sparkConf tunes it")
+
+
+def _uses_spark(job: Job) -> bool:
+    """Whether Spark runs a stage or a window of a job on peers, or makes what an input reads."""
+    return any(each.engine == "spark" for each in job.windows) or any(
+        each.stage is not None or runs_spark(each.type, each.plugin) for each in job.catalog
+    )
 
 
 def _given(entry: CatalogEntry | Job, names_of_fields: tuple[str, ...]) -> list[str]:

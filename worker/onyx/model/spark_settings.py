@@ -1,8 +1,9 @@
 """Settings of Spark that are unknown or malformed, told before Spark is started with them.
 
 The table beside this module has the key and the type of each setting, as Spark's own jars have it.
-They are told as notices and refused by nobody here: a server may be another version of Spark, and a
-jar of the user's may read settings of its own.
+A value that Spark cannot read is refused: Spark does not start with it. A key that Spark does not
+know is told as a notice: a server may be another version of Spark, and a jar of the user's may read
+settings of its own.
 """
 
 from __future__ import annotations
@@ -39,26 +40,34 @@ _OF_A_HEAP = (re.compile(r"\d+[kmgt]?", re.IGNORECASE), "a size such as 512m or 
 
 
 def spark_notices(job: Job) -> Iterator[Problem]:
-    """A notice for each setting in a job that Spark does not know, or cannot read."""
+    """A notice for each setting in a job that Spark does not know."""
     if job.spark is not None:
-        yield from _found("spec.spark.sparkConf", job.spark.spark_conf)
+        yield from _unknown("spec.spark.sparkConf", job.spark.spark_conf)
     for index, entry in enumerate(job.catalog):
         given = entry.options.get("sparkConf")
         if isinstance(given, Mapping):
-            yield from _found(f"{at('spec.catalog', index)}.options.sparkConf", given)
+            yield from _unknown(f"{at('spec.catalog', index)}.options.sparkConf", given)
 
 
-def _found(path: str, settings: Mapping[str, Any]) -> Iterator[Problem]:
+def _unknown(path: str, settings: Mapping[str, Any]) -> Iterator[Problem]:
     known = known_settings() if settings else {}
-    for key, value in settings.items():
+    for key in settings:
         where = at(path, str(key))
         if not str(key).startswith(PREFIX):
             yield Problem(where, f"has no effect: Spark's settings begin with {PREFIX}")
         elif key not in known and _OF_ANY_NAME.fullmatch(key) is None:
             what = "is no setting of Spark, and has no effect unless a jar of yours reads it"
             yield Problem(where, what, nearest(key, known))
-        elif (wanted := _wanted(key, str(value), known.get(key, "text"))) is not None:
-            yield Problem(where, f"is {show(value)}, with which Spark does not start", wanted)
+
+
+def malformed(path: str, settings: Mapping[str, Any]) -> Iterator[Problem]:
+    """What is wrong with values of settings, at their keys below `path`."""
+    known = known_settings() if settings else {}
+    for key, value in settings.items():
+        wanted = _wanted(str(key), str(value), known.get(str(key), "text"))
+        if wanted is not None:
+            what = f"is {show(value)}, with which Spark does not start"
+            yield Problem(at(path, str(key)), what, wanted)
 
 
 def _wanted(key: str, value: str, kind: str) -> str | None:

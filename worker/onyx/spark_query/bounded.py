@@ -55,7 +55,7 @@ def run(
     Raises:
         TaskFailed: as text within an exception of Spark, or of a Spark stage in the middle.
     """
-    query = Query(QueryConfig(request, partitions, buckets_of(spark)))
+    query = Query(QueryConfig(request, partitions, buckets_of(spark, request, len(partitions))))
     config = query.config.text()
     frame = numbers_of(spark, len(partitions))
     if not query.plan.middles:

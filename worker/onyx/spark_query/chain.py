@@ -24,30 +24,32 @@ TASKS_MAX = 256
 BUCKETS_MAX = 128
 """The number of buckets: as many as there are key groups."""
 PARTITIONS = "spark.sql.shuffle.partitions"
-STREAMED_BUCKETS_MIN = 8
-STREAMED_BUCKETS_A_CORE = 2
-"""Each bucket is a task of Spark in each micro-batch, so the 200 that Spark takes would cost more
-than the work. The number is for good, so there is room for more cores."""
+BUCKETS_MIN = 8
+BUCKETS_A_CORE = 2
+"""Each bucket is a task of Spark behind each shuffle, and in each micro-batch, so the 200 that
+Spark takes would cost more than the work. Of micro-batches the number is for good, so there is room
+for more cores."""
 
 
-def buckets_of(spark: Any) -> int:
-    """How many shares the groups of a task are in."""
-    return min(int(spark.conf.get(PARTITIONS)), BUCKETS_MAX)
+def buckets_of(spark: Any, request: QueryRequest, partitions: int = 0) -> int:
+    """How many shares the groups of a task are in: as the job says, if it does; else by the cores
+    that there are, and by the data, of which the partitions of inputs tell how much there is.
 
-
-def streamed_buckets(spark: Any, request: QueryRequest) -> int:
-    """The number of buckets for micro-batches; as the job says, if it does."""
+    Args:
+        partitions: of all inputs, as far as they are known.
+    """
     if PARTITIONS in request.spark_conf:
-        return buckets_of(spark)
-    cores = STREAMED_BUCKETS_A_CORE * _cores(spark, request.master)
-    return min(max(STREAMED_BUCKETS_MIN, cores), BUCKETS_MAX)
+        return min(int(spark.conf.get(PARTITIONS)), BUCKETS_MAX)
+    cores = BUCKETS_A_CORE * _cores(spark, request.master)
+    return min(max(BUCKETS_MIN, cores, partitions), BUCKETS_MAX)
 
 
 def _cores(spark: Any, master: str) -> int:
     """How many tasks Spark has for what does not say it: as many as its executors have cores."""
     if not is_connect(master):
         return int(spark.sparkContext.defaultParallelism)
-    return len(spark.range(BUCKETS_MAX).selectExpr("spark_partition_id()").distinct().collect())
+    rows = spark.range(BUCKETS_MAX).selectExpr("spark_partition_id()").collect()
+    return len({row[0] for row in rows})
 
 
 def touch(spark: Any) -> None:

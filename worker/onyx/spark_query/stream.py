@@ -30,10 +30,10 @@ from onyx.spark.driver.request import (
     TaskCounts,
 )
 from onyx.spark_query.chain import (
+    buckets_of,
     chain,
     numbers_of,
     outputs_of,
-    streamed_buckets,
     total_of,
     touch,
 )
@@ -179,7 +179,7 @@ def streaming(
     Raises:
         Exception: as `Stream.advance`.
     """
-    buckets = request.held.buckets or streamed_buckets(spark, request)
+    buckets = request.held.buckets or buckets_of(spark, request)
     stream = Stream(Query(QueryConfig(request, partitions, buckets)), partitions, publish)
     waited, said_s = 0, time.monotonic()
     try:

@@ -95,6 +95,7 @@ JOB: tuple[JobRule, ...] = (
     tracking.check_conditions,
     tracking.check_retries,
     upgrade.check_upgrade,
+    engine.check_settings,
     engine.check_engine,
     window_engine.check_windows,
     combining.check_combining,

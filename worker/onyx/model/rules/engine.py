@@ -6,12 +6,13 @@ either engine. What Spark cannot express is found by its compiler, which `onyx.s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from onyx.model import names
 from onyx.model.keys.section import Draft
-from onyx.model.plugins import runs_spark
 from onyx.model.report import Report, at
-from onyx.model.rules.catalog import STAGES
 from onyx.model.rules.looking import entries, good
+from onyx.model.spark_settings import malformed
 
 _OF_PEERS = {
     "checkpoint_segments": "each micro-batch and each query is one commit: remove it",
@@ -35,12 +36,22 @@ _OF_PEERS = {
 _NO_STATE = "kill the old job and submit this one, which reads its inputs from the beginning"
 
 
+def check_settings(spec: Draft, path: str, report: Report) -> None:
+    """Spark can read the settings that it gets."""
+    section = good(spec, "spark")
+    conf = None if section is None else good(section, "spark_conf")
+    given = [(at(at(path, "spark"), "sparkConf"), conf)]
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        options = good(draft, "options") or {}
+        given.append((at(at(where, "options"), "sparkConf"), options.get("sparkConf")))
+    for where, settings in given:
+        for problem in malformed(where, settings) if isinstance(settings, Mapping) else ():
+            report.add(problem.path, problem.message, problem.hint)
+
+
 def check_engine(spec: Draft, path: str, report: Report) -> None:
-    """Settings of Spark belong to what it runs, and a query of Spark continues no old job."""
+    """A query of Spark continues no old job."""
     if good(spec, "engine") != "spark":
-        if good(spec, "spark") is not None and not (_some_window(spec, path) or _tasks(spec, path)):
-            hint = "add engine: spark to the job or to a window, or remove it"
-            report.add(at(path, "spark"), "has no effect where nothing runs on Spark", hint)
         return
     for draft, where in entries(spec, "catalog", path, "catalog"):
         for field, hint in _OF_PEERS.items():
@@ -55,19 +66,3 @@ def check_engine(spec: Draft, path: str, report: Report) -> None:
     if good(spec, "upgrade_policy") == "KeepState":
         what = "KeepState is not for engine: spark, which keeps no state"
         report.add(at(path, "upgradePolicy"), what, "choose another policy")
-
-
-def _tasks(spec: Draft, path: str) -> bool:
-    """Whether Spark runs a stage, or makes what an input reads."""
-    tasks = entries(spec, "catalog", path, "catalog")
-    return any(
-        any(good(draft, field) is not None for field in STAGES)
-        or runs_spark(good(draft, "type"), good(draft, "plugin"))
-        for draft, _ in tasks
-    )
-
-
-def _some_window(spec: Draft, path: str) -> bool:
-    """Whether Spark aggregates a window."""
-    windows = entries(spec, "windows", path, "windows")
-    return any(good(draft, "engine") == "spark" for draft, _ in windows)
