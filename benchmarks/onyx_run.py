@@ -54,11 +54,12 @@ def start(
 
 
 def size_mib(folder: Path) -> float:
-    """Of all files below it; 0 without the folder."""
+    """Of all files below it; 0 without the folder. Files and folders may go meanwhile."""
     found = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError):
-            found += 0 if path.is_dir() else path.stat().st_size
+    for inner, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found += Path(inner, name).stat().st_size
     return found / 2**20
 
 

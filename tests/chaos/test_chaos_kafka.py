@@ -58,7 +58,8 @@ def manifest(broker: KafkaBroker, gate: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("kills", "stops"), [(2, 0), pytest.param(3, 1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("kills", "stops"), [(2, 0), (3, 1)])
 def test_every_message_is_there_once(
     zookeeper: ZooKeeperServer, kafka: KafkaBroker, tmp_path: Path, kills: int, stops: int
 ) -> None:

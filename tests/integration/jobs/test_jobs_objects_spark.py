@@ -119,6 +119,7 @@ def test_all_that_spark_does_for_a_job_is_in_the_store(
         assert real_store.keys(folder) != []
 
 
+@pytest.mark.slow
 def test_a_stage_in_the_middle_of_a_job_on_spark_has_its_files_there_and_leaves_none(
     real_store: ObjectStore, module: str
 ) -> None:

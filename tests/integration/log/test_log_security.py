@@ -207,6 +207,7 @@ def test_lost_packets_are_noticed_behind_tls_too(secure_zookeeper, stack):
     assert heard.take()[0] in (Session.CONNECTED, Session.LOST)
 
 
+@pytest.mark.slow
 def test_the_servers_of_an_ensemble_speak_with_each_other_over_tls_too(
     tmp_path, authority, stranger, stack
 ):

@@ -113,6 +113,7 @@ def result(store: ObjectStore, folder: str = "out/result/") -> pa.Table:
     return pa.concat_tables(pq.read_table(pa.BufferReader(store.get(key))) for key in found)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stages")
 def test_executors_elsewhere_read_parts_of_several_schemas_and_write_a_result(
     server: SparkServer, real_store: ObjectStore

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from tests.support.patience import WAIT_S
 from tests.support.servers.ports import free_port
-from tests.support.servers.processes import workers_of
+from tests.support.servers.processes import ran, workers_of
 
 from onyx.log.server.process import ZooKeeperServer
 
@@ -60,9 +60,10 @@ spec:
     - {name: work, type: function, fn: "my_tasks:inc", batchSize: 10}
     - {name: write, type: output, plugin: blackhole, batchSize: 10}
 """
-ENDLESS = JOB.replace("sequence", "generator").replace(
+ENDLESS = JOB.replace("sequence, ", "generator, segmentsPerSecondMax: 1000, ").replace(
     'segments: [{"n": 1}, {"n": 2}]', "segments: 1000000000000"
 )
+"""No faster than a person reads, so that it takes no processor from other tests."""
 
 
 @pytest.fixture
@@ -80,16 +81,8 @@ def command(*arguments: object) -> list[str]:
 
 
 def onyx(folder: Path, *arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run `onyx ...` in a folder to its end, as the console script would."""
-    return subprocess.run(
-        command(*arguments),
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    """Run `onyx ...` in a folder to its end."""
+    return ran(folder, *arguments, timeout_s=WAIT_S, environment=environment)
 
 
 def test_the_help_of_every_command_says_what_it_does_in_a_whole_sentence(tmp_path: Path) -> None:

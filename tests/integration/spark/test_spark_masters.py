@@ -141,9 +141,10 @@ def at(server: SparkServer) -> str:
     return f"sc://127.0.0.1:{server.port}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stage",
-    ["remote_stages:doubled", pytest.param("packed_stages.inner:doubled", marks=pytest.mark.slow)],
+    ["remote_stages:doubled", "packed_stages.inner:doubled"],
 )
 def test_a_stage_and_its_functions_run_on_a_connect_server(
     connect: SparkServer, stages: Path, stage: str
@@ -178,12 +179,14 @@ def test_a_query_runs_on_a_connect_server_and_reads_no_files(
         run_in_child(request, TIMEOUT_S, Watch(), Keeper())
 
 
+@pytest.mark.slow
 def test_settings_of_a_session_reach_a_connect_server(connect: SparkServer, stages: Path) -> None:
     conf = {"spark.sql.shuffle.partitions": "3"}
     sink(stages, at(connect), "remote_stages:settings", sparkConf=conf).seal()
     assert rows(stages)[0] == {"partitions": "3", "timeZone": "UTC"}
 
 
+@pytest.mark.slow
 def test_a_setting_of_the_server_is_refused_with_its_key(
     connect: SparkServer, stages: Path
 ) -> None:
@@ -192,6 +195,7 @@ def test_a_setting_of_the_server_is_refused_with_its_key(
         sink(stages, at(connect), "remote_stages:doubled", sparkConf=conf).seal()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "reported"), [("raising", "boom"), ("failing", "KeyError: 'inside'")]
 )

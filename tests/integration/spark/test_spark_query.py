@@ -168,6 +168,7 @@ def test_the_process_of_a_query_reports_how_it_goes_on_and_ends(
     assert last.tasks["print"].written == 3
 
 
+@pytest.mark.slow
 def test_the_table_of_settings_is_that_of_this_spark(spark: Any) -> None:
     """Else: python -m tests.support.spark.settings."""
     assert spark_settings.keys(spark) == set(known_settings())

@@ -136,6 +136,7 @@ def test_a_stream_that_is_started_again_gives_each_row_of_a_running_job_once(
     assert batch.rdd.getNumPartitions() == len(list((tmp_path / "out").glob("part-*")))
 
 
+@pytest.mark.slow
 def test_the_state_of_a_window_of_a_running_job_is_read(
     env: TestEnv, spark: Any, tmp_path: Path
 ) -> None:
@@ -154,6 +155,7 @@ def test_the_state_of_a_window_of_a_running_job_is_read(
         env.client.kill(job)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_named(env: TestEnv, spark: Any, tmp_path: Path) -> None:
     job = start(env, tmp_path / "out", "jsonl")
     env.client.kill(job)

@@ -141,17 +141,22 @@ def test_a_query_has_params_and_aggregates(spark: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "drop view segments",
-        "select 1; select 2",
-        "create table t as select * from segments",
-        "insert into t select * from segments",
-        "from segments insert overwrite directory 'FOLDER/out' select *",
-        "set spark.sql.runSQLOnFiles = true",
-        "add jar 'FOLDER/x.jar'",
-        "select * from parquet.`FOLDER/secret`",
         "select * from text.`/etc/passwd`",
-        "select * from csv.`FOLDER`",
-        "select '${env:HOME}' as x, ${spark.app.id} as y from segments",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in (
+                "drop view segments",
+                "select 1; select 2",
+                "create table t as select * from segments",
+                "insert into t select * from segments",
+                "from segments insert overwrite directory 'FOLDER/out' select *",
+                "set spark.sql.runSQLOnFiles = true",
+                "add jar 'FOLDER/x.jar'",
+                "select * from parquet.`FOLDER/secret`",
+                "select * from csv.`FOLDER`",
+                "select '${env:HOME}' as x, ${spark.app.id} as y from segments",
+            )
+        ),
     ],
 )
 def test_no_query_reads_files_or_does_more_than_select(

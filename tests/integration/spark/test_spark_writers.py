@@ -98,6 +98,7 @@ def test_rows_are_appended_to_a_database_once_a_job(stages: Path) -> None:
     assert pq.read_table(found).to_pylist() == [{"count": 4}]
 
 
+@pytest.mark.slow
 def test_a_format_that_spark_does_not_have_is_reported(stages: Path) -> None:
     sink = written(made(stages, "same", write={"format": "nothing", "mode": "append"}), {"n": 1})
     with pytest.raises(UserFunctionError, match="nothing"):

@@ -173,6 +173,7 @@ def test_a_stream_writes_each_row_once_when_batches_are_repeated_and_workers_die
     assert not stream.held()
 
 
+@pytest.mark.slow
 def test_a_job_that_takes_nothing_is_named(cluster: Cluster, spark: Any, job: JobId) -> None:
     frame = spark.range(3).withColumnRenamed("id", "n")
     refused = [
@@ -192,6 +193,7 @@ def test_a_job_that_takes_nothing_is_named(cluster: Cluster, spark: Any, job: Jo
         frame.write.format("onyx").options(**options(cluster, job)).mode("overwrite").save()
 
 
+@pytest.mark.slow
 def test_a_suspended_job_is_waited_for_and_then_named(
     cluster: Cluster, spark: Any, job: JobId, tmp_path: Path
 ) -> None:
