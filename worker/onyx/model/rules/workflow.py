@@ -56,7 +56,8 @@ def _check_shape(edges: list[tuple[str, str]], path: str, report: Report) -> Non
 def check_ends(spec: Draft, path: str, report: Report) -> None:
     """Inputs only begin, outputs only end, functions do neither, and no task is left over.
 
-    A reduce task may be in the middle or, for what its triggers sync, at the end.
+    A reduce task may be in the middle or, for what its triggers sync, at the end. So may a function
+    with state and a processor: what is asked for is what they keep.
     """
     if good(spec, "workflow") is None:
         return
@@ -73,7 +74,9 @@ def check_ends(spec: Draft, path: str, report: Report) -> None:
                 "add an edge, or remove the task",
             )
         else:
-            _check_end(name, kind, above[name], below[name], at(path, "workflow"), report)
+            keeps = any(field in draft for field in ("state", "processor"))
+            where = at(path, "workflow")
+            _check_end(name, kind, above[name], below[name], keeps, where, report)
 
 
 def _check_end(
@@ -81,6 +84,7 @@ def _check_end(
     kind: str | None,
     above: tuple[str, ...],
     below: tuple[str, ...],
+    keeps: bool,
     path: str,
     report: Report,
 ) -> None:
@@ -91,11 +95,12 @@ def _check_end(
     what = "reduce task" if kind == "reduce" else kind
     if kind in ("function", "reduce") and not above:
         report.add(path, f"has no edge into the {what} {name}", "it would get no segments")
-    if kind in ("function", "join") and not below:
+    if kind in ("function", "join") and not below and not keeps:
         report.add(
             path,
             f"has no edge from the {what} {name}",
-            "end in an output; plugin function calls a function as one",
+            "end in an output, or in a function with state or a processor; plugin function calls a "
+            "function as an output",
         )
 
 
