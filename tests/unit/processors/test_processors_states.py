@@ -58,7 +58,7 @@ def states_of(
     context = Context("job", "task", 0, 1, ("a", "b"))
     calls = Calls(made, "m:Noted", outbox_of("dicts", room, room), context, clock)
     calls.init()
-    return ProcessorStates(its, calls, Snapshot(OWN, InMemory()), OWN, clock, lambda: ended)
+    return ProcessorStates(its, lambda: calls, Snapshot(OWN, InMemory()), OWN, clock, lambda: ended)
 
 
 def made(pages: Pages) -> list[tuple[int, Any]]:

@@ -33,7 +33,12 @@ class Held:
         self.acks = HeldAcks(self.emissions, in_a_loop)
 
     def chunk(
-        self, roots: list[int], again: bool = False, made_of: list[int] | None = None, **shards: int
+        self,
+        roots: list[int],
+        again: bool = False,
+        made_of: list[int] | None = None,
+        unfinished: bool = False,
+        **shards: int,
     ) -> list[int]:
         """One becomes durable, and what it has emitted is sent; what is acked then."""
         parents = None if made_of is None else np.array(made_of, dtype=np.uint64)
@@ -42,7 +47,7 @@ class Held:
         emitted = self.emissions.take_fresh()
         columns = np.array(roots, dtype=np.uint64)
         self.emissions.release(emitted)
-        acked = self.acks.hold(Append([(columns, columns)], emitted, {}, again))
+        acked = self.acks.hold(Append([(columns, columns)], emitted, {}, again, unfinished))
         return self._roots(acked)
 
     def complete(self, shard: int, first: int, end: int) -> list[int]:
@@ -65,6 +70,16 @@ def test_a_chunk_is_acked_when_all_is_complete_that_it_has_emitted() -> None:
     assert held.complete(0, 2, 3) == [4], "others are not waited for"
     assert held.complete(3, 0, 1) == [1, 2]
     assert held.acks.waiting_roots() == []
+
+
+def test_what_is_not_finished_waits_for_all_that_is_made_of_it_later() -> None:
+    held = Held()
+    assert held.chunk([1], unfinished=True, s0=1) == []
+    assert held.complete(0, 0, 1) == [], "more is to come"
+    assert held.chunk([], unfinished=True, s0=1) == []
+    assert held.complete(0, 1, 2) == []
+    assert held.chunk([], s0=1) == []
+    assert held.complete(0, 2, 3) == [1]
 
 
 def test_what_was_applied_before_waits_for_all_that_was_emitted() -> None:

@@ -2,5 +2,7 @@
 
 SNAPSHOT = "snapshot"
 """The entries of snapshots."""
+UNFINISHED = ".unfinished"
+"""An item of which not all that it makes has been sent."""
 ENDS = ".ends"
 """What has ended."""

@@ -7,6 +7,7 @@ from inspect import isclass
 from typing import Any, NamedTuple
 
 import msgspec
+import pyarrow as pa
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.flow.groups.getters import KeyGetter, key_getter
@@ -49,6 +50,16 @@ class Processing(msgspec.Struct, frozen=True):
             return self.make(*arguments)
         except BaseException as error:
             raise UserFunctionError(blamed(f"processor {self.name}", error)) from error
+
+    def group_of(self, item: Any) -> Any:
+        """The group of a segment, or of a record batch of one row; None: there are no groups."""
+        if self.group_key is None:
+            return None
+        segments = item.to_pylist() if isinstance(item, pa.RecordBatch) else [item]
+        keys = self.group_key.of_dicts(segments)
+        return (
+            keys.raws[0] if keys.names is None else dict(zip(keys.names, keys.raws[0], strict=True))
+        )
 
     def ordinal(self, task: str | None) -> int:
         """The number of a parent; None: there is one only."""

@@ -169,7 +169,7 @@ class _Bench:
     def _process_one(self, ordinal: int, batch: list[Any]) -> bool:
         given, left = [*self._left.pop(ordinal, []), *batch], list[Any]()
         for index, mine in self._dealt(given):
-            turn = self._peers[index].calls.process(ordinal, mine)
+            turn = self._peers[index].calls.process(ordinal, mine, made_max=0)
             self._made += turn.made
             left += mine[turn.taken :]
         if left:

@@ -8,7 +8,7 @@ from onyx.joins.streams.stored import JOINED
 from onyx.keyed.expiry import TOUCHED
 from onyx.keyed.timers import TIMERS
 from onyx.model.job import Job, Trigger
-from onyx.processors.names import SNAPSHOT
+from onyx.processors.names import SNAPSHOT, UNFINISHED
 from onyx.upgrade.compatibility import same_trigger
 from onyx.upgrade.plan import Plan
 from onyx.windows.records import FiringProgress, Record, TriggerRecord, WindowRecord
@@ -51,7 +51,7 @@ def _kept_states(old: Job, new: Job, task: str, plan: Plan) -> frozenset[str]:
         if before.state_ttl is not None and after.state_ttl is not None:
             found.add(TOUCHED)
     if plan.carries("task", task) and after.processor is not None:
-        found.add(SNAPSHOT)
+        found |= {SNAPSHOT, UNFINISHED}
     if plan.carries("task", task) and after.type == "join":
         found.add(JOINED)
     return frozenset(found)

@@ -30,6 +30,11 @@ class Stateful(Protocol):
         ...
 
     @property
+    def unfinished(self) -> bool:
+        """Whether `tick` is to be called, and all its pages be asked for, before anything else."""
+        ...
+
+    @property
     def next_tick_ms(self) -> int | None:
         """When `tick` is due next, in ms since the epoch; None when no timer runs."""
         ...

@@ -149,6 +149,11 @@ class TaskWindows:
         return [files for window in self._windows.values() for files in window.take_files()]
 
     @property
+    def unfinished(self) -> bool:
+        """Never: what fires at one moment is known to whoever asks for its pages."""
+        return False
+
+    @property
     def stage(self) -> str:
         """What is being computed elsewhere, in words; empty if nothing is."""
         return next(filter(None, (window.stage for window in self._windows.values())), "")

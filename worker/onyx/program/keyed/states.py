@@ -50,6 +50,7 @@ class KeyedStates:
 
     at_once = True
     """At the end all timers are looked through, so all shards end together."""
+    unfinished = False
     stage = ""
     """Nothing is computed elsewhere."""
     rest_s = 0.0

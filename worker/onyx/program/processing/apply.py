@@ -55,10 +55,8 @@ def apply_processor(program: Program, keeping: KeepingProcessor, work: BatchWork
         except UserFunctionError as error:
             detail = f"{error} (the batch has {len(where)} segments)"
             raise Failure(Phase.APPLY_FN.value, error, detail, len(where)) from error
-        if taken < len(items):
-            misfits = _leave(
-                keeping, work, batch, kept[0 if program.takes == "arrow" else taken :], misfits
-            )
+        if taken < len(kept):
+            misfits = _leave(keeping, work, batch, kept[taken:], misfits)
     if program.observed:
         program.event["results"] = work.made_as_given
     if work.batch is not None:

@@ -26,7 +26,8 @@ SLOW_CALL_S = 0.1
 ENTRIES_AT_ONCE = 1_024
 """So many entries are restored by one call, at most."""
 MADE_MAX = 16_384
-"""With so many segments made, a turn ends before the next item."""
+"""With so many segments made, a turn ends before the next item; and what one item makes is kept in
+memory up to so many."""
 Entries = Callable[[list[tuple[Any, Any]], list[Any]], None]
 """Takes entries of a snapshot, and keys that are gone from it."""
 
@@ -38,6 +39,9 @@ class Turn(NamedTuple):
     """So many of the items it has taken, from the first on."""
     made: list[Any]
     """What it has offered."""
+    is_large: bool = False
+    """The first item that is left has been worked on, and makes more than is kept in memory. Some
+    is among what was offered."""
 
 
 class Calls:
@@ -68,13 +72,13 @@ class Calls:
         waits for something, and what is left is for a later turn.
 
         Args:
-            made_max: with so much made, the rest is for a later turn as well.
+            made_max: with so much made, the rest is for a later turn as well; 0: nothing is.
         """
         inbox, self._in_vain = Inbox(items), 0
         # A record batch is one item, and gives back a value for each of its rows.
         current = None if isinstance(inbox.peek(), pa.RecordBatch) else lambda: inbox.last
         made: list[Any] = []
-        weight, begun, taken = 0, False, 0
+        weight, begun, taken, alone, before_it = 0, False, 0, False, 0
         while inbox:
             before = len(inbox)
             with item_by_item(current):
@@ -88,10 +92,23 @@ class Calls:
             # Whether the first item was worked on, and is not done with.
             begun = owes or (not took and (begun or bool(offered)))
             self._moved("process", bool(took or offered))
-            if weight >= made_max:
+            if not made_max:
+                continue
+            if alone and begun and weight - before_it >= made_max:
+                return Turn(taken, made, is_large=True)
+            if weight >= made_max and not alone:
                 inbox.keep_first()
+                alone, before_it = True, weight
         self._check_offered("process", self._outbox.owes)
         return Turn(taken, made)
+
+    def work_off(self, ordinal: int, item: Any) -> Iterator[list[Any]]:
+        """Have one item processed to its end; what each call has offered, which may be nothing."""
+        inbox = Inbox([item])
+        while inbox:
+            self._call("process", ordinal, inbox)
+            yield self._outbox.take()
+        self._check_offered("process", self._outbox.owes)
 
     def until_done(self, method: str, *arguments: Any) -> Iterator[list[Any]]:
         """Call a method until it says that it is done; what is offered, likewise."""

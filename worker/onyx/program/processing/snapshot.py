@@ -21,7 +21,8 @@ from onyx.errors import UserFunctionError
 from onyx.flow.groups.keys import shard_of
 from onyx.keyed.answers import first_of
 from onyx.keyed.store import KeyedStore
-from onyx.processors.names import ENDS, SNAPSHOT
+from onyx.processors.names import ENDS, SNAPSHOT, UNFINISHED
+from onyx.program.processing.unfinished import Unfinished, of_record
 from onyx.windows.buckets import Holder
 from onyx.windows.firing import ALL, Extent
 from onyx.windows.groups import Shards, dump_key, group_value, hashable_key
@@ -52,6 +53,9 @@ class Snapshot:
         self._ends: dict[int, list[int]] = {}
         """By shard, the ordinals that have ended; ALL for all of them."""
         self._new_ends: set[int] = set()
+        self._unfinished: dict[int, Unfinished] = {}
+        """By shard. Others get none before they are finished, so a shard has one at most."""
+        self._new_unfinished: set[int] = set()
 
     def _place(self, key: Any) -> int:
         shard = shard_of(key)
@@ -129,6 +133,27 @@ class Snapshot:
         data: bytes = self._entries.peek(key) if stranger is None else stranger
         return data
 
+    # What is not finished.
+
+    @property
+    def unfinished(self) -> list[Unfinished]:
+        """The items that are to be finished before anything else is done."""
+        return [self._unfinished[shard] for shard in sorted(self._unfinished)]
+
+    def place(self, key: Any) -> int:
+        """The shard of a group."""
+        return self._place(hashable_key(key))
+
+    def begin_item(self, item: Unfinished) -> None:
+        """An item is not finished, or so much more of what it makes is sent."""
+        self._unfinished[item.shard] = item
+        self._new_unfinished.add(item.shard)
+
+    def end_item(self, shard: int) -> None:
+        """It is finished."""
+        del self._unfinished[shard]
+        self._new_unfinished.add(shard)
+
     # What has ended.
 
     @property
@@ -160,7 +185,9 @@ class Snapshot:
             append(records, shard, DeleteGroups(SNAPSHOT, _EXTENT, [dump_key(key)]))
         for shard in sorted(self._new_ends):
             append(records, shard, self._ends_of(shard))
-        self._gone, self._new_ends = [], set()
+        for shard in sorted(self._new_unfinished):
+            append(records, shard, self._unfinished_of(shard))
+        self._gone, self._new_ends, self._new_unfinished = [], set(), set()
         return records
 
     def freeze(self, shards: Collection[int]) -> Callable[[int], list[Record]]:
@@ -171,10 +198,16 @@ class Snapshot:
             append(more, shard, SetStates(SNAPSHOT, _EXTENT, [dump_key(key)], [data]))
         for shard in self._ends:
             append(more, shard, self._ends_of(shard))
+        for shard in self._unfinished:
+            append(more, shard, self._unfinished_of(shard))
         return lambda shard: [*stored(shard), *more.get(shard, ())]
 
     def _ends_of(self, shard: int) -> Record:
         return SetStates(ENDS, _EXTENT, [None], [list(self._ends[shard])])
+
+    def _unfinished_of(self, shard: int) -> Record:
+        item = self._unfinished.get(shard)
+        return SetStates(UNFINISHED, _EXTENT, [None], [None if item is None else item.record()])
 
     def restore(self, shard: int, records: Sequence[Record]) -> None:
         """Apply records to a shard."""
@@ -183,6 +216,10 @@ class Snapshot:
             match record:
                 case SetStates(window=name, states=states) if name == ENDS:
                     self._ends[shard] = list(states[0])
+                case SetStates(window=name, states=states) if name == UNFINISHED:
+                    self._unfinished.pop(shard, None)
+                    if states[0] is not None:
+                        self._unfinished[shard] = of_record(shard, states[0])
                 case SetStates(groups=groups, states=states):
                     for raw, data in zip(groups, states, strict=True):
                         self._restore_entry(shard, raw, data)

@@ -3,24 +3,34 @@
 What a processor offers goes into the state log with what it has saved, one moment of it: the state
 is saved when a chunk is cut, which is between two batches. So the results of a batch are together
 in one chunk, whatever the outbox refuses meanwhile, and a crash never finds half of them.
+
+An item that makes more than is kept in memory (`unfinished`) is in no batch. It is taken into the
+log, and nothing else is given to the processor before it is finished: what it makes is sent page by
+page, like what fires at one moment. When that is known the processor is in the middle of it, and
+cannot save its state. So a new one takes its place, and does again what was done since the state
+was saved.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, cycle
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import pyarrow as pa
+
+from onyx.errors import UserFunctionError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import TaskName
-from onyx.program.processing.calls import Calls
+from onyx.program.processing.calls import MADE_MAX, Calls, Turn
 from onyx.program.processing.snapshot import Snapshot
+from onyx.program.processing.unfinished import Sent, Unfinished, count_of, first_of, without
 from onyx.program.processing.waiting import why_left
 from onyx.program.processor import Processing
 from onyx.returning import collecting_nothing
 from onyx.seams import Clock
-from onyx.windows.firing import AnyFiring, Extent, Made, Number, Pages
+from onyx.windows.firing import PENDING, AnyFiring, Extent, Made, Number, Pages
 from onyx.windows.records import Record, Records
 from onyx.windows.running import Files
 from onyx.windows.selection import EVERYTHING, Selection
@@ -37,6 +47,14 @@ ALL: Final = -1
 """In place of an ordinal: all has ended, and `complete` is done."""
 
 
+class _Done(NamedTuple):
+    """Calls of a method, until it was done."""
+
+    method: str
+    arguments: tuple[Any, ...]
+    made: list[Any]
+
+
 class ProcessorStates:
     """Not thread-safe. Implements `windows.stateful.Stateful`."""
 
@@ -48,21 +66,25 @@ class ProcessorStates:
     def __init__(
         self,
         its: Processing,
-        calls: Calls,
+        begin: Callable[[], Calls],
         snapshot: Snapshot,
         own: Sequence[int],
         clock: Clock,
         ended: Callable[[], Collection[str]],
+        durable: bool = True,
     ) -> None:
         """
         Args:
-            calls: of a processor that has begun.
+            begin: makes a processor that has begun.
             own: the shards of the peer.
             clock: of the process.
             ended: the sources that have, as far as is known.
+            durable: whether what is recorded outlives the peer.
         """
         self._its = its
-        self._calls = calls
+        self._begin = begin
+        self._calls = calls = begin()
+        self._durable = durable
         self._snapshot = snapshot
         self._shards = cycle(own or [0])
         """Where what is made goes, in turn."""
@@ -76,38 +98,135 @@ class ProcessorStates:
         """How long the next chunk should wait: a tenth of the time is for saving, at most."""
         self._called = False
         """Whether something was called since the state was saved."""
+        self._since: list[_Done] = []
+        """What was done since the state was saved."""
+        self._is_inside = False
+        """Whether the processor is in the middle of an item, and cannot save its state."""
         self.moves = 0
         """How often it has taken or offered something, or heard of something."""
 
     # What is called.
 
     def process(self, ordinal: int, items: Sequence[Any]) -> tuple[int, list[InShard]]:
-        """Have items processed; how many it has taken, and what was made, with its shards. Raises
-        what the processor has raised."""
+        """Have items processed; how many segments it has taken, and what was made, with its shards.
+        Raises what the processor has raised."""
         made: list[Any] = []
         if self._tries:
             with collecting_nothing():
                 made += self._all("try_process")
             self._next_try_ms = self._clock.wall_ms() + TRIED_EVERY_MS
         self._called = True
+        taken, offered = self._turn(ordinal, items)
+        made += offered
+        self.moves += bool(taken or made)
+        return taken, [(each.shard, each.segments) for each in self._made(made)]
+
+    def _turn(self, ordinal: int, items: Sequence[Any]) -> tuple[int, list[Any]]:
         turn = self._calls.process(ordinal, items)
-        made += turn.made
-        if turn.taken or made:
-            self.moves += 1
-        return turn.taken, [(each.shard, each.segments) for each in self._made(made)]
+        if turn.is_large:
+            return self._set_aside(ordinal, items, turn)
+        taken = items[: turn.taken]
+        self._since.append(_Done("process", (ordinal, taken), turn.made))
+        return _segments(taken), turn.made
+
+    def _set_aside(self, ordinal: int, items: Sequence[Any], turn: Turn) -> tuple[int, list[Any]]:
+        """The first item that is left makes more than is kept in memory: it is finished before
+        anything else is done."""
+        before, item, rest = items[: turn.taken], items[turn.taken], items[turn.taken + 1 :]
+        if not self._durable:  # this very processor goes on with it
+            self._begin_item(ordinal, item)
+            return _segments([*before, item]), turn.made
+        self._go_back()
+        made = self._again("process", ordinal, before)
+        self._since.append(_Done("process", (ordinal, before), made))
+        taken = _segments(before)
+        if isinstance(item, pa.RecordBatch) and len(item) > 1:
+            half = len(item) // 2
+            more, offered = self._turn(ordinal, [item.slice(0, half), item.slice(half), *rest])
+            return taken + more, made + offered
+        self._begin_item(ordinal, item)
+        return taken + _segments([item]), made
+
+    def _begin_item(self, ordinal: int, item: Any) -> None:
+        shard = self._snapshot.place(self._its.group_of(item))
+        self._snapshot.begin_item(Unfinished(shard, ordinal, item))
+
+    def _go_back(self) -> None:
+        """Another processor takes the place of this one, which is in the middle of an item: with
+        what was saved last, and after what was done since."""
+        self._calls.close()
+        self._calls = self._begin()
+        self._calls.restore(self._snapshot.entries())
+        for done in self._since:
+            made = self._again(done.method, *done.arguments)
+            if Sent().and_then(made) != Sent().and_then(done.made):
+                raise self._differs(f"{done.method} makes")
+
+    def _again(self, method: str, *arguments: Any) -> list[Any]:
+        if method != "process":
+            return list(chain.from_iterable(self._calls.until_done(method, *arguments)))
+        ordinal, items = arguments
+        turn = self._calls.process(ordinal, items, made_max=0)
+        if turn.taken < len(items):
+            raise self._differs("process takes")
+        return turn.made
+
+    def _differs(self, what: str) -> UserFunctionError:
+        return UserFunctionError(
+            f"processor {self._its.name}: {what} something else of the same items when it is "
+            "called again, so that an item cannot be sent in parts that makes more than "
+            f"{MADE_MAX:,} segments: what is made has to follow from the items and the state alone"
+        )
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether an item is to be finished before anything else is done."""
+        return bool(self._snapshot.unfinished)
+
+    def _finish(self, its: Unfinished) -> Pages:
+        """What an item makes that has not been sent yet."""
+        if self._durable and self._called:
+            self._save()
+        self._is_inside = True
+        sent, made_so_far = its.sent, Sent()
+        for offered in self._calls.work_off(its.ordinal, its.item):
+            made = offered
+            before = min(sent.segments - made_so_far.segments, count_of(made))
+            if before > 0:
+                made_so_far = made_so_far.and_then(first_of(made, before))
+                made = without(made, before)
+                if made_so_far.segments == sent.segments and made_so_far != sent:
+                    raise self._differs("process makes")
+            if not made:
+                yield PENDING
+                continue
+            if self._durable:
+                sent = made_so_far = sent.and_then(made)
+                self._snapshot.begin_item(its._replace(sent=sent))
+            yield self._page(made)
+        if made_so_far.segments < sent.segments:
+            raise self._differs("process makes")
+        self._is_inside, self._called = False, True
+        self._snapshot.end_item(its.shard)
+        if self._durable:
+            self._save()  # what this item has made is not kept, to do it again
+        self.moves += 1
+        yield [Made(its.shard, [])]  # so that the end is recorded
 
     @property
     def next_tick_ms(self) -> int | None:
         """When `tick` is due next."""
         if self._snapshot.has_ended(ALL):
             return None
-        if self._ended_edges():
+        if self.unfinished or self._ended_edges():
             return 0
         return self._next_try_ms if self._tries else None
 
     def tick(self, now_ms: int) -> Pages:
-        """Parents that have ended; and the call that needs no input. What that changes without
-        offering anything is saved with the next chunk that there is."""
+        """Items that are not finished; parents that have ended; and the call that needs no input.
+        What that changes without offering anything is saved with the next chunk that there is."""
+        for each in self._snapshot.unfinished:
+            yield from self._finish(each)
         for ordinal in self._ended_edges():
             yield self._edge(ordinal)
         if self._tries and now_ms >= self._next_try_ms:
@@ -177,6 +296,7 @@ class ProcessorStates:
         self._called = True
         made = list(chain.from_iterable(self._calls.until_done(method, *arguments)))
         self.moves += bool(made) or method != "try_process"
+        self._since.append(_Done(method, arguments, made))
         return made
 
     def _page(self, items: list[Any]) -> list[AnyFiring]:
@@ -189,9 +309,10 @@ class ProcessorStates:
 
     def take_changes(self) -> Records:
         """What has changed since the last call, by shard. The processor saves its state."""
+        if self._is_inside:
+            return self._snapshot.take_changes()  # with what was saved before the item
         if self._called and not self._snapshot.has_ended(ALL):
             self._save()
-        self._called = False
         return self._snapshot.take_changes()
 
     def _save(self) -> None:
@@ -200,6 +321,7 @@ class ProcessorStates:
         self._calls.save(self._snapshot.take)
         self._snapshot.finish(self._whole)
         self._snapshot.trim()
+        self._since, self._called = [], False
         self.rest_s = RESTS * (self._clock.monotonic_s() - begun_s)
 
     def take_files(self) -> Sequence[Files]:
@@ -228,6 +350,10 @@ class ProcessorStates:
     ) -> list[Extent]:
         """What it has saved last, by key."""
         return self._snapshot.query(asked, extents_max)
+
+
+def _segments(items: Sequence[Any]) -> int:
+    return sum(len(each) if isinstance(each, pa.RecordBatch) else 1 for each in items)
 
 
 def _parts(items: list[Any]) -> Iterator[Segments]:

@@ -52,6 +52,7 @@ class JoinedStreams:
 
     at_once = True
     """At the end all rows are looked through, so all shards end together."""
+    unfinished = False
     stage = ""
     """Nothing is computed elsewhere."""
     next_tick_ms = None

@@ -36,6 +36,8 @@ class Append(msgspec.Struct):
     """By shard, what nobody sends again then."""
     again: bool = False
     """Whether some of what it acks had been applied before."""
+    unfinished: bool = False
+    """Whether more is to be made of some of what it acks."""
 
 
 class Appends:

@@ -41,9 +41,16 @@ class _Chunk(msgspec.Struct):
 
     values: list[Columns]
     spans: list[Span]
+    unfinished: bool
+    """More is to be made of some of it, and waited for."""
     own: list[tuple[Span, U64 | None]]
     """What it has emitted itself, each with the root that each segment was made of; None: that is
     not known."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has to wait."""
+        return bool(self.spans) or self.unfinished
 
 
 class HeldAcks:
@@ -65,20 +72,32 @@ class HeldAcks:
         ]
         waits_for_all = durable.again and not self._in_a_loop
         spans = self._emissions.incomplete() if waits_for_all else [span for span, _ in own]
-        if not spans or not durable.values:
+        if not durable.unfinished:
+            self._finish()
+        if not durable.values or not (spans or durable.unfinished):
             return durable.values
-        self._held.append(_Chunk(durable.values, spans, own))
+        self._held.append(_Chunk(durable.values, spans, durable.unfinished, own))
         return []
+
+    def _finish(self) -> None:
+        """All has been emitted that is made of what the chunks before ack; outputs make it durable
+        at once, as what was emitted before."""
+        for chunk in self._held:
+            if chunk.unfinished:
+                chunk.unfinished = False
+                if not self._in_a_loop:
+                    chunk.spans = self._emissions.incomplete()
+                self.flush_behind()
 
     def take(self) -> list[Columns]:
         """What has become free."""
         found: list[Columns] = []
         for chunk in self._held:
             chunk.spans = [each for each in chunk.spans if not self._emissions.is_complete(each)]
-            if not chunk.spans:
+            if not chunk.waits:
                 found += chunk.values
         if found:
-            self._held = deque(chunk for chunk in self._held if chunk.spans)
+            self._held = deque(chunk for chunk in self._held if chunk.waits)
         return found
 
     def waiting_roots(self) -> list[Numbers]:

@@ -120,7 +120,7 @@ class Windowing(HeldKinds):
     @property
     def may_advance(self) -> bool:
         """Whether event time may go on: all that came before has come to its end."""
-        return self.firing is None and not self._awaited
+        return self.firing is None and not self._awaited and not self.held.unfinished
 
     def unapplied(self, batch: Tracked) -> Mask | None:
         """Which segments have not been applied yet; nothing changes. None: all of them."""
@@ -242,7 +242,11 @@ class Windowing(HeldKinds):
         values, self._values = self._values, []
         self.answers.begun()
         again, self._again = self._again, False
-        self.appends.begin(chunk, self.held.take_files(), Append(values, emitted, settled, again))
+        self.appends.begin(
+            chunk,
+            self.held.take_files(),
+            Append(values, emitted, settled, again, self.held.unfinished),
+        )
         return True
 
     def answer(self, held: Held, durable: bool, half_applied: bool = False) -> None:

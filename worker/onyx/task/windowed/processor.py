@@ -35,9 +35,12 @@ def processor_of(
         processors=wiring.task_peers,
         parents=tuple(each.task for each in its.parents),
     )
-    outbox = outbox_of(program.entry.batch_format)
-    calls = Calls(its.made(program.event["params"]), its.name, outbox, context, clock)
-    calls.init()
+
+    def begin() -> Calls:
+        outbox = outbox_of(program.entry.batch_format)
+        calls = Calls(its.made(program.event["params"]), its.name, outbox, context, clock)
+        calls.init()
+        return calls
 
     def ended() -> Collection[TaskName]:
         # Where nothing is accounted for, a source has ended when it has read all. What it has sent
@@ -47,4 +50,5 @@ def processor_of(
         return runtime.services.replica().run(runtime.job_id).exhausted_inputs
 
     snapshot = Snapshot(own, states)
-    return ProcessorStates(its, calls, snapshot, own, clock, ended)
+    durable = runtime.delivery.durable
+    return ProcessorStates(its, begin, snapshot, own, clock, ended, durable)

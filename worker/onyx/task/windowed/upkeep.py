@@ -53,7 +53,7 @@ def tend(runtime: Runtime, allocation: Allocation, idle: bool, tick: bool, ends:
         return False
     moved = next_page(windowing) if windowing.firing is not None else tick and _tick(windowing)
     durable = _ack_durable(runtime, allocation, windowing)
-    if ends and not durable and windowing.firing is None:
+    if ends and not durable and windowing.firing is None and not windowing.held.unfinished:
         moved |= end(runtime, allocation, windowing)
     return windowing.cut(idle) or moved or durable or windowing.emissions.waiting
 
@@ -86,7 +86,7 @@ def _tick(windowing: Windowing) -> bool:
     now_ms = clock.wall_ms() if due_ms is not None else 0
     if due_ms is None or now_ms < due_ms or windowing.emissions.full:
         return False
-    if clock.monotonic_s() < windowing.timers_from_s:
+    if clock.monotonic_s() < windowing.timers_from_s and not windowing.held.unfinished:
         return False
     fire(windowing, lambda: windowing.held.tick(now_ms))
     return True
@@ -111,8 +111,11 @@ def returned(allocation: Allocation, trees: Trees) -> None:
 
 def blocked(windowing: Windowing | None) -> bool:
     """Whether nothing more should be read: some of what fires at one moment is still to be carried
-    out, or too much was emitted that has not arrived."""
-    return windowing is not None and (windowing.firing is not None or windowing.emissions.full)
+    out, an item of a processor to be finished, or too much was emitted that has not arrived."""
+    if windowing is None:
+        return False
+    unfinished = windowing.firing is not None or windowing.held.unfinished
+    return unfinished or windowing.emissions.full
 
 
 def complete(windowing: Windowing, message: Completions) -> None:
