@@ -1,6 +1,12 @@
 """Functions of the jobs beside: orders of a shop."""
 
+import json
+from collections import Counter
+
 import pyarrow.compute as pc
+
+import onyx
+from onyx.plugin import LiveSource, Portion
 
 SOLD = ("tea", "cake")
 _asked = []
@@ -135,3 +141,63 @@ def total_of_columns(batch):
 def collatz(segment):
     at = segment["at"]
     return {**segment, "at": 3 * at + 1 if at % 2 else at // 2, "steps": segment["steps"] + 1}
+
+
+# returned.yaml
+
+
+class Till(LiveSource):
+    """A queue of three orders in memory."""
+
+    def __init__(self):
+        self.waiting = [
+            {"id": 1, "item": "tea"},
+            {"id": 2, "item": "soap"},
+            {"id": 3, "item": "cake"},
+        ]
+        self.given = Counter()
+        self.open = 0
+
+    def receive(self, wait_s):
+        orders, self.waiting = self.waiting, []
+        self.given.update(order["id"] for order in orders)
+        self.open += len(orders)
+        return (
+            Portion(
+                orders,
+                handles=orders,
+                ids=[str(order["id"]) for order in orders],
+                deliveries=[self.given[order["id"]] for order in orders],
+            )
+            if orders
+            else None
+        )
+
+    def ack(self, orders):
+        self.open -= len(orders)
+
+    def fail(self, orders, after_s):
+        self.open -= len(orders)
+        self.waiting += orders
+
+    def term(self, orders, reasons):
+        self.open -= len(orders)
+        for order, reason in zip(orders, reasons, strict=True):
+            print(json.dumps({"refused": order["id"], "because": reason}), flush=True)
+
+    def exhausted(self):
+        return not self.waiting and not self.open
+
+    def close(self):
+        pass
+
+
+def till(context, partition, cursor):
+    return Till()
+
+
+def sell(order):
+    if order["item"] == "cake" and order not in _asked:
+        _asked.append(order)
+        raise onyx.Retry("it is in the oven")
+    return sold(order)

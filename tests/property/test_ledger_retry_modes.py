@@ -1,4 +1,4 @@
-"""Windows that read again all after a failure, or give up: against lists, in any order."""
+"""Windows that read again all after a failure, give up, or return: against lists, in any order."""
 
 import numpy as np
 from hypothesis import settings
@@ -8,7 +8,7 @@ from tests.support.examples import examples
 
 from onyx.ledger.lineage import FINAL, pack_roots, unpack
 from onyx.ledger.retry_delay import RetryDelay
-from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow
+from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow, ReturningWindow
 
 CAPACITY = 16
 LIFETIME = 3
@@ -161,6 +161,34 @@ class GivingUp(Sender):
         super().teardown()
 
 
+class Returning(Sender):
+    """What was lost is read again, what asks for a retry is not."""
+
+    kind = ReturningWindow
+
+    def __init__(self):
+        super().__init__()
+        self.counted = 0
+        self.asked = set()
+
+    def due(self, ranges):
+        self.ranges += ranges
+
+    @rule(data=st.data())
+    def complete(self, data):
+        self.counted += self.window.complete(self.some(data, self.latest.values()))
+
+    @invariant()
+    def everything_is_complete_given_up_or_in_flight(self):
+        given_up = self.window.take_given_up().tolist()
+        assert given_up == sorted(set(given_up) - self.asked), "each once"
+        self.asked |= set(given_up)
+        assert not self.asked & {p for r in self.window.due() for p in range(*r)}
+        assert (self.window.waits, self.window.rested_s) == (False, float("inf"))
+        sent = self.window.next_position - FIRST
+        assert self.counted + len(self.asked) + self.window.in_flight == sent
+
+
 def _column(numbers):
     return np.array(sorted(numbers), dtype=np.uint64)
 
@@ -179,6 +207,7 @@ def test_a_final_attempt_stays_final_when_it_is_read_again_behind_another():
 
 
 TestOrdered, TestGivingUp = Ordered.TestCase, GivingUp.TestCase
-TestOrdered.settings = TestGivingUp.settings = settings(
+TestReturning = Returning.TestCase
+TestOrdered.settings = TestGivingUp.settings = TestReturning.settings = settings(
     max_examples=examples(60), stateful_step_count=40, deadline=None
 )

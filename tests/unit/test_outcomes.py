@@ -52,6 +52,28 @@ def test_a_count_that_may_not_be_exact_says_so(read: TaskTotals, lost: bool, abo
     assert found == [f"{about}3 of 5 segments of f went to bad"]
 
 
+QUEUE = CatalogEntry(
+    "read", "input", plugin="redis", options={"mode": "native", "onFailure": "source"}
+)
+REQUESTS = CatalogEntry("take", "input", plugin="requests")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "who"),
+    [
+        ((REQUESTS,), "as the answers to their requests say"),
+        ((QUEUE,), "as their queue has heard"),
+        ((QUEUE, REQUESTS), "as their queue has heard, or the answers to their requests say"),
+    ],
+)
+def test_it_is_said_who_has_heard_of_a_failure(inputs: tuple[CatalogEntry, ...], who: str) -> None:
+    job = Job("j", JOB.workflow, (*inputs, *JOB.catalog))
+    its = TaskTotals(5, 4, answered=1, first_answered="KeyError: 'id'")
+    assert remarks(job, {"f": its}) == [
+        f"1 of 5 segments of f failed, {who}; first error: KeyError: 'id'"
+    ]
+
+
 def test_totals_add_up_and_keep_what_was_first() -> None:
     one = TaskTotals(5, 4, dead_letters=1, first_dead_letter="a")
     both = one + TaskTotals(2, 2, dead_letters=2, first_dead_letter="b")

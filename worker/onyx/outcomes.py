@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onyx.ids import GroupId, TaskName
+from onyx.model.plugins import returns_failures, takes_requests
 from onyx.structs import prepared
 
 if TYPE_CHECKING:  # `onyx jobs` says what became of segments without parsing a job
@@ -36,7 +37,8 @@ class TaskTotals(msgspec.Struct, frozen=True):
     """Segments for which no flow condition holds."""
     late: int = 0
     answered: int = 0
-    """Segments of requests that failed for good, so that the answers say so."""
+    """Segments that failed for good, as the answers to their requests say or their queue has
+    heard."""
     taken_over: int = 0
     """Segments of an input that an owner of the partition before this one may have sent already."""
     first_dead_letter: str = ""
@@ -121,7 +123,7 @@ def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
     if its.answered:
         first = f"; first error: {its.first_answered}" if its.first_answered else ""
         count = _of(its.answered, its.segments_in)
-        yield f"{count} of {task} failed, as the answers to their requests say{first}"
+        yield f"{count} of {task} failed, {_said(job)}{first}"
     if its.unmatched:
         first = f"; {its.first_unmatched}" if its.first_unmatched else ""
         count = _of(its.unmatched, its.segments_in)
@@ -131,6 +133,15 @@ def _of_task(job: Job, task: str, its: TaskTotals) -> Iterator[str]:
         nowhere = "met nothing" if job.entry(task).type == "join" else "counted in no window"
         where = f"went to {to}" if to else nowhere
         yield f"{_count(its.late)} of {task} came late and {where}"
+
+
+def _said(job: Job) -> str:
+    """Who has heard of segments that failed for good."""
+    requests = any(takes_requests(each.type, each.plugin) for each in job.catalog)
+    queues = any(returns_failures(each.type, each.plugin, each.options) for each in job.catalog)
+    if not queues:
+        return "as the answers to their requests say"
+    return "as their queue has heard" + (", or the answers to their requests say" * requests)
 
 
 def _of(some: int, every: int) -> str:

@@ -74,6 +74,14 @@ def test_groups_are_by_keys_and_by_a_function_and_count_once(run: Run) -> None:
     assert states == {"large": 50, "small": 12, "cake": 3, "tea": 3, "soap": 1}
 
 
+def test_a_queue_hears_what_became_of_its_messages(run: Run) -> None:
+    found = run("returned.yaml")
+    assert sorted(each["id"] for each in found if "id" in each) == [1, 3]
+    [refused] = [each for each in found if "refused" in each]
+    assert refused["refused"] == 2
+    assert refused["because"].startswith("sell: LookupError: soap is not sold (market.py, line ")
+
+
 def test_a_processor_packs_boxes(run: Run) -> None:
     boxes = Counter((each["customer"], tuple(each["box"])) for each in run("processors.yaml"))
     assert boxes == {

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import nats
@@ -15,6 +18,7 @@ import pytest
 import trustme
 from nats.js.api import StreamConfig
 from tests.support.jobs.live_inputs import Owner
+from tests.support.patience import WAIT_S
 from tests.support.servers.queue_servers import PASSWORD, NatsServer
 
 from onyx.errors import Unavailable, UserError
@@ -225,6 +229,107 @@ def test_without_a_journal_what_was_not_processed_is_given_to_the_next_owner(
     assert sorted(each["n"] for each in second.read(2)) == [1, 4]
     second.cursors()
     second.until(lambda: not stream.pending())
+
+
+SOURCE = {"mode": "native", "onFailure": "source"}
+
+
+@contextmanager
+def advisories(stream: Stream, kind: str) -> Iterator[list[dict[str, Any]]]:
+    """What the server says of the consumers of a stream meanwhile, a second later too."""
+    heard: list[dict[str, Any]] = []
+    begun, ended = threading.Event(), threading.Event()
+
+    async def listen() -> None:
+        client = await nats.connect(stream.server.address, allow_reconnect=False)
+
+        async def hear(message: Any) -> None:
+            heard.append(json.loads(message.data))
+
+        await client.subscribe(f"$JS.EVENT.ADVISORY.CONSUMER.{kind}.{stream.name}.>", cb=hear)
+        await client.flush()
+        begun.set()
+        while not ended.is_set():
+            await asyncio.sleep(0.01)
+        await client.close()
+
+    thread = threading.Thread(target=lambda: asyncio.run(listen()))
+    thread.start()
+    assert begun.wait(WAIT_S)
+    try:
+        yield heard
+    finally:
+        ended.set()
+        thread.join()
+
+
+def deliveries(stream: Stream) -> tuple[int, int]:
+    """Of the consumer: messages that it waits for, and those that it has given again."""
+    found = stream.run("consumer_info", stream.name, "onyx-flights-work-0")
+    return int(found.num_ack_pending), int(found.num_redelivered)
+
+
+def test_what_may_succeed_later_is_given_again_and_counted(stream: Stream) -> None:
+    stream.numbers(0, 3)
+    owner = stream.owner(**SOURCE)
+    owner.read(3)
+    owner.process(0, 2)
+    owner.give_back(1)
+    assert owner.read(1) == [{"n": 1}]
+    assert deliveries(stream) == (1, 1)
+    owner.process(3)
+    owner.until(lambda: not stream.pending())
+
+
+def test_what_has_failed_for_good_is_terminated_with_the_reason(stream: Stream) -> None:
+    stream.numbers(0, 3)
+    owner = stream.owner(**SOURCE)
+    with advisories(stream, "MSG_TERMINATED") as heard:
+        owner.read(3)
+        owner.process(1, failed="KeyError: 'who'")
+        owner.process(0, 2)
+        owner.until(lambda: len(heard) == 1)
+    assert (heard[0]["stream_seq"], heard[0]["deliveries"]) == (2, 1)
+    assert heard[0]["reason"] == "work: KeyError: 'who'"
+    assert deliveries(stream) == (0, 0)
+
+
+def test_the_server_gives_a_message_as_often_as_the_job_says(stream: Stream) -> None:
+    stream.numbers(0, 2)
+    stream.owner(**SOURCE).read(2)  # the consumer is there already
+    stream.owners.pop().close()
+    owner = stream.owner(**SOURCE, maxDeliveries=3)
+    with advisories(stream, "MAX_DELIVERIES") as heard:
+        owner.read(2)
+        owner.process(0)
+        owner.give_back(1)
+        assert owner.read(1) == [{"n": 1}]
+        owner.give_back(2)
+        owner.until(lambda: bool(owner._read_some([], 1)) or len(heard) == 1)
+    assert (heard[0]["stream_seq"], heard[0]["deliveries"]) == (2, 3)
+
+
+def test_what_is_worked_on_is_not_given_again(stream: Stream) -> None:
+    """For three times as long as the server waits, while the task is busy."""
+    stream.numbers(0, 3)
+    owner = stream.owner(**SOURCE)
+    owner.read(3)
+    time.sleep(3.0)
+    for _ in range(10):
+        assert owner._read_some([], 1) is False
+    assert deliveries(stream) == (3, 0)
+    owner.process(0, 1, 2)
+    owner.until(lambda: not stream.pending())
+
+
+def test_a_bad_message_is_one_that_has_failed(stream: Stream) -> None:
+    stream.add({"n": 0}, b"{nonsense", {"n": 2})
+    owner = stream.owner(**SOURCE)
+    with advisories(stream, "MSG_TERMINATED") as heard:
+        assert owner.read(2) == [{"n": 0}, {"n": 2}]
+        owner.until(lambda: len(heard) == 1)
+    assert heard[0]["stream_seq"] == 2
+    assert heard[0]["reason"].startswith("no json")
 
 
 @pytest.fixture(scope="module")

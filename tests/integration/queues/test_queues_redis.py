@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -265,6 +266,110 @@ def test_without_a_journal_what_was_not_processed_is_given_to_the_next_owner(
     assert sorted(each["n"] for each in second.read(2)) == [1, 4]
     second.cursors()
     second.until(lambda: not stream.pending())
+
+
+SOURCE = {"mode": "native", "onFailure": "source"}
+
+
+def counts(stream: Stream) -> dict[str, int]:
+    """How often each pending entry was given."""
+    found = stream.client.xpending_range(stream.name, "onyx.flights.work", "-", "+", 100)
+    return {each["message_id"].decode(): each["times_delivered"] for each in found}
+
+
+def test_what_may_succeed_later_is_given_again_and_counted(stream: Stream) -> None:
+    ids = stream.add({"n": 0}, {"n": 1}, {"n": 2})
+    owner = stream.owner(**SOURCE)
+    owner.read(3)
+    owner.process(0, 2)
+    owner.give_back(1)
+    assert owner.read(1) == [{"n": 1}]
+    assert counts(stream) == {ids[1]: 2}
+    owner.process(3)
+    owner.until(lambda: not stream.pending())
+
+
+def test_what_has_failed_for_good_is_left_to_whoever_looks_what_is_pending(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(module, "LEASE_S", 0.1)
+    ids = stream.add({"n": 0}, {"n": 1})
+    owner = stream.owner(**SOURCE)
+    owner.read(2)
+    owner.process(0, failed="KeyError: 'who'")
+    found: list[Any] = []
+
+    def others_take() -> bool:
+        owner._read_some(found, 1)
+        _, claimed, *_ = stream.client.xautoclaim(
+            stream.name, "onyx.flights.work", "undertaker", 300
+        )
+        return bool(claimed)
+
+    owner.until(others_take)
+    assert found == []
+    assert counts(stream) == {ids[0]: 2, ids[1]: 1}, "and not what is worked on"
+
+
+def test_what_is_worked_on_is_neither_left_nor_counted(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(module, "LEASE_S", 0.1)
+    ids = stream.add({"n": 0}, {"n": 1})
+    owner = stream.owner(**SOURCE)
+    owner.read(2)
+    client, group = stream.client, "onyx.flights.work"
+    client.xclaim(stream.name, group, "robber", 0, [ids[1]], justid=True)
+    kept = client.xinfo_consumers(stream.name, group)
+    ends_s = time.monotonic() + 0.5
+    while time.monotonic() < ends_s:
+        assert owner._read_some([], 1) is False
+        [mine] = client.xpending_range(stream.name, group, "-", "+", 9, consumername="onyx-0")
+        assert mine["time_since_delivered"] < 400
+    assert (mine["message_id"].decode(), mine["times_delivered"]) == (ids[0], 1)
+    assert {each["name"] for each in kept} == {b"onyx-0", b"robber"}
+    owner.process(0, 1)
+    owner.until(lambda: not stream.pending())
+
+
+def test_an_entry_is_given_as_often_as_the_job_says(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    ids = stream.add({"n": 0}, {"n": 1})
+    owner = stream.owner(**SOURCE, maxDeliveries=2)
+    owner.read(2)
+    owner.give_back(0)
+    assert owner.read(1) == [{"n": 0}]
+    owner.give_back(2)
+    owner.process(1)
+    owner.until(lambda: counts(stream) == {ids[0]: 2})
+    owner.close()
+    stream.owners.remove(owner)
+    stream.add({"n": 2})
+    assert stream.owner(**SOURCE, maxDeliveries=2).read(1) == [{"n": 2}]
+    assert counts(stream)[ids[0]] == 2, "another owner does not give it either"
+
+
+def test_another_owner_gives_once_more_what_had_failed(stream: Stream) -> None:
+    ids = stream.add({"n": 0})
+    owner = stream.owner(**SOURCE)
+    owner.read(1)
+    owner.process(0, failed="no")
+    owner.close()
+    stream.owners.remove(owner)
+    assert stream.owner(**SOURCE).read(1) == [{"n": 0}]
+    assert counts(stream) == {ids[0]: 2}
+
+
+def test_a_bad_entry_is_one_that_has_failed(stream: Stream) -> None:
+    ids = stream.add({"n": 0}, b"{nonsense", {"n": 2})
+    owner = stream.owner(**SOURCE)
+    assert owner.read(2) == [{"n": 0}, {"n": 2}]
+    owner.process(0, 1)
+    owner.until(lambda: counts(stream) == {ids[1]: 1})
 
 
 @pytest.fixture(scope="module")

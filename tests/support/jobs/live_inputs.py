@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.patience import WAIT_S
@@ -13,6 +14,8 @@ from tests.support.patience import WAIT_S
 from onyx.errors import Unavailable
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns
+from onyx.ledger.outcomes import FailedSegment, Outcomes
+from onyx.ledger.returns import OUTCOMES
 from onyx.plugins.journalled.owning import OwningInput
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.registry import build_input
@@ -84,6 +87,19 @@ class Owner:
             name: reader.cursor(reader._position if position is None else position)
             for name, reader in self.readers.items()
         }
+
+    def process(self, *positions: int, failed: str = "") -> None:
+        """The trees of these positions of the first partition are complete; `failed`: a segment of
+        each has failed for good, because of this."""
+        reader = next(iter(self.readers.values()))
+        for each in positions if failed else ():
+            failures = (FailedSegment("work", failed),)
+            reader.returned(each, {OUTCOMES: Outcomes(failed=1, failures=failures).part()})
+        reader.acked(np.array(positions, dtype=np.uint64))
+
+    def give_back(self, *positions: int) -> None:
+        """Functions ask for a retry of these positions of the first partition."""
+        next(iter(self.readers.values())).given_up(np.array(positions, dtype=np.uint64))
 
     def close(self) -> None:
         for reader in self.readers.values():

@@ -60,6 +60,11 @@ class Outcomes(msgspec.Struct, frozen=True):
         """Segments that have not been processed and never will be."""
         return self.failed + self.given_up
 
+    @property
+    def first_failure(self) -> str:
+        """Task and error of the first that failed for good; there is one."""
+        return f"{self.failures[0].task}: {self.failures[0].error}"
+
     def at(self, segment: int | None) -> Outcomes:
         """What became of one segment of a request, which has this number."""
         failures = tuple(each._replace(segment=segment) for each in self.failures)

@@ -9,6 +9,9 @@ completion counts only if it is of the current attempt: an older one says nothin
 sent again.
 
 `none`: it counts as complete, and is counted.
+
+`individual` of a source that hears of failures: what asks for a retry counts as complete, because
+the source gives it again at another position. What was lost is still read again from here.
 """
 
 from __future__ import annotations
@@ -77,8 +80,8 @@ class OrderedWindow(PendingWindow):
         return [Range(first, self._next)]
 
 
-class GivingUpWindow(PendingWindow):
-    """`none`."""
+class ReturningWindow(PendingWindow):
+    """`individual` of a source that hears of failures."""
 
     _given_up: Indices = NO_POSITIONS
 
@@ -87,16 +90,23 @@ class GivingUpWindow(PendingWindow):
         found, self._given_up = self._given_up, NO_POSITIONS
         return np.sort(found)
 
+    def _give_up(self, positions: Indices) -> None:
+        self._state[positions & self._mask] = DONE
+        self._incomplete -= len(positions)
+        self._given_up = np.concatenate((self._given_up, positions))
+        self._advance()
+
+    def _rest(self, positions: Indices, until_s: float) -> None:
+        self._give_up(positions)
+
+
+class GivingUpWindow(ReturningWindow):
+    """`none`."""
+
     def replay_all(self) -> list[Range]:
         """Give up all that is in flight."""
         return self._lost(self._positions(IN_FLIGHT), 0.0)
 
     def _lost(self, positions: Indices, now_s: float) -> list[Range]:
-        self._state[positions & self._mask] = DONE
-        self._incomplete -= len(positions)
-        self._given_up = np.concatenate((self._given_up, positions))
-        self._advance()
+        self._give_up(positions)
         return []
-
-    def _rest(self, positions: Indices, until_s: float) -> None:
-        self._lost(positions, until_s)

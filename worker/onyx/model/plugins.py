@@ -44,6 +44,8 @@ class BuiltIn(msgspec.Struct, frozen=True):
     """Whether an input keeps what it gives in a journal, because its source has no positions."""
     takes_requests: bool = False
     """Whether clients hand segments to an input by requests to any worker."""
+    takes_back: bool = False
+    """Whether the source of an input can hear of messages that failed (`onFailure: source`)."""
 
 
 PLUGINS = (
@@ -80,10 +82,12 @@ PLUGINS = (
     BuiltIn(
         "input", "nats", "onyx.plugins.queues.jetstream:nats_input",
         "onyx.plugins.queues.options:NatsOptions", extra="nats", endless=True, journalled=True,
+        takes_back=True,
     ),
     BuiltIn(
         "input", "redis", "onyx.plugins.queues.redis_streams:redis_input",
         "onyx.plugins.queues.options:RedisOptions", extra="redis", endless=True, journalled=True,
+        takes_back=True,
     ),
     BuiltIn(
         "input", "requests", "onyx.plugins.requests.input:RequestsInput",
@@ -97,6 +101,7 @@ PLUGINS = (
     BuiltIn(
         "input", "source", "onyx.plugins.sources.own:source_input",
         "onyx.plugins.sources.options:SourceOptions", endless=True, journalled=True,
+        takes_back=True,
     ),
     BuiltIn(
         "input", "spark", "onyx.spark.input.plugin:SparkInput",
@@ -204,6 +209,12 @@ def reads_native(kind: str | None, plugin: str | None, options: Mapping[str, obj
     """Whether such an input leaves what it reads in its queue until it is processed."""
     row = built_in(kind, plugin)
     return row is not None and row.journalled and options.get("mode") == "native"
+
+
+def returns_failures(kind: str | None, plugin: str | None, options: Mapping[str, object]) -> bool:
+    """Whether the source of such an input hears of what has failed."""
+    row = built_in(kind, plugin)
+    return row is not None and row.takes_back and options.get("onFailure") == "source"
 
 
 def deals_parts(kind: str, plugin: str | None) -> bool:

@@ -1,16 +1,26 @@
 """How far what clients hand over belongs to their requests: to the windows, whose results belong to
-none, and to the stages of Spark, which begin anew."""
+none, and to the stages of Spark, which begin anew.
+
+Messages of a source that hears of failures (`onFailure: source`) are requests in this: somebody is
+told what has become of each.
+"""
 
 from __future__ import annotations
 
-from onyx.model.job import Job
-from onyx.model.plugins import takes_requests
+from onyx.model.job import CatalogEntry, Job
+from onyx.model.plugins import returns_failures, takes_requests
 from onyx.model.workflow import ancestors, receivers
+
+
+def is_told(entry: CatalogEntry) -> bool:
+    """Whether somebody is told what has become of what such an input gives."""
+    returns = returns_failures(entry.type, entry.plugin, entry.options)
+    return returns or takes_requests(entry.type, entry.plugin)
 
 
 def asked_for(job: Job) -> frozenset[str]:
     """The tasks that segments of requests come to, and what is made of these before a window."""
-    found = {each.name for each in job.catalog if takes_requests(each.type, each.plugin)}
+    found = {each.name for each in job.catalog if is_told(each)}
     left = [task for task in found if not _ends_requests(job, task)]
     while left:
         for task in receivers(job, left.pop()):
@@ -36,7 +46,7 @@ def requested_tasks(job: Job) -> dict[str, bool]:
     inputs = {
         entry.name: entry.options.get("onFailure") == "answer"
         for entry in job.catalog
-        if takes_requests(entry.type, entry.plugin)
+        if is_told(entry)
     }
     found = dict(inputs)
     for entry in job.catalog if inputs else ():

@@ -21,6 +21,7 @@ from msgspec import field
 
 from onyx.errors import UserError
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
+from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import Spark
 from onyx.on_demand import OnDemand
 from onyx.plugins.job_output import JobOutput, no_jobs
@@ -130,6 +131,8 @@ class PluginContext(msgspec.Struct, frozen=True):
     empty before there are partitions. Blocks. Safe from any thread. Raises Unavailable."""
     alike: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options of the other tasks of the job with the same type and plugin, by their names."""
+    retry_delay: RetryDelay = DEFAULT
+    """How long what has failed rests before it is tried again."""
     tracked: bool = True
     """Whether the job accounts for each segment, so that a reader learns what is processed."""
     wake: Callable[[], None] = lambda: None

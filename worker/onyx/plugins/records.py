@@ -58,6 +58,8 @@ class BadRecords:
         self._mend = mend
         self.kept = 0
         """Segments given in place of bad records."""
+        self.reason = ""
+        """Why the last one was bad."""
 
     def segment(self, position: int | str, reason: str, raw: bytes | str) -> Segment:
         """The segment in place of a bad record, which a flow condition can route.
@@ -68,6 +70,7 @@ class BadRecords:
         text = raw.decode("utf-8", "replace") if isinstance(raw, bytes) else raw
         if self._keep:
             self.kept += 1
+            self.reason = reason
             return {"_error": reason, "_raw": text[:RAW_CHARACTERS_MAX]}
         raise UserError(
             f"{self._where}: {self._which.format(position)}: {reason}: "

@@ -53,5 +53,6 @@ def plugin_context(runtime: Runtime) -> PluginContext:
         attempts_max=services.settings.task.seal_attempts_max,
         stage_ended=partial(stage_ended, runtime.seal_progress, runtime.metrics),
         metrics=runtime.metrics,
+        retry_delay=runtime.assignment.retry_delay,
         cursors=partial(stored_cursors, services, job_id, runtime.task),
     )

@@ -109,7 +109,8 @@ GIVEN_UP = Metric(
     "onyx_task_given_up_segments_total",
     "counter",
     TASK,
-    "Segments of an input with retryMode none that failed or were lost and count as processed.",
+    "Segments of an input that failed or were lost and are not read again: with retryMode none, or "
+    "because the queue gives them again (onFailure source).",
 )
 ERRORS = Metric(
     "onyx_task_errors_total",
@@ -120,8 +121,8 @@ ERRORS = Metric(
 )
 ANSWERED = Metric(
     "onyx_task_failed_request_segments_total", "counter", TASK,
-    "Segments of requests that failed for good: the answers to the requests say so. A replayed "
-    "segment counts again.",
+    "Segments of requests that failed for good: the answers to the requests say so, or the queue "
+    "was told. A replayed segment counts again.",
 )  # fmt: skip
 DEAD_LETTERS = Metric(
     "onyx_task_dead_letters_total", "counter", TASK,
@@ -231,6 +232,18 @@ SOURCE_ACKED = Metric(
     "counter",
     TASK,
     "Messages that an input has acknowledged to its queue.",
+)
+SOURCE_FAILED = Metric(
+    "onyx_source_failed_messages_total",
+    "counter",
+    TASK,
+    "Messages that failed and that an input has given back to its queue, to come again.",
+)
+SOURCE_TERMINATED = Metric(
+    "onyx_source_terminated_messages_total",
+    "counter",
+    TASK,
+    "Messages that failed for good, as an input has told its queue.",
 )
 SOURCE_REDELIVERED = Metric(
     "onyx_source_redelivered_messages_total",

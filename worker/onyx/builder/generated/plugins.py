@@ -271,6 +271,7 @@ class NatsInput(TypedDict, total=False):
     remember_ids: int
     remember_seconds: int
     mode: Literal["journal", "native"]
+    on_failure: Literal["kill", "source"]
     username: str | None
     password_env: str | None
     password_file: str | None
@@ -282,6 +283,7 @@ class NatsInput(TypedDict, total=False):
     id_field: str | None
     timestamp_field: str | None
     on_bad_record: Literal["fail", "segment"]
+    max_deliveries: int | None
     subjects: Sequence[str]
     durable: str | None
     start_from: str
@@ -304,6 +306,7 @@ class RedisInput(TypedDict, total=False):
     remember_ids: int
     remember_seconds: int
     mode: Literal["journal", "native"]
+    on_failure: Literal["kill", "source"]
     username: str | None
     password_env: str | None
     password_file: str | None
@@ -315,6 +318,7 @@ class RedisInput(TypedDict, total=False):
     id_field: str | None
     timestamp_field: str | None
     on_bad_record: Literal["fail", "segment"]
+    max_deliveries: int | None
     database: int
     group: str | None
     partitions: int
@@ -365,6 +369,7 @@ class SourceInput(TypedDict, total=False):
     remember_ids: int
     remember_seconds: int
     mode: Literal["journal", "native"]
+    on_failure: Literal["kill", "source"]
     settings: Mapping[str, Any]
     partitions: int
 

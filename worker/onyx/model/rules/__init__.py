@@ -89,6 +89,7 @@ JOB: tuple[JobRule, ...] = (
     tracking.check_untracked,
     tracking.check_guarantees,
     tracking.check_native,
+    tracking.check_failures,
     tracking.check_retry_modes,
     tracking.check_ackers,
     tracking.check_exemptions,

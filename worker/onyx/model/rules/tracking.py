@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from onyx.model import workflow
 from onyx.model.keys.section import Draft
-from onyx.model.plugins import reads_native
+from onyx.model.plugins import built_in, reads_native, returns_failures
 from onyx.model.report import Report, at
 from onyx.model.rules.catalog import STAGES
 from onyx.model.rules.looking import entries, good, known_tasks, tasks_with_state
@@ -77,6 +77,23 @@ def check_native(spec: Draft, path: str, report: Report) -> None:
         if what:
             hint = "take mode: journal, or guarantee: at-least-once"
             report.add(at(at(where, "options"), "mode"), what, hint)
+
+
+def check_failures(spec: Draft, path: str, report: Report) -> None:
+    """A failure goes back to where somebody takes it, and comes again behind others."""
+    for draft, where in entries(spec, "catalog", path, "catalog"):
+        kind, plugin = good(draft, "type"), good(draft, "plugin")
+        options, row = good(draft, "options") or {}, built_in(kind, plugin)
+        key = at(at(where, "options"), "onFailure")
+        if row is None or row.type != "input" or "onFailure" not in options:
+            continue
+        if not (row.takes_back or row.takes_requests):
+            what = f"is of queues, and nobody takes back what {row.name} has given"
+            hint = "remove it, and give tasks a deadLetter or a flow condition for exceptions"
+            report.add(key, what, hint)
+        elif returns_failures(kind, plugin, options) and good(draft, "retry_mode") == "all-after":
+            what = "is source with retryMode all-after, and what a source gives again comes behind"
+            report.add(key, what, "take retryMode: individual or none, or onFailure: kill")
 
 
 def check_retry_modes(spec: Draft, path: str, report: Report) -> None:

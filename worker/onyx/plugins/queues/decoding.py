@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 
 from onyx.errors import UserError
-from onyx.flow.batch import Segments
+from onyx.flow.batch import Segments, as_dicts
 from onyx.flow.columns.record_batch import Columns, of_table
 from onyx.flow.mixed import runs_of
 from onyx.flow.segment import Segment
@@ -53,6 +53,16 @@ class Added(msgspec.Struct, Generic[M], frozen=True):
     value: Callable[[M], Any]
 
 
+class Decoded(NamedTuple):
+    """The segments of messages in order."""
+
+    runs: list[Segments]
+    counts: list[int] | None = None
+    """How many each has; None: one each."""
+    refused: Mapping[int, str] = {}
+    """Messages that are no records of the format, by their indices, and why."""
+
+
 class MessageDecoder(Generic[M]):
     """Decodes for one input task."""
 
@@ -71,9 +81,12 @@ class MessageDecoder(Generic[M]):
         """
         self._form = form
         self._added = [each for each in added if each.key is not None]
+        as_segments = options.on_bad_record == "segment"
+        self._refuses = options.on_failure == "source" and not as_segments
+        """Whether a bad message is one that has failed."""
         self._bad = BadRecords(
             f"{context.where}: {what}",
-            options.on_bad_record == "segment",
+            as_segments or self._refuses,
             "message {}",
             "message's writer",
         )
@@ -84,29 +97,47 @@ class MessageDecoder(Generic[M]):
                 text = f"names {each.key!r}, which the schema of the task lacks; add it there"
                 raise option_error(context, each.option, text)
 
-    def runs(self, messages: Sequence[M]) -> tuple[list[Segments], list[int] | None]:
-        """The segments of messages in order, and how many each has; None: one each.
+    def decode(self, messages: Sequence[M]) -> Decoded:
+        """The segments of messages.
 
         Raises:
-            UserError: a message is no record of the format, and bad ones are not kept.
+            UserError: a message is no record of the format, and a bad one is to end the job.
         """
         if self._form == "arrow":
-            runs, counts = list[Segments](), list[int]()
-            for message in messages:
-                rows = self._rows(message)
-                runs += rows
-                counts.append(sum(map(len, rows)))
-            return runs, counts
+            return self._of_many(messages, self._rows)
         if self._columns is None:
-            return [list(map(self._one, messages))], None
+            return self._of_dicts(messages)
         columns = self._in_columns(messages, self._columns)
         if columns is not None:
-            return [columns], None
+            return Decoded([columns])
+        kept = self._bad.kept
+        found = self._of_dicts(messages)
+        if self._bad.kept > kept and not self._refuses:
+            return found
+        runs = [
+            run for each in found.runs for run in runs_of(self._columns.of_dicts(as_dicts(each)))
+        ]
+        return found._replace(runs=runs)
+
+    def _of_dicts(self, messages: Sequence[M]) -> Decoded:
         kept = self._bad.kept
         segments = list(map(self._one, messages))
-        if self._bad.kept > kept:
-            return [segments], None
-        return list(runs_of(self._columns.of_dicts(segments))), None
+        if not self._refuses or self._bad.kept == kept:
+            return Decoded([segments])
+        return self._of_many(messages, lambda message: [[self._one(message)]])
+
+    def _of_many(self, messages: Sequence[M], rows_of: Callable[[M], list[Segments]]) -> Decoded:
+        """Of messages, each of which is any number of segments or none because it is bad."""
+        runs, counts, refused = list[Segments](), list[int](), dict[int, str]()
+        for index, message in enumerate(messages):
+            kept = self._bad.kept
+            rows = rows_of(message)
+            if self._refuses and self._bad.kept > kept:
+                refused[index] = self._bad.reason
+                rows = []
+            runs += rows
+            counts.append(sum(map(len, rows)))
+        return Decoded(runs, counts, refused)
 
     def _one(self, message: M) -> Segment:
         try:

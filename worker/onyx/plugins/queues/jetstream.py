@@ -5,11 +5,17 @@ again to whoever asks the consumer: two partitions with one consumer could both 
 journals. The number of a message in its stream is its id.
 
 A connection that is lost is not mended but made anew, at the next call.
+
+The server counts how often it has given a message. What has failed and may succeed later is given
+back (`-NAK`) with how long it is to rest, because the server's own `BackOff` is for messages of
+which it hears nothing. What has failed for good is terminated (`+TERM`), with the reason in the
+server's advisory.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import ssl
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -41,6 +47,9 @@ RECEIVE_S_MIN = 0.02
 """A request of JetStream that expires at once gets nothing."""
 UNACKED_MAX = 100_000
 """Messages that the server gives before it hears of the first of them."""
+_REASONS_SINCE = (2, 10, 4)
+"""The server that takes a reason why a message is terminated."""
+REASON_CHARACTERS_MAX = 1_000
 _REFUSED = ("authorization", "authentication", "permissions", "credentials", "nkeys")
 
 
@@ -51,6 +60,7 @@ class Entry(NamedTuple):
     value: bytes
     subject: str
     at_ms: int
+    deliveries: int
 
 
 def nats_input(context: PluginContext, options: NatsOptions) -> LiveInput:
@@ -87,6 +97,7 @@ class JetStreamSource:
         self._subject = options.subjects[partition] if options.subjects else None
         prefix = options.durable or f"onyx-{context.job_name}-{context.task}"
         self._durable = f"{prefix}-{partition}"
+        self._lease_s = options.ack_wait_seconds
         self._cursor: int | None = cursor
         """The last number of the stream that was given."""
         self._client: Client | None = None
@@ -109,13 +120,33 @@ class JetStreamSource:
                 return None
         return self._portion(messages) if messages else None
 
+    @property
+    def lease_s(self) -> float:
+        """How long the consumer waits, which may have been made by somebody else."""
+        return self._lease_s
+
     def ack(self, handles: Sequence[Any]) -> None:
         """The consumer forgets these messages."""
-        self._tell("acknowledging", handles, b"+ACK")
+        self._tell("acknowledging", handles, [b"+ACK"] * len(handles))
 
-    def fail(self, handles: Sequence[Any]) -> None:
-        """They are given again at once."""
-        self._tell("giving back", handles, b"-NAK")
+    def fail(self, handles: Sequence[Any], after_s: float) -> None:
+        """They are given again, after a rest."""
+        rests = b" " + json.dumps({"delay": int(after_s * 1e9)}).encode() if after_s else b""
+        self._tell("giving back", handles, [b"-NAK" + rests] * len(handles))
+
+    def term(self, handles: Sequence[Any], reasons: Sequence[str]) -> None:
+        """They are never given again."""
+        doing, said = "terminating", [b"+TERM"] * len(handles)
+        with self._explained(doing):
+            self._connected()
+            assert self._client is not None
+            if _version(self._client) >= _REASONS_SINCE:
+                said = [f"+TERM {each[:REASON_CHARACTERS_MAX]}".encode() for each in reasons]
+        self._tell(doing, handles, said)
+
+    def working(self, handles: Sequence[Any]) -> None:
+        """The consumer waits anew."""
+        self._tell("working on", handles, [b"+WPI"] * len(handles))
 
     def exhausted(self) -> bool:
         """Never."""
@@ -130,15 +161,23 @@ class JetStreamSource:
 
     def _portion(self, messages: Sequence[Msg]) -> Portion:
         entries = list(map(_entry, messages))
-        runs, counts = self._decoder.runs(entries)
+        found = self._decoder.decode(entries)
         ids = [each.id for each in entries]
         self._cursor = max(self._cursor or 0, *map(int, ids))
-        return Portion(runs, [each.reply for each in messages], ids, counts, self._cursor)
+        return Portion(
+            found.runs,
+            [each.reply for each in messages],
+            ids,
+            found.counts,
+            self._cursor,
+            [each.deliveries for each in entries],
+            found.refused,
+        )
 
-    def _tell(self, doing: str, handles: Sequence[Any], answer: bytes) -> None:
+    def _tell(self, doing: str, handles: Sequence[Any], answers: Sequence[bytes]) -> None:
         async def tell(client: Client) -> None:
-            for each in handles:
-                await client.publish(each, answer)
+            for handle, answer in zip(handles, answers, strict=True):
+                await client.publish(handle, answer)
             await client.flush(int(REQUEST_TIMEOUT_S))
 
         with self._explained(doing):
@@ -165,12 +204,17 @@ class JetStreamSource:
 
     async def _consumer(self, stream: JetStreamContext) -> JetStreamContext.PullSubscription:
         """The consumer, made if it is not there."""
-        name = self._options.stream
+        name, most = self._options.stream, self._options.max_deliveries
         await stream.stream_info(name)
         try:
-            await stream.consumer_info(name, self._durable)
+            found = await stream.consumer_info(name, self._durable)
+            if most is not None and found.config.max_deliver != most:
+                found.config.max_deliver = most
+                await stream.add_consumer(name, found.config)
         except nats.js.errors.NotFoundError:
-            await stream.add_consumer(name, self._configuration())
+            found = await stream.add_consumer(name, self._configuration())
+        waits_s = found.config.backoff or [found.config.ack_wait or self._options.ack_wait_seconds]
+        self._lease_s = min(waits_s)
         return await stream.pull_subscribe_bind(consumer=self._durable, stream=name)
 
     def _configuration(self) -> ConsumerConfig:
@@ -188,7 +232,7 @@ class JetStreamSource:
             ack_policy=AckPolicy.EXPLICIT,
             ack_wait=self._options.ack_wait_seconds,
             max_ack_pending=UNACKED_MAX,
-            max_deliver=-1,
+            max_deliver=self._options.max_deliveries or -1,
             filter_subject=self._subject,
         )
 
@@ -263,4 +307,10 @@ class JetStreamSource:
 def _entry(message: Msg) -> Entry:
     metadata = message.metadata
     at_ms = int(metadata.timestamp.timestamp() * 1000)
-    return Entry(str(metadata.sequence.stream), message.data, message.subject, at_ms)
+    id, deliveries = str(metadata.sequence.stream), metadata.num_delivered
+    return Entry(id, message.data, message.subject, at_ms, deliveries)
+
+
+def _version(client: Client) -> tuple[int, int, int]:
+    version = client.connected_server_version
+    return version.major, version.minor, version.patch

@@ -42,11 +42,16 @@ class QueueOptions(LiveOptions, frozen=True):
     """Key under which it gets the time at which the server took the message, in milliseconds since
     1970."""
     on_bad_record: Literal["fail", "segment"] = "fail"
-    """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the message's place."""
+    """`fail` the job (with `onFailure: source`, the message), or give a `segment` `{"_error": ...,
+    "_raw": ...}` in the message's place."""
+    max_deliveries: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """With `onFailure: source`: how often a message is given at most, by which worker ever."""
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         yield from super().wrong()
+        if self.max_deliveries is not None and self.on_failure != "source":
+            yield Problem("maxDeliveries", "is for onFailure: source", "set it, or leave it out")
         if self.password_env is not None and self.password_file is not None:
             yield Problem("passwordFile", "is given together with passwordEnv", "keep one of them")
         if not self.tls:

@@ -4,16 +4,25 @@ Each partition is one consumer of the group, with the same name whoever owns it.
 that died was given and has not acknowledged is given to the next owner of its partition, whose
 journal knows what it holds already. Entries move between partitions never.
 
-What a consumer was given is asked for again at the beginning, after each lost connection (an answer
-may have been lost), and every `AGAIN_S` (a process that was declared dead may have asked last).
+What a consumer was given and the owner does not know is asked for again at the beginning, after
+each lost connection (an answer may have been lost), and every `AGAIN_S` (a process that was
+declared dead may have asked last).
+
+Redis counts how often an entry was given, and for how long nobody has heard of it; programs beside
+the job find by these what nobody can process, and take it away. So an entry that is worked on is
+claimed now and then without being counted, and one that has failed stays pending: it is claimed and
+counted again when it has rested, or, if it has failed for good or often enough, left alone by this
+owner. Reading all again that is pending (`XREADGROUP` from 0) would count what is in flight.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -35,7 +44,8 @@ REQUEST_TIMEOUT_S = 15.0
 AGAIN_S = 10.0
 ACKED_AT_ONCE = 1_000
 LOOKED_AT_ONCE = 1_000
-_BEGIN = "0-0"
+LEASE_S = 10.0
+"""Entries that are worked on are idle for less, so that nobody takes them for left."""
 _DENIED = (
     redis.exceptions.AuthenticationError,
     redis.exceptions.AuthorizationError,
@@ -53,16 +63,26 @@ _PASSING = (
 )
 
 
+Fields = Mapping[bytes, bytes]
+
+
 class Entry(NamedTuple):
     """An entry of a stream."""
 
     id: str
-    value: bytes | Mapping[bytes, bytes]
+    value: bytes | Fields
 
     @property
     def at_ms(self) -> int:
         """When the server took it, if it made the id."""
         return int(self.id.partition("-")[0])
+
+
+class _Rest(NamedTuple):
+    """How long an entry that failed is let alone."""
+
+    until_s: float
+    rest_s: float
 
 
 def redis_input(context: PluginContext, options: RedisOptions) -> LiveInput:
@@ -101,12 +121,22 @@ class RedisSource:
         self._consumer = self._own[partition]
         self._claims = options.claim_seconds if partition == 0 else None
         self._cursor: str | None = cursor
-        self._behind: str | None = _BEGIN
-        """What this consumer was given behind this id is asked for again; None: new entries are."""
-        self._again_s = self._claim_s = time.monotonic()
+        self._given: dict[str, int] = {}
+        """Entries that were given and not judged, and how often."""
+        self._resting: dict[str, _Rest] = {}
+        """Entries that have failed and are given again."""
+        self._left: set[str] = set()
+        """Entries that this owner does not give again."""
+        self._again_s = -math.inf
+        self._claim_s = time.monotonic()
         self._client = self._connected()
         with self._explained("joining the group"):
             self._join()
+
+    @property
+    def lease_s(self) -> float:
+        """Long before others of the group take over what nobody works on."""
+        return LEASE_S
 
     def receive(self, wait_s: float) -> Portion | None:
         """Entries that were given before, and then new ones."""
@@ -115,19 +145,15 @@ class RedisSource:
             self._claim_s = now_s
             with self._explained("claiming entries"):
                 self._claim(self._claims)
-        if self._behind is None and now_s - self._again_s >= AGAIN_S:
-            self._behind = _BEGIN
         with self._explained("reading"):
-            if self._behind is not None:
-                self._again_s = now_s
-                entries = self._read(self._behind, 0)
-                self._behind = entries[-1][0].decode() if entries else None
-                if entries:
-                    return self._portion(entries)
-            entries = self._read(">", wait_s)
+            again = self._rested(now_s) or self._unknown(now_s)
+            if again:
+                return self._portion(again)
+            entries = self._read(wait_s)
             if not entries:
                 return None
             self._cursor = entries[-1][0].decode()
+            self._given.update((id.decode(), 1) for id, _ in entries)
             return self._portion(entries)
 
     def ack(self, handles: Sequence[Any]) -> None:
@@ -140,9 +166,37 @@ class RedisSource:
                 if self._options.delete:
                     pipeline.xdel(self._stream, *ids)
                 pipeline.execute()
+                for id in ids:
+                    self._given.pop(id, None)
 
-    def fail(self, handles: Sequence[Any]) -> None:
-        """The consumer keeps them, and whoever owns the partition next asks for them."""
+    def fail(self, handles: Sequence[Any], after_s: float) -> None:
+        """The consumer keeps them. After a rest they are given again, or whoever owns the partition
+        next asks for them."""
+        until_s = time.monotonic() + after_s
+        for id in handles if after_s else ():
+            if self._may_be_given((id, self._given.get(id, 1))):
+                self._resting[id] = _Rest(until_s, after_s)
+            else:
+                self._leave(id)
+
+    def term(self, handles: Sequence[Any], reasons: Sequence[str]) -> None:
+        """The consumer keeps them, and nobody is given them before the partition has another owner:
+        whoever looks what is pending finds them."""
+        for id in handles:
+            self._leave(id)
+
+    def _leave(self, id: str) -> None:
+        self._given.pop(id, None)
+        self._left.add(id)
+
+    def working(self, handles: Sequence[Any]) -> None:
+        """Nobody has left them; not those that others have taken over meanwhile."""
+        idle_ms, wanted = int(LEASE_S * 1000 / 4), set(handles)
+        with self._explained("holding"):
+            for pending in self._pending(consumername=self._consumer, idle=idle_ms):
+                mine = [id for id, _ in pending if id in wanted]
+                if mine:
+                    self._take_over(mine, idle_ms, justid=True)
 
     def exhausted(self) -> bool:
         """Never."""
@@ -154,25 +208,98 @@ class RedisSource:
 
     # --- the server -----------------------------------------------------------------------------
 
-    def _read(self, behind: str, wait_s: float) -> list[tuple[bytes, Mapping[bytes, bytes] | None]]:
+    def _read(self, wait_s: float) -> list[tuple[bytes, Fields]]:
+        """New entries."""
         found: Any = self._client.xreadgroup(
             self._group,
             self._consumer,
-            {self._stream: behind},
+            {self._stream: ">"},
             count=self._options.prefetch,
             block=max(1, int(wait_s * 1000)) if wait_s else None,
         )
         return found[0][1] if found else []
 
-    def _portion(self, entries: Sequence[tuple[bytes, Any]]) -> Portion:
-        """An entry that was deleted has no fields, and is no segment."""
+    def _rested(self, now_s: float) -> list[tuple[bytes, Fields]]:
+        """Entries that have failed and have rested, if nobody else has taken them over."""
+        due = [id for id, each in self._resting.items() if each.until_s <= now_s]
+        if not due:
+            return []
+        due = due[: self._options.prefetch]
+        pipeline = self._client.pipeline(transaction=False)
+        for id in due:
+            pipeline.xpending_range(self._stream, self._group, id, id, 1, self._consumer)
+        mine = dict(each for pending in pipeline.execute() for each in _counts(pending))
+        idle_s = min(self._resting[id].rest_s for id in due) / 2
+        found = self._claimed(mine, int(idle_s * 1000)) if mine else []
+        claimed = {id.decode() for id, _ in found}
+        for id in due:
+            rest = self._resting.pop(id)
+            if id not in mine:
+                self._given.pop(id, None)
+            elif id not in claimed:
+                self._resting[id] = _Rest(now_s + rest.rest_s, rest.rest_s)
+        return found
+
+    def _unknown(self, now_s: float) -> list[tuple[bytes, Fields]]:
+        """Entries that this consumer was given, and that this owner does not know."""
+        if now_s - self._again_s < AGAIN_S:
+            return []
+        seen = set[str]()
+        for pending in self._pending(consumername=self._consumer):
+            seen.update(id for id, _ in pending)
+            known = self._given.keys() | self._left
+            unknown = [(id, times) for id, times in pending if id not in known]
+            wanted = dict(islice(filter(self._may_be_given, unknown), self._options.prefetch))
+            if wanted and (found := self._claimed(wanted)):
+                return found
+        self._again_s = now_s
+        self._left &= seen
+        return []
+
+    def _claimed(self, times: Mapping[str, int], idle_ms: int = 0) -> list[tuple[bytes, Fields]]:
+        """Entries of this consumer, each given once more; `times` is how often they were."""
+        ids = list(times)
+        found = self._take_over(ids, idle_ms)
+        entries = [(id, fields) for id, fields in found if id is not None]
+        if len(entries) < len(found):  # before Redis 7 they have to be acknowledged
+            self._forget_deleted(set(ids) - {id.decode() for id, _ in entries})
+        self._given.update((id.decode(), times[id.decode()] + 1) for id, _ in entries)
+        return entries
+
+    def _take_over(self, ids: list[Any], idle_ms: int, justid: bool = False) -> Any:
+        """Make entries this consumer's that have been idle for so long; `justid` is not counted."""
+        return self._client.xclaim(
+            self._stream, self._group, self._consumer, idle_ms, ids, justid=justid
+        )
+
+    def _forget_deleted(self, ids: Iterable[str]) -> None:
+        gone = [id for id in ids if not self._client.xrange(self._stream, id, id)]
+        if gone:
+            self._client.xack(self._stream, self._group, *gone)
+
+    def _may_be_given(self, entry: tuple[str, int]) -> bool:
+        most = self._options.max_deliveries
+        return most is None or entry[1] < most
+
+    def _pending(self, **which: Any) -> Iterator[list[tuple[str, int]]]:
+        """Pages of what was given and not acknowledged: ids, and how often each was given."""
+        behind = "-"
+        while True:
+            pending: Any = self._client.xpending_range(
+                self._stream, self._group, behind, "+", LOOKED_AT_ONCE, **which
+            )
+            yield _counts(pending)
+            if len(pending) < LOOKED_AT_ONCE:
+                return
+            behind = f"({pending[-1]['message_id'].decode()}"
+
+    def _portion(self, entries: Sequence[tuple[bytes, Fields]]) -> Portion:
         ids = [id.decode() for id, _ in entries]
-        there = [Entry(id.decode(), self._value(each)) for id, each in entries if each]
-        runs, counts = self._decoder.runs(there) if there else ([], None)
-        if counts is not None or len(there) < len(entries):
-            given = iter(counts or [1] * len(there))
-            counts = [next(given) if each else 0 for _, each in entries]
-        return Portion(runs, ids, ids, counts, self._cursor)
+        found = self._decoder.decode(
+            [Entry(id, self._value(fields)) for id, (_, fields) in zip(ids, entries, strict=True)]
+        )
+        deliveries = [self._given[id] for id in ids]
+        return Portion(found.runs, ids, ids, found.counts, self._cursor, deliveries, found.refused)
 
     def _value(self, fields: Mapping[bytes, bytes]) -> bytes | Mapping[bytes, bytes]:
         if self._options.format == "fields":
@@ -217,13 +344,13 @@ class RedisSource:
                 self._stream, self._group, behind, "+", LOOKED_AT_ONCE, idle=idle_ms
             )
             others = [
-                each["message_id"] for each in pending if each["consumer"].decode() not in self._own
+                id
+                for each, (id, times) in zip(pending, _counts(pending), strict=True)
+                if each["consumer"].decode() not in self._own and self._may_be_given((id, times))
             ]
             if others:
-                self._client.xclaim(
-                    self._stream, self._group, self._consumer, idle_ms, others, justid=True
-                )
-                self._behind = _BEGIN
+                self._take_over(others, idle_ms, justid=True)
+                self._again_s = -math.inf
             if len(pending) < LOOKED_AT_ONCE:
                 return
             behind = f"({pending[-1]['message_id'].decode()}"
@@ -263,11 +390,11 @@ class RedisSource:
         try:
             yield
         except _DENIED as error:
-            self._behind = _BEGIN
+            self._again_s = -math.inf
             what = f"{where} is refused: {error}; look at username and password, and at the ACL"
             raise task_error(self._context, what) from error
         except _PASSING as error:
-            self._behind = _BEGIN
+            self._again_s = -math.inf
             raise Unavailable(f"{where} failed: {error}") from error
         except OSError as error:  # a file of TLS
             raise task_error(self._context, f"{where} failed: {error}") from error
@@ -276,6 +403,11 @@ class RedisSource:
                 raise task_error(self._context, f"{where} failed: {error}") from error
             with self._explained("joining the group of"):
                 self._join()
-            self._behind = _BEGIN
+            self._again_s = -math.inf
             what = f"{where} failed: {error}; the group has been made again"
             raise Unavailable(what) from error
+
+
+def _counts(pending: Any) -> list[tuple[str, int]]:
+    """Ids of pending entries, and how often each was given."""
+    return [(each["message_id"].decode(), each["times_delivered"]) for each in pending]

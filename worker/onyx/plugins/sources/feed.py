@@ -20,11 +20,11 @@ from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
 from onyx.plugins.journalled.ids import IdMemory
 from onyx.plugins.journalled.owning import Unanswered
-from onyx.plugins.sources.acks import OwedAcks
+from onyx.plugins.sources.owed import Owed
 from onyx.plugins.sources.portions import Messages, messages_of
 from onyx.plugins.sources.protocol import LiveSource
 from onyx.seams import Clock
-from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_REDELIVERED
+from onyx.telemetry.catalog import SOURCE_ACKED, SOURCE_REDELIVERED, Metric
 from onyx.telemetry.interface import TaskMetrics
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class SourceFeed(Unanswered):
         self._known = IdMemory[_Entry](clock, remember_ids_max, remember_ms, clock.wall_ms())
         self._acked = 0
         self._redelivered = 0
-        self._acks = OwedAcks(self._count_acked)
+        self._acks = Owed(self._count_acked)
         self._cursor: Any = None
         """The last one that was appended."""
         self._taken: Messages | None = None
@@ -90,7 +90,7 @@ class SourceFeed(Unanswered):
         if portion is None:
             return None
         if self._closed.is_set():
-            source.fail(portion.handles)
+            source.fail(portion.handles, 0.0)
             return None
         messages = self._new(messages_of(portion, self._examine))
         if not messages.segments and messages.cursor in (None, self._cursor):
@@ -192,6 +192,6 @@ class SourceFeed(Unanswered):
         except BaseException as error:
             logger.warning("a source could not be closed: %s", contained(error))
 
-    def _count_acked(self, count: int) -> None:
+    def _count_acked(self, metric: Metric, count: int) -> None:
         with self._lock:
             self._acked += count

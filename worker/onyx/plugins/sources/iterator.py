@@ -23,7 +23,7 @@ from onyx.plugins.options import function_error, task_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.sources.input import JournalledInput
 from onyx.plugins.sources.options import IteratorOptions
-from onyx.plugins.sources.protocol import Portion
+from onyx.plugins.sources.protocol import LiveSource, Portion
 
 AHEAD_SEGMENTS_MAX = 10_000
 """Segments that the iterator is ahead of the journal; an element may be more."""
@@ -43,8 +43,8 @@ def iterator_input(context: PluginContext, options: IteratorOptions) -> Journall
     return JournalledInput(context, options, options.partitions, opener, examine=True)
 
 
-class IteratorSource:
-    """Implements `LiveSource`, without acks."""
+class IteratorSource(LiveSource):
+    """Without acks."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class IteratorSource:
     def ack(self, handles: Sequence[Any]) -> None:
         """There is nobody to tell."""
 
-    def fail(self, handles: Sequence[Any]) -> None:
+    def fail(self, handles: Sequence[Any], after_s: float) -> None:
         """There is nobody to tell: what is not in the journal is behind its cursor."""
 
     def exhausted(self) -> bool:

@@ -20,5 +20,6 @@ def live_input(
 ) -> LiveInput:
     """The input, as the option `mode` says."""
     if options.mode == "native":
-        return NativeInput(context, partitions, opener, examine)
+        returns_failures = options.on_failure == "source"
+        return NativeInput(context, partitions, opener, examine, returns_failures)
     return JournalledInput(context, options, partitions, opener, examine)

@@ -28,10 +28,17 @@ class LiveOptions(JournalOptions, frozen=True):
     mode: Literal["journal", "native"] = "journal"
     """`journal`: what the source gives is acknowledged to it when it is in the job's journal.
     `native`: when it is processed; at-least-once only, and without a journal."""
+    on_failure: Literal["kill", "source"] = "kill"
+    """What a message brings about that fails, if no dead letter and no flow condition takes it:
+    `kill` the job; with `source`, of mode native, the source hears of it. What asks for a retry it
+    gives again, and what has failed for good never."""
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         yield from super().wrong()
+        if self.mode == "journal" and self.on_failure == "source":
+            what = "is source, and a source has forgotten what is in a journal"
+            yield Problem("onFailure", what, "take mode: native")
         if self.mode == "native":
             defaults = {field.name: field.default for field in msgspec.structs.fields(type(self))}
             for field in msgspec.structs.fields(JournalOptions):

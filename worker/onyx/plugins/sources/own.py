@@ -15,11 +15,14 @@ from onyx.plugins.sources.protocol import LiveSource
 
 def source_input(context: PluginContext, options: SourceOptions) -> LiveInput:
     """The input `source`."""
-    opener = partial(_opened, options.fn)
+    opener = partial(_opened, options)
     return live_input(context, options, options.partitions, opener, examine=True)
 
 
-def _opened(fn: str, context: PluginContext, partition: int, cursor: Any) -> LiveSource:
+def _opened(
+    options: SourceOptions, context: PluginContext, partition: int, cursor: Any
+) -> LiveSource:
+    fn = options.fn
     try:
         source = context.resolve(fn)(context, partition, cursor)
     except OnyxError:
@@ -29,6 +32,9 @@ def _opened(fn: str, context: PluginContext, partition: int, cursor: Any) -> Liv
     if not isinstance(source, LiveSource):
         what = f"{fn} returned a {type(source).__name__}; return an onyx.plugin.LiveSource"
         raise task_error(context, what)
+    if options.on_failure == "source" and type(source).term is LiveSource.term:
+        what = f"onFailure is source, and what {fn} returned has no method term(handles, reasons)"
+        raise task_error(context, f"{what}; write it")
     return _Guarded(context, fn, source)
 
 
@@ -39,6 +45,11 @@ class _Guarded:
         self._context = context
         self._fn = fn
         self._source = source
+
+    @property
+    def lease_s(self) -> float | None:
+        """As the source says."""
+        return self._source.lease_s
 
     def __getattr__(self, name: str) -> Any:
         method = getattr(self._source, name)

@@ -28,6 +28,8 @@ class Messages(msgspec.Struct, frozen=True):
     handles: Sequence[Any]
     ids: Sequence[str]
     cursor: Any
+    deliveries: Sequence[int] = ()
+    """How often each has been given; empty: nobody counts."""
 
     @property
     def segments(self) -> int:
@@ -50,6 +52,7 @@ class Messages(msgspec.Struct, frozen=True):
             _chosen(self.handles, kept),
             _chosen(self.ids, kept),
             self.cursor,
+            _chosen(self.deliveries, kept),
         )
 
 
@@ -70,11 +73,12 @@ def messages_of(portion: Portion, examine: bool) -> Messages:
     counts = [1] * total if portion.counts is None else portion.counts
     if sum(counts) != total:
         raise UserError(f"a portion of {total} segments has messages of {sum(counts)}")
-    for what in ("handles", "ids"):
+    for what in ("handles", "ids", "deliveries"):
         given = len(getattr(portion, what))
         if given not in (0, len(counts)):
             raise UserError(f"a portion of {len(counts)} messages has {given} {what}")
-    return Messages(runs, counts, portion.handles, portion.ids, _json(portion.cursor))
+    cursor = _json(portion.cursor)
+    return Messages(runs, counts, portion.handles, portion.ids, cursor, portion.deliveries)
 
 
 def _runs(segments: Any) -> Sequence[Segments]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
@@ -29,14 +29,26 @@ class Portion(msgspec.Struct, frozen=True):
     """Segments of each message; None: one each."""
     cursor: Any = None
     """JSON value from which the source goes on behind all of this; None without one."""
+    deliveries: Sequence[int] = ()
+    """How often each message has been given, this time too; empty: nobody counts."""
+    refused: Mapping[int, str] = msgspec.field(default_factory=dict)
+    """Messages that are no segments, by their numbers in the portion, and why: with `onFailure:
+    source` they have failed for good."""
 
 
 @runtime_checkable
 class LiveSource(Protocol):
     """One partition of a source, open. One thread at a time calls it.
 
-    Errors say what Onyx does: Unavailable is tried again later, any other one ends the job.
+    Errors say what Onyx does: Unavailable is tried again later, any other one ends the job. What
+    has a body here may be left out by a class that has this one as its base.
     """
+
+    @property
+    def lease_s(self) -> float | None:
+        """With `mode: native`: seconds after which the source gives a message again of which it
+        has heard nothing (`working`). None: it waits. Asked after each call of `receive`."""
+        return None
 
     def receive(self, wait_s: float) -> Portion | None:
         """What has come; waits for it so long. None: nothing has. With 0 it does not wait."""
@@ -47,9 +59,21 @@ class LiveSource(Protocol):
         come again."""
         ...
 
-    def fail(self, handles: Sequence[Any]) -> None:
-        """These messages were given in vain: give them again, to whoever asks next."""
+    def fail(self, handles: Sequence[Any], after_s: float) -> None:
+        """These messages were given in vain: give them again, to whoever asks next, but not before
+        so many seconds. 0: the owner leaves; otherwise their processing has failed, and may
+        succeed the next time (`onFailure: source`)."""
         ...
+
+    def term(self, handles: Sequence[Any], reasons: Sequence[str]) -> None:
+        """These messages have failed for good, each with why (`onFailure: source`): never give them
+        again. A source that has dead letters puts them there."""
+        raise TypeError(f"{type(self).__name__} has no method term(handles, reasons)")
+
+    def working(self, handles: Sequence[Any]) -> None:
+        """These messages are still worked on: do not give them to anybody else. Called on another
+        thread than the other methods, but never at once with one of them."""
+        return
 
     def exhausted(self) -> bool:
         """Whether everything was given and nothing will ever follow."""

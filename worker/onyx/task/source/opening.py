@@ -9,8 +9,9 @@ import msgspec
 from onyx.ledger.lineage import source_number
 from onyx.ledger.pending import PendingWindow
 from onyx.ledger.retry_delay import RetryDelay
-from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow
+from onyx.ledger.retry_modes import GivingUpWindow, OrderedWindow, ReturningWindow
 from onyx.model.job import CatalogEntry
+from onyx.model.plugins import returns_failures
 from onyx.plugins.journalled.owning import AckedReader
 from onyx.plugins.protocol import Input
 from onyx.program.reading.segments_reader import plugin_reader
@@ -27,6 +28,13 @@ WINDOWS: Mapping[str, type[PendingWindow]] = {
     "none": GivingUpWindow,
 }
 """By the `retryMode` of the input."""
+
+
+def window_of(entry: CatalogEntry) -> type[PendingWindow]:
+    """What is done about positions of an input that have failed."""
+    kind = WINDOWS[entry.retry_mode]
+    returns = returns_failures(entry.type, entry.plugin, entry.options)
+    return ReturningWindow if returns and kind is PendingWindow else kind
 
 
 class Opener(msgspec.Struct, frozen=True):
@@ -57,7 +65,7 @@ class Opener(msgspec.Struct, frozen=True):
             sizing=self.sizing,
             store=store,
             reader=FilledReader(reader, self.clock, entry.batch_timeout / 1000),
-            window=WINDOWS[entry.retry_mode](
+            window=window_of(entry)(
                 partition=number,
                 frontier=at.position,
                 capacity=WINDOW_FACTOR * self.sizing.pending_max,

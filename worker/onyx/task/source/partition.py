@@ -103,6 +103,7 @@ class Partition(msgspec.Struct):
 
     def complete(self) -> bool:
         """Everything read, and every tree of it processed."""
+        self._tell_given_up()  # a source that hears of it may not have ended
         return self.finished_reading() and self.window.in_flight == 0
 
     def drain(self) -> None:

@@ -14,6 +14,7 @@ from onyx.flow.segment_failure import SegmentFailure
 from onyx.ledger.holds import Holds
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX, cut, positions_of
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
+from onyx.ledger.retry_modes import ReturningWindow
 from onyx.ledger.returns import Trees
 from onyx.model.job import CatalogEntry
 from onyx.plugins.protocol import Input
@@ -24,7 +25,7 @@ from onyx.runs import Numbers, array_of, joined
 from onyx.seams import Clock
 from onyx.task.batching.sizing import BatchSizing
 from onyx.task.source.frontier import Frontier, FrontierStore
-from onyx.task.source.opening import Opener
+from onyx.task.source.opening import Opener, window_of
 from onyx.task.source.partition import Partition
 from onyx.task.source.rate import ReadLimit
 from onyx.windows.watermarks import IDLE, SILENT, Mark
@@ -65,6 +66,7 @@ class Source:
         self._clock = clock
         self._limit = ReadLimit(clock)
         self._opener = Opener(plugin, entry, sizing, clock, partition, retry_delay)
+        self._gives_up = issubclass(window_of(entry), ReturningWindow)
         self._turn = 0
         self._next_check_s = 0.0
         self._next_lost_log_s = 0.0
@@ -206,9 +208,9 @@ class Source:
         return taken_over
 
     def take_given_up(self) -> int:
-        """Segments that have failed and count as processed (`retryMode: none`), since the last time
-        this was asked."""
-        if self._entry.retry_mode != "none":
+        """Segments that have failed and are not read again, because of `retryMode: none` or because
+        their source gives them again (`onFailure: source`), since the last time."""
+        if not self._gives_up:
             return 0
         return sum(each.take_given_up() for each in self.partitions.values())
 
