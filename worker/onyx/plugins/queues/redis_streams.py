@@ -44,6 +44,8 @@ REQUEST_TIMEOUT_S = 15.0
 AGAIN_S = 10.0
 ACKED_AT_ONCE = 1_000
 LOOKED_AT_ONCE = 1_000
+RESTING_MAX = 100_000
+"""Entries that wait for another try; beyond it nothing new is read."""
 LEASE_S = 10.0
 """Entries that are worked on are idle for less, so that nobody takes them for left."""
 _DENIED = (
@@ -125,8 +127,13 @@ class RedisSource:
         """Entries that were given and not judged, and how often."""
         self._resting: dict[str, _Rest] = {}
         """Entries that have failed and are given again."""
-        self._left: set[str] = set()
-        """Entries that this owner does not give again."""
+        self._due_s = math.inf
+        """When the first of them has rested."""
+        self._left: dict[str, int] = {}
+        """Entries that this owner does not give again, and in which look they were pending."""
+        self._behind: str | None = None
+        """How far a look at what is pending has come; None: there is none now."""
+        self._look = 0
         self._again_s = -math.inf
         self._claim_s = time.monotonic()
         self._client = self._connected()
@@ -147,8 +154,8 @@ class RedisSource:
                 self._claim(self._claims)
         with self._explained("reading"):
             again = self._rested(now_s) or self._unknown(now_s)
-            if again:
-                return self._portion(again)
+            if again or len(self._resting) >= RESTING_MAX:
+                return self._portion(again) if again else None
             entries = self._read(wait_s)
             if not entries:
                 return None
@@ -176,6 +183,7 @@ class RedisSource:
         for id in handles if after_s else ():
             if self._may_be_given((id, self._given.get(id, 1))):
                 self._resting[id] = _Rest(until_s, after_s)
+                self._due_s = min(self._due_s, until_s)
             else:
                 self._leave(id)
 
@@ -187,16 +195,14 @@ class RedisSource:
 
     def _leave(self, id: str) -> None:
         self._given.pop(id, None)
-        self._left.add(id)
+        self._left[id] = self._look
 
     def working(self, handles: Sequence[Any]) -> None:
-        """Nobody has left them; not those that others have taken over meanwhile."""
-        idle_ms, wanted = int(LEASE_S * 1000 / 4), set(handles)
+        """Nobody has left them; whoever has taken one over a moment ago keeps it."""
         with self._explained("holding"):
-            for pending in self._pending(consumername=self._consumer, idle=idle_ms):
-                mine = [id for id, _ in pending if id in wanted]
-                if mine:
-                    self._take_over(mine, idle_ms, justid=True)
+            for first in range(0, len(handles), LOOKED_AT_ONCE):
+                ids = list(handles[first : first + LOOKED_AT_ONCE])
+                self._take_over(ids, int(LEASE_S * 1000 / 4), justid=True)
 
     def exhausted(self) -> bool:
         """Never."""
@@ -221,10 +227,10 @@ class RedisSource:
 
     def _rested(self, now_s: float) -> list[tuple[bytes, Fields]]:
         """Entries that have failed and have rested, if nobody else has taken them over."""
-        due = [id for id, each in self._resting.items() if each.until_s <= now_s]
-        if not due:
+        if now_s < self._due_s:
             return []
-        due = due[: self._options.prefetch]
+        rested = (id for id, each in self._resting.items() if each.until_s <= now_s)
+        due = list(islice(rested, self._options.prefetch))
         pipeline = self._client.pipeline(transaction=False)
         for id in due:
             pipeline.xpending_range(self._stream, self._group, id, id, 1, self._consumer)
@@ -238,23 +244,37 @@ class RedisSource:
                 self._given.pop(id, None)
             elif id not in claimed:
                 self._resting[id] = _Rest(now_s + rest.rest_s, rest.rest_s)
+        self._due_s = min((each.until_s for each in self._resting.values()), default=math.inf)
         return found
 
     def _unknown(self, now_s: float) -> list[tuple[bytes, Fields]]:
-        """Entries that this consumer was given, and that this owner does not know."""
-        if now_s - self._again_s < AGAIN_S:
-            return []
-        seen = set[str]()
-        for pending in self._pending(consumername=self._consumer):
-            seen.update(id for id, _ in pending)
-            known = self._given.keys() | self._left
-            unknown = [(id, times) for id, times in pending if id not in known]
-            wanted = dict(islice(filter(self._may_be_given, unknown), self._options.prefetch))
-            if wanted and (found := self._claimed(wanted)):
-                return found
-        self._again_s = now_s
-        self._left &= seen
-        return []
+        """Entries that this consumer was given, and that this owner does not know: of one page, as
+        many may be pending that were left."""
+        if self._behind is None:
+            if now_s - self._again_s < AGAIN_S:
+                return []
+            self._behind, self._again_s = "-", now_s
+            self._look += 1
+        pending: Any = self._client.xpending_range(
+            self._stream, self._group, self._behind, "+", LOOKED_AT_ONCE, self._consumer
+        )
+        page = _counts(pending)
+        self._left.update((id, self._look) for id, _ in page if id in self._left)
+        unknown = (
+            each for each in page if each[0] not in self._given and each[0] not in self._left
+        )
+        wanted = dict(islice(filter(self._may_be_given, unknown), self._options.prefetch))
+        if len(wanted) == self._options.prefetch:
+            self._behind = f"({next(reversed(wanted))}"
+        elif len(page) == LOOKED_AT_ONCE:
+            self._behind = f"({page[-1][0]}"
+        else:
+            self._behind = None
+            self._left = {id: look for id, look in self._left.items() if look == self._look}
+        return self._claimed(wanted) if wanted else []
+
+    def _look_again(self) -> None:
+        self._behind, self._again_s = None, -math.inf
 
     def _claimed(self, times: Mapping[str, int], idle_ms: int = 0) -> list[tuple[bytes, Fields]]:
         """Entries of this consumer, each given once more; `times` is how often they were."""
@@ -280,18 +300,6 @@ class RedisSource:
     def _may_be_given(self, entry: tuple[str, int]) -> bool:
         most = self._options.max_deliveries
         return most is None or entry[1] < most
-
-    def _pending(self, **which: Any) -> Iterator[list[tuple[str, int]]]:
-        """Pages of what was given and not acknowledged: ids, and how often each was given."""
-        behind = "-"
-        while True:
-            pending: Any = self._client.xpending_range(
-                self._stream, self._group, behind, "+", LOOKED_AT_ONCE, **which
-            )
-            yield _counts(pending)
-            if len(pending) < LOOKED_AT_ONCE:
-                return
-            behind = f"({pending[-1]['message_id'].decode()}"
 
     def _portion(self, entries: Sequence[tuple[bytes, Fields]]) -> Portion:
         ids = [id.decode() for id, _ in entries]
@@ -350,7 +358,7 @@ class RedisSource:
             ]
             if others:
                 self._take_over(others, idle_ms, justid=True)
-                self._again_s = -math.inf
+                self._look_again()
             if len(pending) < LOOKED_AT_ONCE:
                 return
             behind = f"({pending[-1]['message_id'].decode()}"
@@ -390,11 +398,11 @@ class RedisSource:
         try:
             yield
         except _DENIED as error:
-            self._again_s = -math.inf
+            self._look_again()
             what = f"{where} is refused: {error}; look at username and password, and at the ACL"
             raise task_error(self._context, what) from error
         except _PASSING as error:
-            self._again_s = -math.inf
+            self._look_again()
             raise Unavailable(f"{where} failed: {error}") from error
         except OSError as error:  # a file of TLS
             raise task_error(self._context, f"{where} failed: {error}") from error
@@ -403,7 +411,7 @@ class RedisSource:
                 raise task_error(self._context, f"{where} failed: {error}") from error
             with self._explained("joining the group of"):
                 self._join()
-            self._again_s = -math.inf
+            self._look_again()
             what = f"{where} failed: {error}; the group has been made again"
             raise Unavailable(what) from error
 
