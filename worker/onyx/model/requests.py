@@ -1,8 +1,8 @@
 """How far what clients hand over belongs to their requests: to the windows, whose results belong to
 none, and to the stages of Spark, which begin anew.
 
-Messages of a source that hears of failures (`onFailure: source`) are requests in this: somebody is
-told what has become of each.
+Messages of a source that hears of failures (`onFailure: source`) are requests in this: somebody
+hears what has become of each.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from onyx.model.plugins import returns_failures, takes_requests
 from onyx.model.workflow import ancestors, receivers
 
 
-def is_told(entry: CatalogEntry) -> bool:
-    """Whether somebody is told what has become of what such an input gives."""
+def is_heard_of(entry: CatalogEntry) -> bool:
+    """Whether somebody hears what has become of what such an input gives."""
     returns = returns_failures(entry.type, entry.plugin, entry.options)
     return returns or takes_requests(entry.type, entry.plugin)
 
 
 def asked_for(job: Job) -> frozenset[str]:
     """The tasks that segments of requests come to, and what is made of these before a window."""
-    found = {each.name for each in job.catalog if is_told(each)}
+    found = {each.name for each in job.catalog if is_heard_of(each)}
     left = [task for task in found if not _ends_requests(job, task)]
     while left:
         for task in receivers(job, left.pop()):
@@ -46,7 +46,7 @@ def requested_tasks(job: Job) -> dict[str, bool]:
     inputs = {
         entry.name: entry.options.get("onFailure") == "answer"
         for entry in job.catalog
-        if is_told(entry)
+        if is_heard_of(entry)
     }
     found = dict(inputs)
     for entry in job.catalog if inputs else ():

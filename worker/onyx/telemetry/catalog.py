@@ -122,7 +122,7 @@ ERRORS = Metric(
 ANSWERED = Metric(
     "onyx_task_failed_request_segments_total", "counter", TASK,
     "Segments of requests that failed for good: the answers to the requests say so, or the queue "
-    "was told. A replayed segment counts again.",
+    "hears of it. A replayed segment counts again.",
 )  # fmt: skip
 DEAD_LETTERS = Metric(
     "onyx_task_dead_letters_total", "counter", TASK,
@@ -222,47 +222,33 @@ SPARK_STAGE_BYTES_WRITTEN = Metric(
     "Bytes that stages have written, failed attempts included; unknown with Spark Connect.",
 )
 JOURNAL_BYTES = Metric(
-    "onyx_source_journal_bytes",
-    "gauge",
-    TASK,
+    "onyx_source_journal_bytes", "gauge", TASK,
     "Bytes in the journals of an input that are kept, mostly because they are not processed yet.",
-)
+)  # fmt: skip
 SOURCE_ACKED = Metric(
-    "onyx_source_acked_messages_total",
-    "counter",
-    TASK,
+    "onyx_source_acked_messages_total", "counter", TASK,
     "Messages that an input has acknowledged to its queue.",
-)
+)  # fmt: skip
 SOURCE_FAILED = Metric(
-    "onyx_source_failed_messages_total",
-    "counter",
-    TASK,
+    "onyx_source_failed_messages_total", "counter", TASK,
     "Messages that failed and that an input has given back to its queue, to come again.",
-)
+)  # fmt: skip
 SOURCE_TERMINATED = Metric(
-    "onyx_source_terminated_messages_total",
-    "counter",
-    TASK,
-    "Messages that failed for good, as an input has told its queue.",
-)
+    "onyx_source_terminated_messages_total", "counter", TASK,
+    "Messages that failed for good, as their queue has heard.",
+)  # fmt: skip
 SOURCE_REDELIVERED = Metric(
-    "onyx_source_redelivered_messages_total",
-    "counter",
-    TASK,
+    "onyx_source_redelivered_messages_total", "counter", TASK,
     "Messages that a queue has given again and an input knew: they were not taken a second time.",
-)
+)  # fmt: skip
 HTTP_REQUESTS = Metric(
-    "onyx_http_requests_total",
-    "counter",
-    TASK,
+    "onyx_http_requests_total", "counter", TASK,
     "Requests of an http output that were answered with 2xx.",
-)
+)  # fmt: skip
 HTTP_RETRIES = Metric(
-    "onyx_http_retries_total",
-    "counter",
-    TASK,
+    "onyx_http_retries_total", "counter", TASK,
     "Tries of requests of an http output that failed and are repeated.",
-)
+)  # fmt: skip
 HTTP_REFUSALS = Metric(
     "onyx_http_refusals_total",
     "counter",

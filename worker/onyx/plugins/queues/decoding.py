@@ -127,7 +127,7 @@ class MessageDecoder(Generic[M]):
         return self._of_many(messages, lambda message: [[self._one(message)]])
 
     def _of_many(self, messages: Sequence[M], rows_of: Callable[[M], list[Segments]]) -> Decoded:
-        """Of messages, each of which is any number of segments or none because it is bad."""
+        """Messages, each of which is any number of segments, or none because it is bad."""
         runs, counts, refused = list[Segments](), list[int](), dict[int, str]()
         for index, message in enumerate(messages):
             kept = self._bad.kept

@@ -27,20 +27,16 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from onyx.errors import Unavailable
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.queues.decoding import Added, MessageDecoder
 from onyx.plugins.queues.options import RedisOptions
-from onyx.plugins.queues.secrets import password_of
+from onyx.plugins.queues.redis_client import client_of
 from onyx.plugins.sources.live import LiveInput, live_input
 from onyx.plugins.sources.protocol import Portion
 
-CONNECT_TIMEOUT_S = 5.0
-REQUEST_TIMEOUT_S = 15.0
 AGAIN_S = 10.0
 ACKED_AT_ONCE = 1_000
 LOOKED_AT_ONCE = 1_000
@@ -136,7 +132,7 @@ class RedisSource:
         self._look = 0
         self._again_s = -math.inf
         self._claim_s = time.monotonic()
-        self._client = self._connected()
+        self._client = client_of(context, options)
         with self._explained("joining the group"):
             self._join()
 
@@ -362,33 +358,6 @@ class RedisSource:
             if len(pending) < LOOKED_AT_ONCE:
                 return
             behind = f"({pending[-1]['message_id'].decode()}"
-
-    def _connected(self) -> redis.Redis:
-        options, located = self._options, self._context.located
-        host, _, port = options.server.rpartition(":")
-        files = {
-            name: located(file)
-            for name, file in (
-                ("ssl_ca_certs", options.ca_file),
-                ("ssl_certfile", options.certificate_file),
-                ("ssl_keyfile", options.key_file),
-            )
-            if file is not None
-        }
-        secure: dict[str, Any] = {"ssl": True, **files} if options.tls else {}
-        return redis.Redis(
-            host=host.strip("[]"),
-            port=int(port),
-            db=options.database,
-            username=options.username,
-            password=password_of(self._context, options),
-            socket_connect_timeout=CONNECT_TIMEOUT_S,
-            socket_timeout=REQUEST_TIMEOUT_S,
-            retry=Retry(NoBackoff(), 0),
-            protocol=2,
-            client_name="onyx",
-            **secure,
-        )
 
     @contextlib.contextmanager
     def _explained(self, doing: str) -> Iterator[None]:

@@ -208,7 +208,7 @@ class NativePartition:
         now_s = self._context.clock.monotonic_s()
         if failed and now_s - self._logged_s >= LOGGED_EVERY_S:
             logger.warning(
-                "%s: %d messages have failed for good, and their source is told: %s",
+                "%s: %d messages have failed for good, as their source hears: %s",
                 self._context.where, self._unlogged, failed[0][1],
             )  # fmt: skip
             self._unlogged, self._logged_s = 0, now_s
@@ -281,7 +281,7 @@ class NativePartition:
 
 
 class NativeReader(Unanswered, JournalReader):
-    """The reader that takes what is new, and tells the source what became of it."""
+    """The reader that takes what is new, and whose source hears what became of it."""
 
     def __init__(
         self, partition: NativePartition, position: int, closed: Callable[[], None]

@@ -1,4 +1,4 @@
-"""What a source is still to be told."""
+"""What a source is still to hear."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Owed:
         """By how long they are to rest."""
         self._refused: list[Any] = []
         self._reasons: list[str] = []
-        """Of each that is refused."""
+        """Why each of these is."""
 
     def __len__(self) -> int:
         failed = sum(map(len, self._failed.values()))

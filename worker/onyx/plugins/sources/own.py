@@ -48,7 +48,7 @@ class _Guarded:
 
     @property
     def lease_s(self) -> float | None:
-        """As the source says."""
+        """What the source says."""
         return self._source.lease_s
 
     def __getattr__(self, name: str) -> Any:

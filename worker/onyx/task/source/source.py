@@ -208,8 +208,7 @@ class Source:
         return taken_over
 
     def take_given_up(self) -> int:
-        """Segments that have failed and are not read again, because of `retryMode: none` or because
-        their source gives them again (`onFailure: source`), since the last time."""
+        """Segments that have failed or were lost and are not read again, since the last time."""
         if not self._gives_up:
             return 0
         return sum(each.take_given_up() for each in self.partitions.values())
