@@ -149,6 +149,6 @@ class Aggregation:
     def _is_plain(self) -> bool:
         return type(self).dump is Aggregation.dump
 
-    def refuse(self, extracted: Sequence[Any], error: TypeError) -> Exception:
+    def refuse(self, extracted: Sequence[Any], error: Exception) -> Exception:
         """What to raise when values cannot be computed with."""
         return error

@@ -1,8 +1,15 @@
-"""Aggregations over the values of a key: `sum`, `min`, `max` and `average`."""
+"""Aggregations over the values of a key: `sum`, `min`, `max` and `average`.
+
+Sums are exact, in whatever order values come, but for floats: those of Decimals have all digits,
+where Python rounds to 28, and those of ints any number of bits. Users see an int that no segment
+holds as the Decimal that equals it. A mean of Decimals has as many digits as their sum, and at
+least 28.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation, localcontext
 from operator import itemgetter
 from typing import Any
 
@@ -12,6 +19,7 @@ from onyx.errors import UserError
 from onyx.flow.batch import Segment, format_of
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.columns.values import python_values
+from onyx.flow.groups.keys import EXPONENT_MAX
 from onyx.flow.instants import looked_up
 from onyx.windows.aggregations.aggregation import Aggregation, Segments, States
 from onyx.windows.aggregations.array_forms import ArrayForm, AverageForm, ExtremeForm, SumForm
@@ -19,6 +27,12 @@ from onyx.windows.aggregations.arrays import added, extremes, sums_of
 from onyx.windows.coded import Groups, Values, numbers_of
 
 _NUMBERS = frozenset({int, float})
+_DIGITS_MAX = 1_000
+_EXACT = Context(prec=_DIGITS_MAX, Emax=MAX_EMAX, Emin=MIN_EMIN, traps=[InvalidOperation])
+"""Holds all digits of sums of Decimals that are not `_is_far`."""
+_MEAN_DIGITS = 28
+_INT64_MIN, _INT64_MAX = -(2**63), 2**64 - 1
+"""The ints that a segment may have."""
 
 
 class Keyed(Aggregation):
@@ -39,7 +53,8 @@ class Keyed(Aggregation):
             ) from None
         if isinstance(values, list) and not _NUMBERS.issuperset(map(type, values)):
             values = list(map(looked_up, values))  # in one zone Python compares what clocks show
-            self._try(values)
+            with localcontext(_EXACT):
+                self._try(values)
         return values
 
     def _of_dicts(self, segments: list[Segment]) -> Values:
@@ -54,11 +69,13 @@ class Keyed(Aggregation):
         """Whether each can be computed with at all, that is with the first state."""
         for value in values:
             try:
+                if type(value) is Decimal and _is_far(value):
+                    raise TypeError("a Decimal is not finite, or beyond 10**400")
                 self.apply(self.init(), self.create(self.init(), value))
-            except TypeError as error:
+            except (TypeError, InvalidOperation) as error:
                 raise self.refuse([value], error) from error
 
-    def refuse(self, extracted: Sequence[Any], error: TypeError) -> UserError:
+    def refuse(self, extracted: Sequence[Any], error: Exception) -> UserError:
         """The error names the key and the types of its values."""
         kinds = sorted({type(each).__name__ for each in extracted})
         return UserError(
@@ -76,12 +93,13 @@ class Sum(Keyed):
 
     def apply(self, state: Any, update: Any) -> Any:
         """Add the value."""
-        return state + update
+        return _plus(state, update)
 
     def fold(self, bucket: States, keys: Sequence[Any], extracted: Sequence[Any]) -> None:
         """Add the values of a batch in their order."""
-        for key, each in zip(keys, extracted, strict=True):
-            bucket[key] += each
+        with localcontext(_EXACT):
+            for key, each in zip(keys, extracted, strict=True):
+                bucket[key] += each
 
     def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
         """Add arrays as a whole, if they can do it exactly."""
@@ -97,7 +115,24 @@ class Sum(Keyed):
 
     def merge(self, one: Any, other: Any) -> Any:
         """Add both sums."""
-        return one + other
+        return _plus(one, other)
+
+    def view(self, state: Any) -> Any:
+        """The sum, as a segment holds it."""
+        return _shown(state)
+
+    def dump(self, state: Any) -> Any:
+        """The sum, as a segment holds it."""
+        return _shown(state)
+
+    def dump_all(self, states: list[Any]) -> list[Any]:
+        """Dumps for many."""
+        known = _NUMBERS.issuperset(map(type, states)) and min(states, default=0) >= _INT64_MIN
+        return states if known and max(states, default=0) <= _INT64_MAX else [*map(_shown, states)]
+
+    def load(self, data: Any) -> Any:
+        """The sum that was shown so."""
+        return _hidden(data)
 
 
 class Extreme(Keyed):
@@ -160,7 +195,7 @@ class Average(Keyed):
 
     def apply(self, state: tuple[int, Any], update: Any) -> tuple[int, Any]:
         """One more value, added to the sum."""
-        return (state[0] + 1, state[1] + update)
+        return (state[0] + 1, _plus(state[1], update))
 
     def fold_groups(self, bucket: States, groups: Groups, values: Values) -> None:
         """Count and add arrays as a whole, if they can do it exactly."""
@@ -182,13 +217,13 @@ class Average(Keyed):
 
     def merge(self, one: tuple[int, Any], other: tuple[int, Any]) -> tuple[int, Any]:
         """Numbers and sums added."""
-        return (one[0] + other[0], one[1] + other[1])
+        return (one[0] + other[0], _plus(one[1], other[1]))
 
     def view(self, state: tuple[int, Any]) -> dict[str, Any]:
         """A dict of `n`, `sum` and, if there are values, `average`."""
         number, total = state
-        mean = {"average": total / number} if number else {}
-        return {"n": number, "sum": total, **mean}
+        mean = {"average": _quotient(total, number)} if number else {}
+        return {"n": number, "sum": _shown(total), **mean}
 
     def from_view(self, view: Mapping[str, Any]) -> tuple[int, Any]:
         """Number and sum; the average follows from them."""
@@ -196,11 +231,11 @@ class Average(Keyed):
 
     def dump(self, state: tuple[int, Any]) -> list[Any]:
         """A list, which msgpack has."""
-        return list(state)
+        return [state[0], _shown(state[1])]
 
     def load(self, data: Sequence[Any]) -> tuple[int, Any]:
         """The tuple of that list."""
-        return (data[0], data[1])
+        return (data[0], _hidden(data[1]))
 
 
 def _added(states: Sequence[Any], groups: Groups, values: Values) -> list[Any] | None:
@@ -210,3 +245,38 @@ def _added(states: Sequence[Any], groups: Groups, values: Values) -> list[Any] |
     sums = sums_of(states, values)
     found = None if sums is None else added(sums, groups.codes, values)
     return None if found is None else found.tolist()
+
+
+def _plus(one: Any, other: Any) -> Any:
+    if type(one) is Decimal or type(other) is Decimal:
+        return _EXACT.add(one, other)
+    return one + other
+
+
+def _quotient(total: Any, number: int) -> Any:
+    if type(total) is not Decimal:
+        return total / number
+    digits = max(_MEAN_DIGITS, len(total.as_tuple().digits))
+    return Context(prec=digits).divide(total, number)
+
+
+def _shown(total: Any) -> Any:
+    beyond = type(total) is int and not _INT64_MIN <= total <= _INT64_MAX
+    return Decimal(total) if beyond else total
+
+
+def _hidden(total: Any) -> Any:
+    """The total of which this was shown."""
+    if type(total) is Decimal and total.as_tuple().exponent == 0:
+        whole = int(total)
+        return total if _INT64_MIN <= whole <= _INT64_MAX else whole
+    return total
+
+
+def _is_far(value: Decimal) -> bool:
+    """Whether the sum of such Decimals may have more digits than are kept."""
+    if not value.is_finite():
+        return True
+    least = value.as_tuple().exponent
+    assert isinstance(least, int), "it is finite"
+    return least < -EXPONENT_MAX or value.adjusted() > EXPONENT_MAX
