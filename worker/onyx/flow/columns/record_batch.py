@@ -23,6 +23,7 @@ import pyarrow.types as kinds
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.compute import pc
+from onyx.flow.columns.list_views import without_views
 from onyx.flow.columns.moments import is_within
 from onyx.flow.columns.rows import dict_rows
 from onyx.flow.columns.types import in_one_zone, usual_schema
@@ -324,6 +325,7 @@ def _cast_column(column: pa.Array, kind: pa.DataType) -> pa.Array:
         column = _run_end_decoded(column)
     if kinds.is_dictionary(column.type):
         column = column.dictionary_decode()
+    column = without_views(column)
     if column.type.equals(kind):
         return column
     if _has_nanoseconds(column.type):
