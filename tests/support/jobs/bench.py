@@ -561,9 +561,9 @@ class Bench:
         }
         ended |= {} if numbers is not None else {task: None}
         self._replica = altered(self._replica, self.id, exhausted_inputs=Map(ended))
-        if set(ended) == set(self._sources()):
-            for output in self._spec.outputs:
-                self.tasks[self._peers(output)[0]].post(Seal())
+        for each in self._spec.tasks:
+            if each.output and set(each.fed_by or self._sources()) <= set(ended):
+                self.tasks[self._peers(each.name)[0]].post(Seal())
 
 
 def _nothing() -> None:

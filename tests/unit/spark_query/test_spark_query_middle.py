@@ -312,3 +312,18 @@ def test_a_store_that_refuses_fails_the_query_with_task_and_key(
     assert "task 'stage'" in reply.failure.message
     assert "s3://no-such-bucket/b/" in reply.failure.message
     assert "there is no such bucket" in reply.failure.message
+
+
+def test_a_segment_that_a_stage_cannot_have_is_a_dead_letter(folder: Path) -> None:
+    spec = CHAIN.replace("FUNCTION", "same").replace(
+        "{path: bundles}", "{path: bundles}, deadLetter: bad"
+    )
+    spec += "    - {name: bad, type: output, plugin: files, options: {path: bad}}\n"
+    mixed: Segments = [*NUMBERS, {"n": "three", "k": 0}, {"n": None, "k": 1}]
+    reply = run(job(spec, mixed), folder)
+    assert reply.failure is None, reply.failure
+    (letter,) = lines(folder / "bad")
+    assert letter["segment"] == {"n": "three", "k": 0}
+    assert "key 'n'" in letter["error"]["message"]
+    assert len(lines(folder / "write")) == 31
+    assert reply.tasks["stage"].read == 32

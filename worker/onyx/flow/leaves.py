@@ -17,7 +17,7 @@ import numpy as np
 from msgspec import field
 
 from onyx.errors import UserFunctionError, contained, describe_type
-from onyx.flow.batch import Indices, Segment, Segments
+from onyx.flow.batch import Indices, Segment, Segments, take
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.retry import asked_by
 
@@ -41,6 +41,12 @@ class Leaves(msgspec.Struct):
 
     def __len__(self) -> int:
         return len(self.segments)
+
+    def without(self, failures: list[SegmentFailure]) -> Leaves:
+        """The leaves of a batch that are its own segments, without some that have failed."""
+        assert self.parents is None, "no function has made them"
+        kept = np.delete(np.arange(len(self)), [index for index, _ in failures])
+        return of_some(Leaves(take(self.segments, kept)), kept, failures)
 
 
 def of_some(leaves: Leaves, kept: Indices, failures: list[SegmentFailure]) -> Leaves:

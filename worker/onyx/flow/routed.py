@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from msgspec import field
+from msgspec.structs import replace
 
 from onyx.flow.batch import U64, FoundKeys, Indices, Segment, Segments
 from onyx.flow.segment_failure import SegmentFailure
@@ -75,6 +76,27 @@ class Routed(msgspec.Struct):
         """All that a child gets and is not accounted for, likewise."""
         parts = [each.get(child) for each in self.loose]
         return [part for part in parts if part is not None and len(part)]
+
+    def parents_elsewhere(self) -> list[int]:
+        """Parents of what children get in place of segments that have failed. Increasing."""
+        return sorted(each for each, _ in (*self.letters, *self.excepted))
+
+    def of_parents(self, chosen: list[int]) -> Routed:
+        """What children get of these parents only, which are a batch of their own: all that there
+        is."""
+
+        def moved(outgoing: Outgoing) -> Outgoing:
+            assert outgoing.parents is not None, "not all have failed, or in this order"
+            parents = np.searchsorted(np.array(chosen), outgoing.parents)
+            return replace(outgoing, parents=parents)
+
+        def all_moved(shares: dict[str, Outgoing]) -> dict[str, Outgoing]:
+            return {child: moved(each) for child, each in shares.items() if len(each)}
+
+        return Routed(
+            all_moved(self.to), all_moved(self.beside), [*map(all_moved, self.loose)],
+            shared=self.shared,
+        )  # fmt: skip
 
 
 def with_extra(

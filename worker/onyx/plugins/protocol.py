@@ -33,7 +33,9 @@ from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 if TYPE_CHECKING:  # clients and the operator read options of plugins, and need no Arrow
     import pyarrow as pa
 
+    from onyx.flow.batch import Segments
     from onyx.flow.segment import Segment
+    from onyx.flow.segment_failure import SegmentFailure
     from onyx.requests.desk import Desk
     from onyx.storage.interface import BlobStore
 
@@ -288,6 +290,11 @@ class StageOutput(Protocol):
 
     def choose(self, upstream: str) -> None:
         """What is written from now on comes from this task."""
+        ...
+
+    def misfits(self, segments: Segments) -> list[SegmentFailure]:
+        """The segments of the chosen task that no DataFrame of the stage can have beside those that
+        came before, by index."""
         ...
 
     def lead(self, leads: bool) -> None:

@@ -51,12 +51,15 @@ def with_functions(
     program.event.update(params=params, fn=found["fn"])
     kept, conditions = _kept(job, entry), found["conditions"]
     below = children_of(job, entry.name)
+    own_conditions = _own_conditions(entry, conditions, below)
     return replace(
         program,
         join=_join(entry, tables, kept),
         kept=kept,
         takes=_takes(program),
-        own_conditions=_own_conditions(entry, conditions, below),
+        own_conditions=own_conditions,
+        handles_failures=entry.dead_letter is not None
+        or bool(own_conditions and own_conditions.exceptional),
         children=below,
         sends_to=sends_to(job, entry.name),
         **found,

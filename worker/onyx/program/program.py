@@ -63,6 +63,8 @@ class Program(msgspec.Struct, frozen=True):
     """Children that get what the task makes. Others get only what is late, or dead letters."""
     children: tuple[str, ...] = ()
     """All of them."""
+    handles_failures: bool = False
+    """Whether a segment that fails may go elsewhere: to dead letters, or by a condition."""
     windowed: Windowed | None = None
     keyed: KeyedFunction | None = None
     """The state of the function, if it has one."""

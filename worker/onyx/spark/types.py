@@ -129,6 +129,21 @@ def united(schemas: Sequence[pa.Schema]) -> tuple[pa.Schema, dict[str, pa.DataTy
     return schema, noted
 
 
+def joined_type(name: str, *of: pa.DataType) -> pa.DataType:
+    """The type, in Spark, that holds the values of columns of these types.
+
+    Args:
+        name: of the key, for errors.
+
+    Raises:
+        FailsAgain, UserError: as `united`.
+    """
+    schemas = [spark_types_but_null(pa.schema([(name, kind)])) for kind in of]
+    found = _unified(schemas)
+    spark_schema(found)  # two decimals may need more digits together
+    return found.field(0).type
+
+
 def _usual(schema: pa.Schema) -> pa.Schema:
     return pa.schema([(each.name, usual_type(each.type)) for each in schema])
 

@@ -11,10 +11,12 @@ import os
 from pathlib import Path
 
 from onyx.flow.batch import Segments, as_dicts
+from onyx.flow.segment_failure import SegmentFailure
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import Output, StagingOutput, Token
 from onyx.program.writer import Writer
 from onyx.spark.driver.spools import SpoolWriter
+from onyx.spark.middle.misfits import FrameTypes
 from onyx.spark.types import for_spark
 from onyx.spark_query.middle.files import parts_of
 from onyx.spark_query.middle.frame_parts import FrameParts
@@ -33,6 +35,8 @@ class Sinks:
         self._outputs: dict[str, tuple[Output, Writer]] = {}
         self._spools: dict[str, SpoolWriter] = {}
         self._frames: dict[str, FrameParts] = {}
+        self._types: dict[tuple[str, str], FrameTypes] = {}
+        """By stage and task upstream."""
         self.busy = ""
         """The task whose output is worked on."""
         self._tokens: list[tuple[str, Token]] = []
@@ -47,6 +51,10 @@ class Sinks:
         if task not in self._outputs:
             self._outputs[task] = self._opened(task)
         self._outputs[task][1].write(segments)
+
+    def misfits(self, task: str, upstream: str, segments: Segments) -> list[SegmentFailure]:
+        """Segments that a Spark stage in the middle cannot have (`spark.middle.misfits`)."""
+        return self._types.setdefault((task, upstream), FrameTypes()).misfits(segments)
 
     def bundle(self, task: str, upstream: str, segments: Segments) -> None:
         """Write a batch that comes to a Spark stage in the middle from a task upstream. Raises like

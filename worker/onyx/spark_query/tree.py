@@ -14,6 +14,7 @@ from typing import Protocol
 
 from onyx.flow.batch import Batch, Segments, as_given, as_shown, copies_of
 from onyx.flow.groups.checks import GroupChecks
+from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Outgoing, Routed
 from onyx.program.apply import apply
 from onyx.program.batch_work import BatchWork
@@ -191,10 +192,29 @@ class Tree:
     def _bundle(self, child: str, task: str, segments: Segments) -> None:
         """Write segments for a Spark stage."""
         self.counting.read[child] += len(segments)
+        program, phase = self.program(child), Phase.ROUTE
         try:
+            if program.handles_failures:
+                segments = self._without_misfits(program, task, segments)
+            phase = Phase.SEND
             self._sinks.bundle(child, task, segments)
+        except TaskFailed:
+            raise
         except Exception as error:
-            raise self.failure(child, Phase.SEND.value, error) from error
+            raise self.failure(child, phase.value, error) from error
+
+    def _without_misfits(self, program: Program, task: str, segments: Segments) -> Segments:
+        """Segments of a task that its Spark stage can have; the others have failed."""
+        misfits = self._sinks.misfits(program.task, task, segments)
+        if not misfits:
+            return segments
+        leaves = Leaves(segments).without(misfits)
+        work = BatchWork(Batch(segments))
+        work.leaves = leaves
+        route(program, self._checks[program.task], work)
+        assert work.routed is not None, "there is a batch"
+        self._pass_on(program, work.routed)
+        return leaves.segments
 
     def _is_sent(self, child: str) -> bool:
         """Whether segments for a child are shuffled."""

@@ -8,6 +8,8 @@ the other half reads (`results`).
 
 from __future__ import annotations
 
+from onyx.flow.batch import Segments
+from onyx.flow.segment_failure import SegmentFailure
 from onyx.plugins.parts.columns import ColumnsPartsWriter
 from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.parts.names import bundle_part_name
@@ -17,6 +19,7 @@ from onyx.plugins.roll_limits import RollLimits
 from onyx.spark.child.request import StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.middle.bundler import Bundler, Limits
+from onyx.spark.middle.misfits import FrameTypes
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.parts import FrameParts, StagedFrames
 from onyx.spark.middle.request import folder_of, request_of
@@ -32,6 +35,7 @@ class StageSpool(ColumnsPartsWriter):
         """Raises NameNotRegistered, UserError: see `request.request_of`."""
         request, folder = request_of(context, options), folder_of(context, options)
         self._upstream = context.upstream[0]
+        self._types = {upstream: FrameTypes() for upstream in context.upstream}
         self._bundler = Bundler(
             folder,
             Limits(options.bundle_segments, options.bundle_seconds, options.stage_timeout),
@@ -51,6 +55,10 @@ class StageSpool(ColumnsPartsWriter):
     def choose(self, upstream: str) -> None:
         """What is written from now on comes from this task."""
         self._upstream = upstream
+
+    def misfits(self, segments: Segments) -> list[SegmentFailure]:
+        """The segments of the chosen task that do not fit to those before (`misfits`)."""
+        return self._types[self._upstream].misfits(segments)
 
     def lead(self, leads: bool) -> None:
         """Whether this peer of the task is the one that runs the stage."""

@@ -45,7 +45,7 @@ def pass_controls(runtime: Runtime, allocation: Allocation, work: Work) -> None:
 
 def _flush(runtime: Runtime, allocation: Allocation, arrived: bool, own: bool) -> None:
     """What tasks upstream wait for is to become durable here, or further down. What a stage has
-    made begins anew, and waits for what is further down."""
+    made begins anew, and waits for what is further down; only what it could not have goes there."""
     if not (arrived or own):
         return
     allocation.acks.hurry()
@@ -55,7 +55,8 @@ def _flush(runtime: Runtime, allocation: Allocation, arrived: bool, own: bool) -
     sink, source = runtime.sink, runtime.source
     if sink is not None:
         allocation.flush_wanted |= arrived or source is None
-    if sink is None or (own and source is not None):
+    elsewhere = arrived and runtime.program.handles_failures
+    if sink is None or (own and source is not None) or elsewhere:
         allocation.outbox.broadcast(FLUSH)
 
 

@@ -30,10 +30,10 @@ def acked(
     return (roots if made.reported is None else taken(roots, made.reported)), values
 
 
-def without_retries(batch: Batch, leaves: Leaves, retries: Sequence[int]) -> tuple[Batch, Leaves]:
-    """The batch of an output without the segments that are to be read again. Those have no
-    leaves."""
-    kept = np.delete(np.arange(len(batch)), retries)
+def without(batch: Batch, leaves: Leaves, failed: Sequence[int]) -> tuple[Batch, Leaves]:
+    """The batch of an output without the segments that are to be read again, or that have gone
+    elsewhere. Those have no leaves."""
+    kept = np.delete(np.arange(len(batch)), failed)
     parents = np.arange(len(leaves)) if leaves.parents is None else leaves.parents
     left = Leaves(leaves.segments, np.searchsorted(kept, parents), leaves.child_index)
     return batch.take(kept), left

@@ -21,11 +21,12 @@ from onyx.program.streams.apply import join_batch, look
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.work import Work
 from onyx.task.phases.retries import ask_again
+from onyx.task.sink.sink import Sink
 from onyx.task.table import ADVANCED, Answer
 from onyx.task.windowed.partials import merge_partials
 
 
-def route(program: Program, allocation: Allocation, work: Work) -> Answer:
+def route(program: Program, sink: Sink | None, allocation: Allocation, work: Work) -> Answer:
     """Route the leaves of the batch.
 
     Raises:
@@ -36,11 +37,23 @@ def route(program: Program, allocation: Allocation, work: Work) -> Answer:
     if program.streams is not None:
         look(program.streams, work)
     if program.entry.stage is not None and not work.own and work.leaves is not None:
-        work.routed = Routed({})  # to the stage: only what that makes goes further
-        return ADVANCED
+        if sink is not None and program.handles_failures:
+            _leave_out_misfits(sink, work)
+        if not work.leaves.failures:
+            work.routed = Routed({})  # to the stage: only what that makes goes further
+            return ADVANCED
     refused = _refused(program.entry, allocation, work)
     route_batch(program, refused, work, allocation.answering)
     return ADVANCED
+
+
+def _leave_out_misfits(sink: Sink, work: Work) -> None:
+    """Segments that the stage cannot have have failed."""
+    assert work.batch is not None, "there are leaves"
+    assert work.leaves is not None, "asked before"
+    misfits = sink.misfits(work.batch.upstream, work.leaves.segments)
+    if misfits:
+        work.leaves = work.leaves.without(misfits)
 
 
 def _refused(entry: CatalogEntry, allocation: Allocation, work: Work) -> Refused:

@@ -6,6 +6,8 @@ task withholds them until its state log has what the batch changed.
 
 from __future__ import annotations
 
+import numpy as np
+
 from onyx.codec.returns import size_bytes
 from onyx.flow.batch import Batch, copies_of
 from onyx.flow.laps import laps_of
@@ -36,6 +38,7 @@ def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
         if runtime.sink is not None and not work.own:
             runtime.sink.choose(work.batch.upstream)
             write(runtime.sink, allocation, work.batch, work.leaves, work.routed)
+            _send_elsewhere(runtime, allocation, work.batch, work.routed)
         else:
             _send(runtime, allocation, work.batch, work.routed)
         # Behind what may be refused and done again; acks leave later than this, in any case.
@@ -85,6 +88,18 @@ def _send(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed
         allocation.acks.add(roots, values)
     else:
         windowing.withhold(roots, values)
+
+
+def _send_elsewhere(runtime: Runtime, allocation: Allocation, batch: Batch, routed: Routed) -> None:
+    """Send what goes on in place of segments that failed at what writes the others."""
+    parents = routed.parents_elsewhere()
+    if not parents:
+        return
+    failed, mine = batch.take(np.array(parents)), routed.of_parents(parents)
+    withheld = bool(runtime.program.job.ack_returns)
+    made = _put_all(runtime, allocation, failed, mine, begins=False, withheld=withheld)
+    if made is not None and failed.roots is not None:
+        allocation.acks.add(*acked(allocation, failed.roots, made, mine))
 
 
 def _send_emissions(runtime: Runtime, allocation: Allocation, windowing: Windowing) -> None:

@@ -9,7 +9,7 @@ from onyx.ledger.hop import split_values
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
-from onyx.task.phases.retries import ask_for_retries, send_retries, without_retries
+from onyx.task.phases.retries import ask_for_retries, send_retries, without
 from onyx.task.sink.sink import Sink
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.windowed.upkeep import make_answers_durable
@@ -41,12 +41,12 @@ def _more_follows(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
 
 
 def write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves, routed: Routed) -> None:
-    """Hand a batch to the plugin of an output, but for what is to be read again. Raises like
-    `Sink.write`, and then the batch is to be written again."""
+    """Hand a batch to the plugin of an output, but for what is to be read again, and what goes
+    elsewhere. Raises like `Sink.write`, and then the batch is to be written again."""
+    apart = sorted({*routed.retries, *routed.parents_elsewhere()})
+    _write(sink, allocation, *(without(batch, leaves, apart) if apart else (batch, leaves)))
     if not routed.retries:
-        _write(sink, allocation, batch, leaves)
         return
-    _write(sink, allocation, *without_retries(batch, leaves, routed.retries))
     assert batch.roots is not None, "what is not accounted for is not retried"
     ask_for_retries(allocation, batch.roots, routed)
 

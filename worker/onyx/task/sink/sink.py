@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from onyx.flow.batch import Segments
+from onyx.flow.segment_failure import SegmentFailure
 from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
 from onyx.plugins.protocol import (
@@ -46,6 +47,13 @@ class Sink:
         """What is written next comes from this task: only a stage asks."""
         if self._stage is not None and upstream is not None:
             self._stage.choose(upstream)
+
+    def misfits(self, upstream: str | None, segments: Segments) -> list[SegmentFailure]:
+        """The segments of a task that a stage cannot have, by index."""
+        if self._stage is None:
+            return []
+        self.choose(upstream)
+        return self._stage.misfits(segments)
 
     def lead(self, leads: bool) -> None:
         """Whether this peer is the one that runs the stage, if there is one."""
