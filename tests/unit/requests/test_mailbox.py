@@ -246,7 +246,7 @@ def failed(task: str = "f", error: str = "KeyError: 'who'") -> dict[str, Part]:
 
 def judged(mailbox: Mailbox) -> tuple[Remembered, ...]:
     """What the writer takes of requests that have failed, made durable."""
-    content = mailbox.judged()
+    content = mailbox.judged(0.0)
     assert content is not None
     mailbox.appended(content)
     return tuple(content.requests)
@@ -329,4 +329,8 @@ def test_a_failure_is_answered_while_the_job_drains() -> None:
     mailbox.refuse()
     mailbox.returned(1, failed())
     mailbox.acked(positions(1))
+    assert mailbox.settled(2) == 0
+    assert [status(each) for each in futures] == [None] * 2
+    judged(mailbox)
+    assert mailbox.settled(2) == 2
     assert [status(each) for each in futures] == [Status.FAILED] * 2

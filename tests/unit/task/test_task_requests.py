@@ -13,7 +13,9 @@ from tests.support.jobs.bench import JOB, Bench
 from tests.support.patience import WAIT_S
 
 import onyx
-from onyx.ids import TaskName
+from onyx.ids import GroupId, TaskName
+from onyx.journal.journal import Journal
+from onyx.journal.names import PartitionFolder
 from onyx.ledger.outcomes import FailedSegment, Outcomes
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.desk import Address
@@ -347,3 +349,36 @@ def test_a_hook_for_exceptions_decides_first(verdict: str) -> None:
         assert world.answered(future).status is Status.FAILED
         return
     world.until(lambda: bool(world.bench.exceptions))
+
+
+def test_a_failure_is_in_the_journal_before_it_is_answered_while_the_job_drains() -> None:
+    world = World()
+    waiting = world.ask(bad(1), good(2), id="one")
+    while world.mailbox.waiting[0]:
+        pass
+    world.bench.drain()
+    answer = world.answered(waiting)
+
+    assert answer.status is Status.FAILED
+    folder = PartitionFolder(JOB, "read", 0)
+    (known,) = Journal(world.bench.store, folder, 2, GroupId("next")).restored
+    assert known.outcomes is not None, "the next owner would say that it is processed"
+    world.until(lambda: world.bench.completed)
+
+
+def _nothing(wait_s: float) -> None:
+    time.sleep(wait_s / 10)
+
+
+def test_the_frontier_of_a_job_that_drains_waits_for_what_the_journal_is_to_know() -> None:
+    world = World()
+    world.ask(bad(1), id="one")
+    while world.mailbox.waiting[0]:
+        pass
+    world.bench.drain()
+    judged, world.mailbox.judged = world.mailbox.judged, _nothing  # type: ignore[method-assign]
+    world.bench.settle()
+    assert not world.bench.completed
+
+    world.mailbox.judged = judged  # type: ignore[method-assign]
+    world.until(lambda: world.bench.completed)

@@ -53,6 +53,8 @@ class Known(msgspec.Struct, frozen=True):
 class PartsFeed(Unanswered):
     """Implements `journalled.feed.Feed`."""
 
+    judges = False
+
     def __init__(
         self, context: PluginContext, options: JobOptions, partition: int, cursor: Any
     ) -> None:
@@ -84,7 +86,7 @@ class PartsFeed(Unanswered):
             return None
         return self._content(output, parts)
 
-    def judged(self) -> None:
+    def judged(self, wait_s: float) -> None:
         """Nobody is answered."""
 
     def appended(self, content: Content) -> None:

@@ -14,14 +14,17 @@ class Feed(AckedReader, Protocol):
     """A source without stable positions. `take`, `appended` and `failed` are called by the writer
     of the journal, `acked`, `passed` and `report` by the task."""
 
+    judges: bool
+    """Whether `judged` has to be written while the job drains too."""
+
     def take(self, first: int, wait_s: float) -> Content | None:
         """What goes into the next chunk, whose first segment has this position; None: nothing came
         within `wait_s`. Raises Unavailable: try again later."""
         ...
 
-    def judged(self) -> Content | None:
-        """What became of segments, without new ones: it is written also where there is no room,
-        because the frontier waits for it."""
+    def judged(self, wait_s: float) -> Content | None:
+        """What became of segments, without new ones; None: there was nothing within `wait_s`. It is
+        written also where there is no room, because the frontier waits for it."""
         ...
 
     def appended(self, content: Content) -> None:

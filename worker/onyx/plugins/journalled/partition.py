@@ -58,6 +58,9 @@ class JournalledPartition:
         self._logged_s = -math.inf
         self._error: OnyxError | None = None
         self._stopped = threading.Event()
+        self._draining = threading.Event()
+        self._drained = threading.Event()
+        """Nothing new is in the journal from now on."""
         self._thread = threading.Thread(target=self._run, name=f"onyx-journal-{name}", daemon=True)
 
     def start(self) -> None:
@@ -79,11 +82,14 @@ class JournalledPartition:
         return self.journal.read(position) if position < self.end else None
 
     def drain(self) -> None:
-        """End the thread, and take nothing new."""
-        self._stopped.set()
+        """Take nothing new. The thread goes on only if it has to write what becomes of what is
+        there: after a crash the next owner would say otherwise."""
         self.feed.refuse()
+        self._draining.set()
+        if not self.feed.judges:
+            self._stopped.set()
         if self._thread.is_alive():
-            self._thread.join(CLOSE_TIMEOUT_S)
+            self._drained.wait(CLOSE_TIMEOUT_S)
 
     def close(self) -> None:
         """End the thread; what is in the journal stays there."""
@@ -95,7 +101,11 @@ class JournalledPartition:
     def _run(self) -> None:
         try:
             while not self._stopped.is_set() and not self.exhausted:
-                self._step()
+                if self._draining.is_set():
+                    self._drained.set()
+                    self._judge(POLL_S)
+                else:
+                    self._step()
         except OnyxError as error:
             self._end(error)
         except BaseException as error:
@@ -103,6 +113,17 @@ class JournalledPartition:
             self._end(Fenced(f"the journal cannot go on: {contained(error)}"))
         finally:
             self.feed.release()
+            self._drained.set()
+
+    def _judge(self, wait_s: float) -> bool:
+        """Write what became of segments, which the frontier waits for; whether there was
+        something."""
+        judged = self.feed.judged(wait_s)
+        if judged is None or not self._append(judged):
+            return False
+        self.feed.appended(judged)
+        self._wake()
+        return True
 
     def _step(self) -> None:
         if self.journal.size_bytes > self._bytes_max:
@@ -111,9 +132,7 @@ class JournalledPartition:
                 f"processed, of {self._bytes_max:,} that it may (journalBytesMax)"
             )
             self.feed.hold(self.obstacle)
-            judged = self.feed.judged()
-            if judged is not None and self._append(judged):
-                self.feed.appended(judged)
+            if self._judge(0.0):
                 return
             self._stopped.wait(RETRY_S / 10)
             if self.journal.size_bytes <= self._bytes_max:

@@ -22,11 +22,7 @@ import numpy as np
 from onyx.errors import OnyxError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
-from onyx.ledger.outcomes import (
-    FailedSegment,
-    Outcomes,
-    outcomes_of,
-)
+from onyx.ledger.outcomes import FailedSegment, Outcomes, outcomes_of
 from onyx.ledger.returns import OUTCOMES, RETRIED, Parts, put_together
 from onyx.plugins.chunks import gathered
 from onyx.plugins.journalled.ids import IdMemory
@@ -62,6 +58,8 @@ GIVEN_UP = "it failed or was lost, and retryMode: none does not read it again"
 
 class Mailbox:
     """Safe from any thread. Futures are set outside the lock."""
+
+    judges = True
 
     def __init__(
         self,
@@ -153,7 +151,7 @@ class Mailbox:
         if entry.digest != request.digest:
             reason = f"request id {request.id!r} was used before, for other segments"
             return answered(Answer(Status.CONFLICT, reason))
-        if self._closed not in ("", DRAINS) and (entry.left or not entry.durable):
+        if not self._writes and (entry.left or not entry.durable):
             return answered(Answer(Status.UNAVAILABLE, self._closed, BUSY_RETRY_S))
         if request.level is Level.ACK and entry.first >= 0 and entry.left:
             self._awaited.append(entry.end)
@@ -189,9 +187,11 @@ class Mailbox:
             first += entry.count
         return Content(gathered(runs), tuple(requests))
 
-    def judged(self) -> Content | None:
+    def judged(self, wait_s: float) -> Content | None:
         """What became of requests in which segments have failed."""
         with self._changed:
+            if not self._judged and self._writes:
+                self._changed.wait(wait_s)
             judged = self._take_judged()
         return Content((), tuple(judged)) if judged else None
 
@@ -291,8 +291,13 @@ class Mailbox:
         return f"a segment of it is read again because of {entry.retried}"
 
     def _has_failed(self, entry: Entry, position: int) -> None:
-        if not self._closed:
+        if self._writes:
             self._failed_at[entry.id] = min(position, self._failed_at.get(entry.id, position))
+
+    @property
+    def _writes(self) -> bool:
+        """Whether the writer of the journal takes what becomes of requests."""
+        return self._closed in ("", DRAINS)
 
     def settled(self, position: int) -> int:
         """How far the frontier may go: the next owner takes what that has passed for processed."""
@@ -306,7 +311,7 @@ class Mailbox:
         segments have failed."""
         if entry.left > 0:
             return []
-        if entry.id in self._failed_at and not self._closed:
+        if entry.id in self._failed_at and self._writes:
             entry.outcomes = outcomes_of(entry.parts[OUTCOMES]).short()
             entry.durable = False
             self._judged.append(entry)
@@ -379,11 +384,6 @@ class Mailbox:
             answers = unavailable(DRAINS, [self._taken.pop(each.id) for each in self._waiting])
             self._waiting.clear()
             self._waiting_bytes = 0
-            # The writer has ended, and nobody takes the partition over to answer for these.
-            for entry in self._undurable.values():
-                answers += self._durable(entry)
-            for known in (self._undurable, self._failed_at, self._judged):
-                known.clear()
             self._changed.notify_all()
         settle(answers)
 
@@ -392,7 +392,7 @@ class Mailbox:
         processed, and the same request finds that out at the next owner."""
         reason = MOVES if error is None else f"the input has failed: {error}"
         with self._changed:
-            self._closed = reason if self._closed in ("", DRAINS) else self._closed
+            self._closed = reason if self._writes else self._closed
             self._waiting.clear()
             entries = (*self._taken.values(), *self._open, *self._undurable.values())
             answers = unavailable(reason, entries)

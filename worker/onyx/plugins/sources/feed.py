@@ -44,6 +44,8 @@ class _Entry(msgspec.Struct):
 class SourceFeed(Unanswered):
     """Implements `journalled.feed.Feed`. The source is used by the writer alone."""
 
+    judges = False
+
     def __init__(
         self,
         opener: Callable[[], LiveSource],
@@ -123,7 +125,7 @@ class SourceFeed(Unanswered):
             first += count
         return tuple(found)
 
-    def judged(self) -> None:
+    def judged(self, wait_s: float) -> None:
         """Nobody is answered."""
 
     def appended(self, content: Content) -> None:

@@ -102,9 +102,12 @@ class Partition(msgspec.Struct):
         return self.ended and not self.to_retry
 
     def complete(self) -> bool:
-        """Everything read, and every tree of it processed."""
+        """Everything read, and every tree of it processed, as the source is to know it."""
         self._tell_given_up()  # a source that hears of it may not have ended
-        return self.finished_reading() and self.window.in_flight == 0
+        if not self.finished_reading() or self.window.in_flight:
+            return False
+        position = self.window.frontier
+        return self.waiting is None or self.waiting.settled(position) == position
 
     def drain(self) -> None:
         """Read no further than somebody may have read already."""
