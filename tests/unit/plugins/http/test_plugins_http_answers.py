@@ -60,6 +60,29 @@ def test_tries_come_to_an_end_if_the_job_says_so(retries_max: int) -> None:
     assert Tries(0).judged(Answer(400, "")) == "refused"
 
 
+BROKEN = Answer(200, "", broken_off=True)
+
+
+def test_a_request_whose_answers_break_off_is_not_sent_for_ever() -> None:
+    tries = Tries(None)
+    found = [tries.judged(each) for each in (BROKEN, Answer(None, "away"), *[BROKEN] * 4)]
+    assert found == ["again"] * 5 + ["delivered"]
+
+
+def test_a_whole_answer_after_one_that_broke_off_counts() -> None:
+    tries = Tries(None)
+    assert tries.judged(BROKEN) == "again"
+    assert tries.judged(Answer(409, "")) == "again", "the server may be at work on it"
+    assert tries.judged(Answer(200, "")) == "delivered"
+
+
+def test_the_status_of_an_answer_that_breaks_off_counts_at_the_last_try() -> None:
+    tries = Tries(1)
+    assert [tries.judged(BROKEN) for _ in range(2)] == ["again", "delivered"]
+    assert Tries(None).judged(Answer(400, "", broken_off=True)) == "refused"
+    assert Tries(None).judged(Answer(503, "", broken_off=True)) == "again"
+
+
 def test_what_would_fail_again_is_not_tried_again() -> None:
     assert verdict_of(Answer(None, "not trusted", hopeless=True)) == "wrong"
 

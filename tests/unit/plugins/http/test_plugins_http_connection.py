@@ -18,7 +18,7 @@ BODY = b"{}"
 
 
 @contextmanager
-def server(said: bytes) -> Iterator[int]:
+def server(said: bytes, closes: bool = False) -> Iterator[int]:
     """Says this to each request. The client closes: else the next request might be reset."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -35,6 +35,8 @@ def server(said: bytes) -> Iterator[int]:
                         if asked.endswith(BODY):
                             asked = b""
                             connection.sendall(said)
+                            if closes:
+                                break
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -79,3 +81,33 @@ def test_an_answer_counts_by_its_status(said: bytes, status: int, verdict: str, 
             assert connection.send(BODY, {}).status == status
     assert (answer.status, verdict_of(answer)) == (status, verdict), answer
     assert answer.text.startswith(text)
+
+
+SHORT = OK.replace(b"Length: 2", b"Length: 200")
+CHUNKED = b"HTTP/1.1 %s\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "closes", "status", "words"),
+    [
+        (SHORT, True, 200, "200 OK (the answer breaks off)"),
+        (SHORT, False, 200, "200 OK (the answer breaks off)"),
+        (CHUNKED % b"201 Made" + b"2\r\nok\r\n", True, 201, "201 Created (the answer breaks off)"),
+        (CHUNKED % b"201 Made" + b"nonsense", True, 201, "201 Created (the answer breaks off)"),
+        (CHUNKED % b"400 Bad" + b"2\r\nok", True, 400, "400 Bad Request (the answer breaks off)"),
+        (CHUNKED % b"503 Busy" + b"9\r\n", False, 503, "503 Service Unavailable (the answer"),
+        (b"HTTP/1.1 200 OK\r\nX: y", False, None, "no whole answer within 0.3 s"),
+        (b"HTTP/1.1 200", True, None, ""),
+        (b"", True, None, ""),
+    ],
+)
+def test_an_answer_that_breaks_off_has_a_status_if_its_headers_came(
+    said: bytes, closes: bool, status: int | None, words: str
+) -> None:
+    """With `closes` the server breaks it off, else whoever has waited long enough."""
+    with server(said, closes) as port:
+        address = address_of(f"http://127.0.0.1:{port}/")
+        with closing(Connection(address, "POST", None, 5.0, 0.3 if not closes else 5.0)) as one:
+            answer = one.send(BODY, {})
+    assert (answer.status, answer.broken_off) == (status, status is not None), answer
+    assert answer.words.startswith(words)

@@ -21,6 +21,11 @@ _OF_THE_JOB = (HTTPStatus.UNAUTHORIZED, HTTPStatus.PROXY_AUTHENTICATION_REQUIRED
 CONFLICTS_MAX = 10
 """Answers with 409 to a request in doubt, after which one more is a refusal."""
 
+BROKEN_OFF_MAX = 5
+"""Answers with 2xx that break off, to one request: the last of them counts. A server that fails
+after its headers cannot say so otherwise; one whose answers never come to an end would be sent the
+same for ever."""
+
 Verdict = Literal["delivered", "again", "refused", "exhausted", "wrong"]
 """`again`: it may be taken later. `refused`: this request never is. `exhausted`: it was tried as
 often as the job says. `wrong`: none is ever taken, because the job is wrong."""
@@ -37,6 +42,8 @@ class Answer(msgspec.Struct, frozen=True):
     """The header of this name."""
     hopeless: bool = False
     """Another try would fail the same way."""
+    broken_off: bool = False
+    """Status and headers have come, and not all of the rest."""
 
     @property
     def words(self) -> str:
@@ -47,6 +54,7 @@ class Answer(msgspec.Struct, frozen=True):
             phrase = f" {HTTPStatus(self.status).phrase}"
         except ValueError:
             phrase = ""
+        phrase += " (the answer breaks off)" if self.broken_off else ""
         text = " ".join(self.text[:SHOWN_CHARACTERS_MAX].split())
         return f"{self.status}{phrase}{f': {text}' if text else ''}"
 
@@ -72,6 +80,7 @@ class Tries:
         self._retries_max = retries_max
         self._in_doubt = in_doubt
         self._conflicts = 0
+        self._broken_off = 0
         self.count = 0
 
     def judged(self, answer: Answer) -> Verdict:
@@ -80,9 +89,13 @@ class Tries:
         verdict = verdict_of(answer)
         if verdict == "refused" and self._is_at_work(answer):
             verdict = "again"
-        if answer.status is None or answer.status >= 500:
-            self._in_doubt = True
         is_last = self._retries_max is not None and self.count > self._retries_max
+        if verdict == "delivered" and answer.broken_off and not is_last:
+            self._broken_off += 1
+            if self._broken_off < BROKEN_OFF_MAX:
+                verdict = "again"
+        if answer.status is None or answer.status >= 500 or answer.broken_off:
+            self._in_doubt = True
         return "exhausted" if verdict == "again" and is_last else verdict
 
     def _is_at_work(self, answer: Answer) -> bool:

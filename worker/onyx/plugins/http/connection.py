@@ -19,7 +19,9 @@ import zlib
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
+from typing import IO, Any
 
+from msgspec.structs import replace
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import HTTPError
 from urllib3.response import BaseHTTPResponse
@@ -38,14 +40,38 @@ _REDIRECTS = (307, 308)
 
 class FinalResponse(HTTPResponse):
     """The answer itself: what a server says before it (102, 103) is passed over, as the standard
-    library does with 100 only."""
+    library does with 100 only. And one that breaks off within its headers is none, which the
+    standard library takes for their end."""
 
     def begin(self) -> None:
         """Read status and headers."""
+        file = self.fp
+        lines: Any = _Lines(file)
+        self.fp = lines
         super().begin()
         while HTTPStatus.SWITCHING_PROTOCOLS < self.status < HTTPStatus.OK:
             self.headers = self.msg = None  # type: ignore[assignment]
             super().begin()
+        if not lines.last:
+            raise HTTPException("the answer breaks off within its headers")
+        if self.fp is lines:
+            self.fp = file
+
+
+class _Lines:
+    """A file that remembers the last line that was read from it."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.last = b""
+        """Empty: the end."""
+
+    def readline(self, size: int = -1) -> bytes:
+        self.last = self._file.readline(size)
+        return self.last
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 class Connection:
@@ -67,21 +93,26 @@ class Connection:
         self._connection: HTTPConnection | None = None
         self.deadline_s: float | None = None
         """Monotonic time until which the present request may take; None while there is none."""
+        self._headed_s: float | None = None
+        """When the headers of the latest answer had come."""
 
     def send(self, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Send a request and read what is answered; never raises."""
-        self.deadline_s = time.monotonic() + self._timeout_s
+        self._headed_s, self.deadline_s = None, time.monotonic() + self._timeout_s
         try:
             answer = self._followed(body, headers)
         except Exception as error:  # what a server can make these libraries raise has no end
             self.close()
             answer = Answer(None, _reason(error), hopeless=_is_about_trust(error))
-        # What was broken off may look whole: to http.client an answer may end within its headers.
+        # What was broken off may look whole: an answer without a length ends with its connection.
         is_late = time.monotonic() >= self.deadline_s
+        is_without_headers = self._headed_s is None or self._headed_s >= self.deadline_s
         self.deadline_s = None
         if is_late:
             self.close()
-            return Answer(None, f"no whole answer within {self._timeout_s:g} s")
+            if is_without_headers or answer.status is None:
+                return Answer(None, f"no whole answer within {self._timeout_s:g} s")
+            return replace(answer, broken_off=True)
         return answer
 
     def break_off(self) -> None:
@@ -126,10 +157,12 @@ class Connection:
                 self._method, target, body, headers, preload_content=False, decode_content=False
             )
         response = connection.getresponse()
-        text, is_whole = _beginning(response)
+        self._headed_s = time.monotonic()
+        text, is_whole, broken_off = _beginning(response)
         if not is_whole or response.status < 200 or not self._is_kept(response):
             self.close()
-        answer = Answer(response.status, text, response.headers.get("Retry-After"))
+        again = response.headers.get("Retry-After")
+        answer = Answer(response.status, text, again, broken_off=broken_off)
         return answer, response.headers.get("Location", "")
 
     def _open(self) -> HTTPConnection:
@@ -159,16 +192,21 @@ class Connection:
         )
 
 
-def _beginning(response: BaseHTTPResponse) -> tuple[str, bool]:
-    """How the answer begins, and whether it was read to its end. It is not decoded on the way: the
-    status has said what became of the request, even if the text is damaged."""
-    kept, read, is_whole = b"", 0, False
-    while read < ANSWER_BYTES_MAX and not is_whole:
-        piece = response.read(65_536)
+def _beginning(response: BaseHTTPResponse) -> tuple[str, bool, bool]:
+    """How the answer begins, whether it was read to its end, and whether it breaks off. It is not
+    decoded on the way: the status has said what became of the request, even if the text is
+    damaged."""
+    kept, read, is_whole, broken_off = b"", 0, False, False
+    while read < ANSWER_BYTES_MAX and not is_whole and not broken_off:
+        try:
+            piece = response.read(65_536)
+        except (HTTPError, HTTPException, OSError):
+            broken_off = True
+            continue
         read += len(piece)
         kept += piece[: KEPT_BYTES - len(kept)]
         is_whole = not piece
-    return _text(kept, response.headers.get("Content-Encoding", "")), is_whole
+    return _text(kept, response.headers.get("Content-Encoding", "")), is_whole, broken_off
 
 
 def _text(body: bytes, encoding: str) -> str:

@@ -206,6 +206,8 @@ class Sender:
             answer = self._exchange(connection, sending.request)
             verdict = tries.judged(answer)
             if verdict == "delivered":
+                if answer.broken_off:
+                    self._log(f"takes a request for delivered: {answer.words}")
                 return None
             if verdict != "again":
                 return Refusal(answer, tries.count, verdict)
@@ -231,14 +233,20 @@ class Sender:
             self.trouble = answer.words
             if self._answered_s is None:
                 self._answered_s = now_s
-            waited_s, due_s = now_s - self._answered_s, self._logged_s + LOGGED_EVERY_S
-            is_due = waited_s >= LOGGED_AFTER_S and now_s >= due_s
-            if is_due:
-                self._logged_s = now_s
-        if is_due:
-            _LOGGER.warning("task %s sends again: %s", self._context.task, answer.words)
+            has_waited = now_s - self._answered_s >= LOGGED_AFTER_S
+        if has_waited:
+            self._log(f"sends again: {answer.words}")
         drawn = random.random()  # noqa: S311 - nothing secret
         self._stopped.wait(pause_s(tries, self._retry_s_max, drawn))
+
+    def _log(self, what: str) -> None:
+        """Log something of which there may be much."""
+        now_s = time.monotonic()
+        with self._lock:
+            is_due = now_s >= self._logged_s + LOGGED_EVERY_S
+            self._logged_s = now_s if is_due else self._logged_s
+        if is_due:
+            _LOGGER.warning("task %s %s", self._context.task, what)
 
     def _finish(self, sending: Sending, refusal: Refusal | None) -> None:
         with self._lock:
