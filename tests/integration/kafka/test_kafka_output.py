@@ -366,7 +366,7 @@ def test_values_that_no_message_has_are_named(kafka: KafkaBroker, topic: str) ->
         ({}, {"n": object()}, "key 'n' holds a object that JSON cannot"),
         ({"keyField": "n"}, {"n": 1.5}, "key 'n' holds a float; a str, bytes or an int is wanted"),
         ({"timestampField": "n"}, {"n": "now"}, "'n' holds a str; milliseconds since 1970"),
-        ({"headersField": "n"}, {"n": {"a": 1}}, "'n' holds a int; a map to str or bytes"),
+        ({"headersField": "n"}, {"n": {"a": 1}}, "'n' holds a int; a map to str, bytes or lists"),
         ({"headersField": "n"}, {"n": "a"}, "'n' holds a str; a map is wanted"),
     ]
     for options, segment, reported in cases:

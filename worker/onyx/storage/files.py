@@ -79,7 +79,7 @@ class LocalFiles:
             raise UserError(f"{pattern!r} " + _DIRECTORY.format(pattern))
         if os.path.isfile(pattern):
             return [pattern]
-        return [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+        return [path for path in dict.fromkeys(_found(pattern)) if os.path.isfile(path)]
 
     def open(self, path: str, ahead: bool) -> BinaryIO:
         """The file, checked against its fingerprint (`LocalFile`)."""
@@ -102,6 +102,27 @@ class LocalFiles:
     def expect(self, path: str, version: str) -> None:
         """Remember a fingerprint of an earlier process."""
         self._versions[path] = version
+
+
+_ANY = "**"
+"""Any number of folders, as a part of a pattern."""
+
+
+def _found(pattern: str) -> Iterator[str]:
+    """What a pattern matches, as of `glob`; but `**` does not go into folders that are links, which
+    may lead back to where they are, and would give each file many times."""
+    parts = pattern.split("/")
+    if _ANY not in parts:
+        yield from glob.glob(pattern)
+        return
+    at = parts.index(_ANY)
+    behind = "/".join(parts[at + 1 :]) or "*"
+    start = "/".join(parts[:at]) or ("/" if at else os.curdir)
+    for top in glob.glob(start):
+        for folder, within, _ in os.walk(top):
+            within[:] = sorted(each for each in within if not each.startswith("."))
+            for path in _found(os.path.join(glob.escape(folder), behind)):
+                yield path if at else path.removeprefix("./")
 
 
 class ObjectFiles:

@@ -53,6 +53,11 @@ def test_fields_that_a_batch_lacks_are_none() -> None:
     assert made.of_columns(rows) == made.of(to_dicts(rows))
 
 
+def test_a_header_with_several_values_is_sent_as_often() -> None:
+    (message,) = messages(headersField="h").of([{"h": {"a": ["1", None, b"2"], "b": "x"}}])
+    assert message.headers == [("a", b"1"), ("a", None), ("a", b"2"), ("b", b"x")]
+
+
 def test_headers_are_those_of_dicts() -> None:
     made = messages(headersField="h")
     rows = batch(h=[{"a": "b"}, None], n=[1, 2])

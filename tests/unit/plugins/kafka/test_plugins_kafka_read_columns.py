@@ -129,6 +129,15 @@ def test_a_header_that_is_no_text_stays_bytes(kind: str, columns: bool) -> None:
     assert found["h"] == {"trace": b"\xff\x00", "name": "x", "none": None}
 
 
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("kind", FORMATS[:3])
+def test_of_a_header_that_comes_several_times_all_values_stay(kind: str, columns: bool) -> None:
+    (message,) = sent(value_of(kind))
+    message.headers = lambda: [("a", b"1"), ("b", b"x"), ("a", None), ("a", b"\xff")]
+    (found,) = all_dicts(decoder(kind, columns, bad(), headers_field="h"), [message])
+    assert found["h"] == {"a": ["1", None, b"\xff"], "b": "x"}
+
+
 def test_types_of_a_schema_are_those_of_messages() -> None:
     schema = pa.schema([("a", pa.float64()), ("o", pa.int64())])
     chosen, kept = options("json", offset_field="o"), bad()

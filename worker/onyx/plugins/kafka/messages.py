@@ -166,14 +166,18 @@ class Messages:
             return []
         if not isinstance(value, Mapping):
             raise self._error(field, value, "a map")
-        return [(str(name), self._header(field, each)) for name, each in value.items()]
+        return [
+            (str(name), self._header(field, one))
+            for name, each in value.items()
+            for one in (each if isinstance(each, list | tuple) else [each])
+        ]
 
-    def _header(self, field: str, value: Any) -> bytes:
-        if type(value) is bytes:
+    def _header(self, field: str, value: Any) -> bytes | None:
+        if value is None or type(value) is bytes:
             return value
         if type(value) is str:
             return value.encode()
-        raise self._error(field, value, "a map to str or bytes")
+        raise self._error(field, value, "a map to str, bytes or lists of these")
 
     def _check_size(self, message: OutMessage) -> None:
         size = len(message.value or b"") + len(message.key or b"")

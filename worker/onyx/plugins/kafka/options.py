@@ -84,7 +84,7 @@ class InputOptions(KafkaOptions, frozen=True):
     """Key under which it gets the message's timestamp, in milliseconds since 1970."""
     headers_field: str | None = None
     """Key under which it gets the message's headers: a map to text, or to bytes where a value is
-    not UTF-8; of repeats the last."""
+    not UTF-8; to a list of these where a name comes several times."""
     on_bad_record: Literal["fail", "segment"] = "fail"
     """`fail` the job, or give a `segment` `{"_error": ..., "_raw": ...}` in the message's place."""
     compacted: bool = False
@@ -115,7 +115,8 @@ class OutputOptions(KafkaOptions, frozen=True):
     timestamp_field: str | None = None
     """Key of the segment with the message's timestamp: milliseconds since 1970 or a time."""
     headers_field: str | None = None
-    """Key of the segment with the message's headers: a map to text or bytes."""
+    """Key of the segment with the message's headers: a map to text or bytes, or to lists of
+    these: a header each."""
     roll_bytes: Annotated[int, msgspec.Meta(ge=1, le=TRANSACTION_BYTES_MAX)] = (
         TRANSACTION_LIMITS.size_bytes
     )

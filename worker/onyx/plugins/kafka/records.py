@@ -90,13 +90,21 @@ class MessageRecords:
             segment[self._timestamp] = None if kind == TIMESTAMP_NOT_AVAILABLE else at_ms
         if self._headers is not None:
             headers: Any = message.headers() or []
-            segment[self._headers] = {name: _text_or_bytes(value) for name, value in headers}
+            segment[self._headers] = _by_name(headers)
         return ""
 
 
 def wrong_key(error: UnicodeDecodeError) -> str:
     """Why a message is bad whose key is no text."""
     return f"its key, for keyField, is no UTF-8 ({error}); set keyFormat: bytes to get it as it is"
+
+
+def _by_name(headers: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The value of each header; a list of values, if a name comes several times."""
+    found: dict[str, list[Any]] = {}
+    for name, value in headers:
+        found.setdefault(name, []).append(_text_or_bytes(value))
+    return {name: its[0] if len(its) == 1 else its for name, its in found.items()}
 
 
 def _text_or_bytes(value: str | bytes | None) -> str | bytes | None:
