@@ -13,6 +13,7 @@ from tests.support.jobs.bench import JOB, Bench
 from tests.support.patience import WAIT_S
 
 import onyx
+from onyx.errors import Unavailable
 from onyx.ids import GroupId, TaskName
 from onyx.journal.journal import Journal
 from onyx.journal.names import PartitionFolder
@@ -382,3 +383,64 @@ def test_the_frontier_of_a_job_that_drains_waits_for_what_the_journal_is_to_know
 
     world.mailbox.judged = judged  # type: ignore[method-assign]
     world.until(lambda: world.bench.completed)
+
+
+def picky(world: World, on_write: Callable[[Segment], None]) -> None:
+    """The plugin of the output cannot write some segments."""
+    (output,) = world.bench.outputs["write"]
+    write = output.write
+
+    def checked(segments: list[Segment]) -> None:
+        for each in segments:
+            on_write(each)
+        write(segments)
+
+    output.write = checked  # type: ignore[method-assign]
+
+
+def no_bob(segment: Segment) -> None:
+    if segment.get("text") == "Hello, Bob":
+        raise ValueError("no Bob in this table")
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_what_a_plugin_of_an_output_cannot_write_is_the_answer(guarantee: str) -> None:
+    world = World(guarantee=guarantee)
+    picky(world, no_bob)
+    waiting = [world.ask(good(0), {"n": 1, "who": "Bob"}, good(2)), world.ask(good(3))]
+    one, other = [world.answered(each) for each in waiting]
+
+    assert (one.status, other.status) == (Status.FAILED, Status.PROCESSED)
+    (failure,) = one.outcomes.failures
+    assert (failure.task, failure.segment) == ("write", 1)
+    assert "no Bob in this table" in failure.error
+    assert world.written == [0, 2, 3]
+    assert world.answer(good(4)).status is Status.PROCESSED, "the job goes on"
+
+
+def test_a_plugin_that_cannot_write_now_is_waited_for() -> None:
+    world, times = World(), iter(range(3))
+
+    def later(segment: Segment) -> None:
+        if next(times, None) is not None:
+            raise Unavailable("not now")
+
+    picky(world, later)
+    assert world.answer(good(0), good(1)).status is Status.PROCESSED
+    assert world.written == [0, 1]
+
+
+@pytest.mark.parametrize("verdict", ["kill", "defer"])
+def test_a_hook_for_exceptions_decides_first_about_what_a_plugin_raises(verdict: str) -> None:
+    hooks = {"handle_exception": lambda event, lifecycle, phase, error: verdict}
+    world = World(
+        lifecycles=[{"task": "write", "calls": "m:hooks"}], functions={"m:hooks": lambda: hooks}
+    )
+    picky(world, no_bob)
+    waiting = world.ask({"n": 1, "who": "Bob"})
+    if verdict == "kill":
+        for _ in range(ROUNDS_MAX):
+            world.bench.settle()
+        assert world.bench.exceptions
+    else:
+        assert world.answered(waiting).status is Status.FAILED

@@ -355,7 +355,13 @@ class Output(Protocol):
     """True if no method blocks; otherwise the task gets a thread of its own."""
 
     def write(self, segments: list[Segment]) -> None:
-        """Take segments. They may stay in memory or staged until they are flushed."""
+        """Take segments. They may stay in memory or staged until they are flushed.
+
+        Raises:
+            Unavailable: not now; the same segments come again.
+            Exception: some of them can never be written. None of them was taken: those of requests
+                come again one by one, and what fails then is the answer to a request.
+        """
         ...
 
     def durable(self) -> int:

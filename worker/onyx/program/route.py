@@ -135,10 +135,26 @@ def _answer_or_raise(
     others = [each for each, is_mine in zip(failures, mine, strict=False) if not is_mine]
     if not mine or others:
         raise _failure(program, batch, leaves, others or failures)
-    failure = _failure(program, batch, leaves, failures)
+    _count_answered(program, _failure(program, batch, leaves, failures), len(failures))
+
+
+def answer_or_raise(program: Program, batch: Batch, routed: Routed, error: Exception) -> None:
+    """What the plugin of an output cannot write of a request is its answer, unless a hook of the
+    task decides about exceptions.
+
+    Args:
+        batch: one segment, of a request.
+    """
+    routed.failures = [(0, error)]
+    detail = blamed(_maker(program.entry), error)
+    failure = Failure(Phase.WRITE_BATCH.value, error, detail, 1, segment_at(batch.segments, 0))
+    _count_answered(program, failure)
+
+
+def _count_answered(program: Program, failure: Failure, many: int = 1) -> None:
     if program.lifecycles.decides(program.event, f"lifecycle/{failure.phase}", failure.error):
         raise failure
-    program.metrics.add(ANSWERED, len(failures))
+    program.metrics.add(ANSWERED, many)
     program.metrics.note(ANSWERED, lambda: error_line(program, failure.error))
 
 

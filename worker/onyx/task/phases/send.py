@@ -14,6 +14,7 @@ from onyx.flow.laps import laps_of
 from onyx.flow.routed import Outgoing, Routed
 from onyx.ledger.hop import Hop, Share, hop
 from onyx.ledger.returns import no_value, part_of
+from onyx.program.phases import Phase
 from onyx.program.route import route_emitted
 from onyx.runs import array_of, taken
 from onyx.task.channels.combining import put_combined
@@ -37,7 +38,8 @@ def send_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
         assert work.routed is not None, "the phase before"
         if runtime.sink is not None and not work.own:
             runtime.sink.choose(work.batch.upstream)
-            write(runtime.sink, allocation, work.batch, work.leaves, work.routed)
+            if not write(runtime.program, runtime.sink, allocation, work):
+                return Phase.AFTER_BATCH
             _send_elsewhere(runtime, allocation, work.batch, work.routed)
         else:
             _send(runtime, allocation, work.batch, work.routed)

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from onyx.flow.batch import Batch
+import numpy as np
+
+from onyx.errors import Fenced, InvariantViolated, StateError, Unavailable, WorkLost
+from onyx.flow.batch import Batch, chosen_by
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.ledger.hop import split_values
+from onyx.program.outcomes import notes_of
+from onyx.program.program import Program
+from onyx.program.route import answer_or_raise
 from onyx.task.parts.allocation import Allocation
 from onyx.task.parts.runtime import Runtime
 from onyx.task.parts.work import Work
 from onyx.task.phases.retries import ask_for_retries, send_retries, without
+from onyx.task.retrying.suspects import take_apart
 from onyx.task.sink.sink import Sink
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.windowed.upkeep import make_answers_durable
+
+_NOT_OF_SEGMENTS = (Unavailable, Fenced, WorkLost, StateError, InvariantViolated)
+"""Failures that are about no segment."""
 
 
 def write_batch(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
@@ -40,9 +50,39 @@ def _more_follows(runtime: Runtime, allocation: Allocation, work: Work) -> bool:
     return bool(work.pieces.waiting) or allocation.inbox.waiting_segments() >= whole
 
 
-def write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves, routed: Routed) -> None:
+def write(program: Program, sink: Sink, allocation: Allocation, work: Work) -> bool:
     """Hand a batch to the plugin of an output, but for what is to be read again, and what goes
-    elsewhere. Raises like `Sink.write`, and then the batch is to be written again."""
+    elsewhere. False: the plugin cannot write all of it, and it comes again segment by segment,
+    because requests have brought some: what fails of these is their answer.
+
+    Raises:
+        Exception: as `Sink.write`. If it is Unavailable, the batch is to be written again.
+    """
+    batch, leaves, routed = work.batch, work.leaves, work.routed
+    assert batch is not None, "asked before"
+    assert leaves is not None, "asked before"
+    assert routed is not None, "the phase before"
+    try:
+        _write_kept(sink, allocation, batch, leaves, routed)
+    except _NOT_OF_SEGMENTS:
+        raise
+    except Exception as error:
+        answering = allocation.answering
+        if batch.roots is None or not answering.any or not answering.among(batch.roots).any():
+            raise
+        if len(batch) > 1:
+            take_apart(work)
+            return False
+        answer_or_raise(program, batch, routed, error)
+        routed.notes = notes_of(program, answering, batch, leaves, routed)
+        nothing = Leaves(chosen_by(leaves.segments, np.zeros(len(leaves), np.bool_)))
+        _write(sink, allocation, batch, nothing)
+    return True
+
+
+def _write_kept(
+    sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves, routed: Routed
+) -> None:
     apart = sorted({*routed.retries, *routed.parents_elsewhere()})
     _write(sink, allocation, *(without(batch, leaves, apart) if apart else (batch, leaves)))
     if not routed.retries:

@@ -77,6 +77,17 @@ def _run(batch: Batch, rows: Indices) -> Batch:
     return batch.slice(first, last) if last - first == len(rows) else batch.take(rows)
 
 
+def take_apart(work: Work) -> None:
+    """The batch comes again, segment by segment, before what else waits."""
+    batch, pieces = work.batch, work.pieces
+    assert batch is not None, "taken apart"
+    if not pieces.waiting:
+        pieces.controls, work.controls = work.controls, []
+    singles = [batch.take(np.array([each])) for each in range(len(batch))]
+    pieces.waiting.extendleft(reversed(singles))
+    work.leaves = work.routed = None
+
+
 def next_piece(assignment: Assignment, work: Work) -> bool:
     """Go on with the next piece of a batch that was split; False when it is a segment that is not
     tried any more, which has failed.

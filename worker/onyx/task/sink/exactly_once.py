@@ -65,6 +65,7 @@ class Committing:
 
         Raises:
             Unavailable: nothing was taken; the same batch is to be written again.
+            Exception: nothing was taken; the plugin cannot write some of it.
         """
         roots, ids = batch.roots, batch.ids
         assert roots is not None
@@ -80,7 +81,7 @@ class Committing:
         self._columns.append((self._sink.written + len(segments), fresh_roots, fresh_ids))
         try:
             self._sink.write(segments, roots, ids)
-        except Unavailable:
+        except Exception:
             self._columns.pop()
             raise
         self._applied.add(fresh_roots, fresh_ids)
