@@ -19,6 +19,8 @@ class FakeRequests:
         self.answer = Answer(Status.PROCESSED, segments=1)
         self.appended: list[Append] = []
         self.cancelled = 0
+        self.follows = False
+        """Whether the job has come in the place of another one."""
         self.hold = False
         """Whether requests wait for ever."""
 
@@ -26,7 +28,7 @@ class FakeRequests:
         if job != "orders" or task not in ("in", "", "bus"):
             return Answer(Status.UNKNOWN, "there is no such input")
         plugin = "requests" if task == "bus" else "http"
-        return Target("the-id", task or "in", plugin, self.options)
+        return Target("the-id", task or "in", plugin, self.options, self.follows)
 
     async def append(self, append: Append) -> Answer:
         self.appended.append(append)

@@ -201,6 +201,18 @@ def test_inputs_of_other_plugins_are_not_served(world: World):
     assert "its plugin is 'requests'" in response.body["reason"]
 
 
+def test_a_job_of_before_may_have_served_the_input_that_is_not_served_now(
+    world: World, requests: FakeRequests
+):
+    requests.follows = True
+    path, key = "/jobs/orders/bus", {**JSON, "idempotency-key": "order-7"}
+    assert world.post(b"{}", path=path).code == 404, "without an id nothing was taken"
+    response = world.post(b"{}", path=path, headers=key)
+    assert (response.code, response.headers["retry-after"]) == (503, "1")
+    assert "whether this request was taken before is not known" in response.body["reason"]
+    assert not requests.appended
+
+
 # --- what is answered ---------------------------------------------------------------------------
 
 

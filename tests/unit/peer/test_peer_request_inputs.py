@@ -104,6 +104,16 @@ def test_an_input_that_an_upgrade_has_dropped_may_have_taken_the_request(world: 
     assert world.find("orders", "in").startswith("unavailable: job new has no input 'in'")
 
 
+def test_an_input_says_whether_a_job_of_before_may_have_taken_the_request(world: World) -> None:
+    world.submit("old")
+    world.submit("other", "others")
+    world.submit("new", upgrades="old")
+    for job, follows in (("orders", True), ("others", False)):
+        found = world.inputs.find(job, "in", is_new=False)
+        assert isinstance(found, RequestInput)
+        assert found.follows is follows
+
+
 def test_a_name_of_several_jobs_is_refused_for_good_to_new_requests_only(world: World) -> None:
     world.submit("one")
     world.submit("two")

@@ -20,13 +20,13 @@ from onyx.front.loop import Loop
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import Part
 from onyx.model.job import CatalogEntry
-from onyx.peer.requests.inputs import Owner, RequestInput, RequestInputs, not_final
+from onyx.peer.requests.inputs import Owner, RequestInput, RequestInputs
 from onyx.peer.requests.reception import Reception
 from onyx.peer.requests.router import RequestRouter
 from onyx.requests.append import Append, Form, Payload
 from onyx.requests.append import Part as PartOfRequest
 from onyx.requests.desk import Address, Desk
-from onyx.requests.request import Answer, Request, Status
+from onyx.requests.request import Answer, Request, Status, not_final
 from onyx.returning import LOST
 from onyx.storage.memory import MemoryBlobStore
 from onyx.transport.interface import Transport

@@ -25,7 +25,7 @@ from onyx.plugins.options import check_options
 from onyx.plugins.requests.options import HttpInputOptions
 from onyx.plugins.requests.tokens import Tokens
 from onyx.requests.append import Append, Payload
-from onyx.requests.request import Answer
+from onyx.requests.request import Answer, Status, not_final
 from onyx.seams import Clock
 from onyx.settings import Settings
 from onyx.telemetry.catalog import HTTP_SERVED, HTTP_SERVED_SECONDS
@@ -50,6 +50,8 @@ class Target(msgspec.Struct, frozen=True):
     task: str
     plugin: str
     options: Mapping[str, Any]
+    follows: bool = False
+    """Whether the job has come in the place of another one, whose input may have been served."""
 
 
 class Requests(Protocol):
@@ -150,7 +152,8 @@ class App:
             return found
         if found.plugin != PLUGIN:
             what = f"input {found.task!r} is not served over HTTP: its plugin is {found.plugin!r}"
-            raise Rejected(404, what)
+            unserved = Answer(Status.UNKNOWN, what)
+            return not_final(unserved) if asked.id and found.follows else unserved
         authorize(self._tokens_of(found), asked.token, "the input")
         return found
 

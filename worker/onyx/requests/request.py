@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from msgspec import field
+from msgspec.structs import replace
 
 from onyx.flow.batch import Segments
 from onyx.ledger.outcomes import NOTHING, Outcomes
@@ -20,6 +21,7 @@ SEGMENTS_MAX = 100_000
 TIMEOUT_S = 30.0
 """How long an answer is waited for, if the client does not say."""
 TIMEOUT_S_MAX = 3_600.0
+NOT_FINAL_RETRY_S = 1.0
 
 
 class Level(enum.StrEnum):
@@ -114,3 +116,16 @@ def answered(answer: Answer) -> Future[Answer]:
     future: Future[Answer] = Future()
     future.set_result(answer)
     return future
+
+
+def not_final(answer: Answer) -> Answer:
+    """The answer to a request that a journal may have."""
+    if answer.status not in (Status.UNKNOWN, Status.INVALID):
+        return answer
+    reason = f"{answer.reason}; whether this request was taken before is not known"
+    return replace(
+        answer,
+        status=Status.UNAVAILABLE,
+        reason=reason,
+        retry_after_s=answer.retry_after_s or NOT_FINAL_RETRY_S,
+    )

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 
 import msgspec
-from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.log.interface import LogReader
@@ -20,7 +19,7 @@ from onyx.replica.jobs import has_completed
 from onyx.replica.naming import jobs_called
 from onyx.replica.scheduling.explain import why_waiting
 from onyx.replica.state import Replica
-from onyx.requests.request import Answer, Status
+from onyx.requests.request import Answer, Status, not_final
 from onyx.seams import Clock
 from onyx.task.channels.wiring import sites_of
 
@@ -46,6 +45,8 @@ class RequestInput(msgspec.Struct, frozen=True):
     entry: CatalogEntry
     ack_returns: tuple[str, ...] = ()
     """What functions of the job may give back."""
+    follows: bool = False
+    """Whether the job has come in the place of another one."""
 
     @property
     def task(self) -> TaskName:
@@ -200,25 +201,13 @@ class RequestInputs:
         taking = [each for each in job.catalog if takes_requests(each.type, each.plugin)]
         for entry in taking:
             if entry.name == task or (not task and len(taking) == 1):
-                return RequestInput(job_id, entry, tuple(sorted(job.ack_returns)))
+                follows = self._replica().upgrades(job_id) is not None
+                return RequestInput(job_id, entry, tuple(sorted(job.ack_returns)), follows)
         names = ", ".join(each.name for each in taking) or "none"
         return Answer(
             Status.UNKNOWN,
             f"job {job_id} has no input {task!r} that takes requests; those that do: {names}",
         )
-
-
-def not_final(answer: Answer) -> Answer:
-    """The answer to a request that a journal may have."""
-    if answer.status not in (Status.UNKNOWN, Status.INVALID):
-        return answer
-    reason = f"{answer.reason}; whether this request was taken before is not known"
-    return replace(
-        answer,
-        status=Status.UNAVAILABLE,
-        reason=reason,
-        retry_after_s=answer.retry_after_s or STOPPED_RETRY_S,
-    )
 
 
 def _runs(replica: Replica, job: JobId) -> bool:

@@ -43,7 +43,8 @@ class Reception:
         found = await router.find(job, task, is_new)
         if isinstance(found, Answer):
             return found
-        return Target(found.job, found.task, found.entry.plugin or "", found.entry.options)
+        entry = found.entry
+        return Target(found.job, found.task, entry.plugin or "", entry.options, found.follows)
 
     async def append(self, append: Append) -> Answer:
         """The answer to a request."""

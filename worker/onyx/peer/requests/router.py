@@ -33,13 +33,13 @@ from onyx.ledger.outcomes import NOTHING, failure_text
 from onyx.ledger.returns import Parts, put_together
 from onyx.peer.requests.direct import DirectRequests
 from onyx.peer.requests.held_writes import HeldWrites
-from onyx.peer.requests.inputs import RequestInput, RequestInputs, not_final
+from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.peer.requests.returned import Resolve, needs_user_code, with_values
 from onyx.peer.requests.waiting import WaitingAnswers, timed_out
 from onyx.requests.append import Append, Form, Part, Payload
 from onyx.requests.content import Refused, digest_of, payload_of, segments_of
 from onyx.requests.desk import MOVES, Address, Desk
-from onyx.requests.request import Answer, Level, Request, Status, answered
+from onyx.requests.request import Answer, Level, Request, Status, answered, not_final
 from onyx.requests.splitting import Portion, partition_of, parts_of
 from onyx.seams import Clock, Randomness
 from onyx.storage.interface import BlobStore
