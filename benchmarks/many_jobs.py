@@ -27,7 +27,6 @@ from benchmarks.figures import Figure, Measured, Options, parser, run
 from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.log.server.environment import shutdown_env, start_env
-from onyx.replica.reconcile import is_ready
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 
@@ -142,7 +141,7 @@ def many(client: Client, folder: Path, settings: Settings, jobs: int) -> tuple[f
         submit(folder, settings, made)
 
         def all_run(now: Replica) -> bool:
-            return len(now.jobs) == jobs and all(is_ready(now.run(job)) for job in now.jobs)
+            return len(now.jobs) == jobs and all(now.run(job).is_ready for job in now.jobs)
 
         watched.until(all_run, f"{jobs} jobs run")
         return time.monotonic() - start, watched.entries - before

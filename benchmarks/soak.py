@@ -39,7 +39,6 @@ from onyx.log.server.environment import shutdown_env, start_env
 from onyx.model.parsing.job import parse_mapping
 from onyx.replica import canonical
 from onyx.replica.jobs import has_completed
-from onyx.replica.reconcile import is_ready
 from onyx.replica.state import Replica
 from onyx.settings import Settings
 
@@ -215,7 +214,7 @@ class Soak:
 
     def _is_over(self, job: JobId, end: str) -> bool:
         now = self.replica
-        if end == "killed" and job in now.jobs and is_ready(now.run(job)):
+        if end == "killed" and job in now.jobs and now.run(job).is_ready:
             self.client.kill(job)
         completed = has_completed(now, job)
         if end == "completes" and completed is False:

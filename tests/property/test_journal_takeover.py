@@ -16,13 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
-from tests.support.jobs.turns import Actor, TurnStore
+from tests.support.jobs.turns import Actor, TurnStore, copy_of
 
 from onyx.errors import Fenced, StateError, Unavailable
 from onyx.journal import opening
 from onyx.journal.chunk import Content, Kind, Remembered
 from onyx.journal.journal import Journal
 from onyx.journal.names import PartitionFolder, Place
+from onyx.storage import ends
 from onyx.storage.memory import MemoryBlobStore
 
 FOLDER = PartitionFolder("job", "in", 0)
@@ -147,6 +148,7 @@ def finish(world: World) -> None:
     for actor in world.actors:
         if actor.done and actor.error is not None:
             raise actor.error
+    lose_a_file(world)
     journal = Journal(world.store, FOLDER, world.version + 3, "last")
     check(world, journal)
     world.version += 3
@@ -166,6 +168,23 @@ def finish(world: World) -> None:
             first, runs = journal.read(position)
             segments = [each for run in runs for each in run]
             assert segments[position - first] == {"n": number}
+
+
+def lose_a_file(world: World) -> None:
+    """One is named that is gone and needed, each time another one."""
+    names = [each.name for each in world.store.list("")]
+    if not names:
+        return
+    gone = names[world.numbers % len(names)]
+    store = copy_of(world.store)
+    store.delete(gone)
+    named = gone
+    try:
+        check(world, Journal(store, FOLDER, world.version + 3, "last"))
+    except StateError as error:
+        named = str(error)
+    # Which summary stood for chunks that are gone nobody can tell for sure.
+    assert gone in named or (gone.endswith(".summary") and ".summary" in named)
 
 
 @given(CHOICES, st.booleans())
@@ -247,6 +266,61 @@ def test_a_chunk_that_is_gone_between_others_is_named_and_no_race() -> None:
         Journal(store, FOLDER, 2, "new")
     with pytest.raises(StateError, match=f"journal file {gone} is gone"):
         opening.read_ended(store, FOLDER)
+
+
+@pytest.mark.parametrize("read", [Journal, opening.read_ended])
+@pytest.mark.parametrize("collected", [False, True])
+def test_chunks_that_are_gone_at_the_end_are_named(collected: bool, read: Any) -> None:
+    store = MemoryBlobStore()
+    old = Journal(store, FOLDER, 1, "old")
+    append(old, 0, 1)
+    if collected:
+        collect(old, 0, 1)
+    append(old, 2, 3)
+    gone = FOLDER.chunk(Place(1, 3))
+    for seq in (3, 4):
+        store.delete(FOLDER.chunk(Place(1, seq)))
+
+    for version in (2, 3):
+        arguments = (version, f"g{version}") if read is Journal else ()
+        with pytest.raises(
+            StateError, match=f"job 'job', task 'in': journal file {gone},.* is gone"
+        ):
+            read(store, FOLDER, *arguments)
+
+
+@pytest.mark.parametrize("more", [(), (2,)], ids=["nothing behind it", "a chunk behind it"])
+def test_a_summary_that_is_gone_is_named(more: tuple[int, ...]) -> None:
+    store = MemoryBlobStore()
+    old = Journal(store, FOLDER, 1, "old")
+    append(old, 0, 1)
+    collect(old, 0, 1)
+    append(old, *more)
+    gone = FOLDER.summary(Place(1, 2))
+    store.delete(gone)
+
+    with pytest.raises(StateError, match=gone):
+        Journal(store, FOLDER, 2, "new")
+
+
+@pytest.mark.parametrize(("lost", "named"), [(".end", r"\.end"), ("/", "/000000000000")])
+def test_a_log_that_has_lost_what_says_that_it_is_there_is_named(lost: str, named: str) -> None:
+    store = MemoryBlobStore()
+    append(Journal(store, FOLDER, 1, "old"), 0)
+    for each in store.list(FOLDER.prefix):
+        if lost in each.name.removeprefix(FOLDER.prefix):
+            store.delete(each.name)
+
+    with pytest.raises(StateError, match=f"{named} is gone"):
+        Journal(store, FOLDER, 2, "new")
+
+
+def test_an_owner_that_died_before_it_opened_its_log_has_lost_nothing() -> None:
+    store = MemoryBlobStore()
+    append(Journal(store, FOLDER, 1, "old"), 0)
+    ends.begin(store, FOLDER.end(2))
+
+    assert Journal(store, FOLDER, 3, "new").end == 1
 
 
 def test_a_fence_of_another_owner_at_such_a_number_is_no_end() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 from onyx.deaths import Death, halts, reason, sentence
 from onyx.ids import JobId
 from onyx.replica.jobs import has_completed, input_partitions
-from onyx.replica.reconcile import is_ready
 from onyx.replica.scheduling.explain import displaced, why_waiting
 from onyx.replica.state import Replica
 from onyx_operator.logs.owners import read_owner
@@ -108,7 +107,7 @@ def changed_jobs(old: Replica, new: Replica) -> set[JobId]:
 def _shown(replica: Replica, job: JobId) -> tuple[object, ...]:
     """What a status shows of a record."""
     run = replica.run(job)
-    allocated = (run.allocation, run.allocation_version, is_ready(run))
+    allocated = (run.allocation, run.allocation_version, run.is_ready)
     parts = (*allocated, run.suspended, run.draining, run.declared)
     return (replica.partitions(job), run.exhausted_partitions, *parts)
 

@@ -32,6 +32,7 @@ from onyx.ledger.lineage import PARTITION_SHIFT, unpack
 from onyx.log import job_documents
 from onyx.requests.request import Status
 from onyx.runs import Numbers, array_of
+from onyx.storage import ends
 from onyx.transport.interface import Channel
 
 if TYPE_CHECKING:
@@ -292,6 +293,8 @@ class JournalStorage(Storage):
     checks: RequestChecks
 
     def create(self, name: str, data: bytes) -> bool:
+        if name.endswith(ends.SUFFIX):
+            return super().create(name, data)
         self._between()
         self.faults.before()
         new = self.chunks.read(name) is None

@@ -25,6 +25,7 @@ from onyx.plugins.protocol import Token
 from onyx.state.chunk_codec import ChunkReader, Kind
 from onyx.state.emitted_codec import decode_emitted
 from onyx.state.names import LogKey, TaskFolder
+from onyx.storage import ends
 from onyx.storage.interface import Stored
 from onyx.storage.memory import MemoryBlobStore
 
@@ -60,7 +61,10 @@ class Noted:
 
 
 class Storage:
-    """A store of chunks that notes what is created."""
+    """A store of chunks that notes what is created.
+
+    How far a log has come is written and read without faults: those are tried where two writers
+    take turns (`tests/property`), and here they would be a third of all."""
 
     def __init__(
         self,
@@ -76,6 +80,8 @@ class Storage:
         self._between = between
 
     def create(self, name: str, data: bytes) -> bool:
+        if name.endswith(ends.SUFFIX):
+            return self.chunks.create(name, data)
         self._between()
         self.faults.before()
         new = self.chunks.read(name) is None
@@ -85,7 +91,12 @@ class Storage:
         self.faults.after()
         return created
 
+    def note(self, name: str, data: bytes) -> None:
+        self.chunks.note(name, data)
+
     def read(self, name: str) -> bytes | None:
+        if name.endswith(ends.SUFFIX):
+            return self.chunks.read(name)
         self._between()
         self.faults.before()
         return self.chunks.read(name)
@@ -95,6 +106,9 @@ class Storage:
         return self.chunks.list(prefix)
 
     def delete(self, name: str) -> None:
+        if name.endswith(ends.SUFFIX):
+            self.chunks.delete(name)
+            return
         self.faults.before()
         self.chunks.delete(name)
         self.faults.after()

@@ -10,6 +10,7 @@ from typing import Any
 
 from onyx.errors import Unavailable
 from onyx.storage.interface import BlobStore, Stored
+from onyx.storage.memory import MemoryBlobStore
 
 
 class Killed(BaseException):
@@ -73,6 +74,9 @@ class TurnStore:
     def create(self, name: str, data: bytes) -> bool:
         return self._call(lambda: self._store.create(name, data))
 
+    def note(self, name: str, data: bytes) -> None:
+        self._call(lambda: self._store.note(name, data))
+
     def read(self, name: str) -> bytes | None:
         return self._call(lambda: self._store.read(name))
 
@@ -91,6 +95,16 @@ class TurnStore:
         if fault == "after":
             raise Unavailable("the answer is lost")
         return result
+
+
+def copy_of(store: MemoryBlobStore) -> MemoryBlobStore:
+    """The store as it is now."""
+    copied = MemoryBlobStore()
+    for each in store.list(""):
+        data = store.read(each.name)
+        assert data is not None
+        copied.create(each.name, data)
+    return copied
 
 
 class InlineThreads:

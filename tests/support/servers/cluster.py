@@ -32,7 +32,6 @@ from onyx.ids import GroupId, JobId, PeerId
 from onyx.log.interface import Origin
 from onyx.processes.programs import Program
 from onyx.replica.entry import Entry
-from onyx.replica.reconcile import is_ready
 from onyx.replica.state import Replica
 from onyx.settings import (
     Settings,
@@ -306,4 +305,4 @@ def _without_late_replays(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_ready(replica: Replica, job: JobId) -> bool:
     """Whether a job has peers, and each has signalled ready for the present allocation."""
-    return is_ready(replica.run(job))
+    return replica.run(job).is_ready

@@ -22,7 +22,6 @@ from onyx.replica.commands import (
 )
 from onyx.replica.commands.signal_ready import signal
 from onyx.replica.effects import RewireTask, StartTask
-from onyx.replica.reconcile import is_ready
 
 TASKS = ("in", "mid", "out")
 PEERS = tuple(f"a{number}" for number in range(6))
@@ -122,7 +121,7 @@ def test_jobs_that_are_ready_while_a_signal_is_on_its_way_go_together(ring: Ring
     ring.play()
     signals = [[each.job for each in entry.jobs] for entry in of_kind(ring, SignalReady)]
     assert signals == [names[:1], names[1:]]
-    assert all(is_ready(ring.states["a"].replica.run(JobId(name))) for name in names)
+    assert all(ring.states["a"].replica.run(JobId(name)).is_ready for name in names)
 
 
 def test_a_signal_that_was_passed_over_with_an_origin_keeps_no_other_back(ring: Ring) -> None:

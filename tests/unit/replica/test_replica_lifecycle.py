@@ -5,6 +5,7 @@ from immutables import Map
 from tests.support.log.replica_log import ReplicaLog
 from tests.support.log.runs import by_job
 
+from onyx.ids import NO_POSITION
 from onyx.replica import canonical
 from onyx.replica.commands import (
     AddVirtualPeer,
@@ -51,6 +52,19 @@ def test_a_suspended_job_keeps_what_it_has_done_and_gives_its_peers_away():
     assert log.new.run("j").exhausted_partitions == before.run("j").exhausted_partitions
     assert set(log.new.peer_state.values()) == {"idle"}
     assert log.new.run("j").ready == Map()
+
+
+@pytest.mark.parametrize("end", ["killed", "suspended"])
+def test_the_version_in_which_a_job_was_ready_last_is_known_until_it_is_collected(end):
+    log = ReplicaLog().join("g", peers=3).submit()
+    assert log.new.ready_version("j") == NO_POSITION
+    log.ready()
+    version = log.new.run("j").allocation_version
+    log.tell(LeaveCluster(id="g-0"))
+    assert log.new.run("j").allocation_version > version
+    log.tell(KillJob(job="j") if end == "killed" else SuspendJob(job="j"))
+    assert log.new.ready_version("j") == version
+    assert log.new.ready_version("other") == NO_POSITION
 
 
 def test_a_job_that_is_resumed_has_its_place_again():

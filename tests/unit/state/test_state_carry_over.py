@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.support.log.records import notes, notes_of
 
-from onyx.errors import Fenced, Unavailable
+from onyx.errors import Fenced, StateError, Unavailable
 from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import CarriedOver, Recovered, read_state, recover
@@ -95,6 +95,17 @@ def test_a_peer_that_tries_again_takes_over_whole(
     again.log.append(Chunk({0: ShardChange(notes("more"))}))
     assert records(taken(store, other, 2, 0, 0, 1)) == {0: [0, "more"], 1: [1]}
     assert len(other.asked) == 2
+
+
+def test_what_a_job_has_made_of_the_state_of_another_one_is_not_begun_again(
+    store: Failing, other: Other
+) -> None:
+    taken(store, other, 1, 0, 0, 1).log.append(Chunk({1: ShardChange(notes("more"))}))
+    store.delete("job/task/00000000000000000001-00000/00000001.whole")
+
+    with pytest.raises(StateError, match=r"00000001\.whole is gone; restore it"):
+        recover(store, "job", "task", 2, 0, [0, 1], SETTINGS, carry_over=other, ready=1)
+    assert other.asked == [[0, 1]]
 
 
 def test_only_what_is_missing_is_asked_for(store: Failing, other: Other) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,9 @@ def records(recovered: Recovered) -> dict[int, list[Any]]:
 
 
 def names(store: BlobStore) -> list[str]:
-    return [each.name.removeprefix(PLACE.prefix).lstrip("0") for each in store.list(PLACE.prefix)]
+    """Of what is in the logs."""
+    found = [each.name.removeprefix(PLACE.prefix).lstrip("0") for each in store.list(PLACE.prefix)]
+    return [each for each in found if "/" in each]
 
 
 # --- what is recovered ---------------------------------------------------------------------------
@@ -275,6 +278,7 @@ class Failing:
 
     def __init__(self, store: BlobStore) -> None:
         self.read, self.list, self.delete = store.read, store.list, store.delete
+        self.note = store.note
         self._store = store
         self.faults: list[str] = []
 
@@ -532,25 +536,108 @@ def test_damage_anywhere_in_a_log_is_an_error_and_never_dropped(tmp_path: Path, 
         taken_over(store, 2, 0, [0, 1])
 
 
-def test_a_chunk_that_somebody_deleted_is_an_error(store: BlobStore) -> None:
-    settled_log(store)
-    store.delete(PLACE.chunk(LogKey(1, 0), 1))
+@pytest.mark.parametrize("begins", [False, True], ids=["read", "taken over"])
+@pytest.mark.parametrize("seq", [0, 1, 2, 3])
+def test_a_chunk_that_somebody_deleted_is_named(store: BlobStore, seq: int, begins: bool) -> None:
+    settled_log(store).append(change(0, "c"))
+    gone = PLACE.chunk(LogKey(1, 0), seq)
+    store.delete(gone)
 
-    with pytest.raises(StateError, match=r"job 'job', task 'task'.*00000001 is gone; restore it"):
+    read = partial(taken_over, store, 2, 0) if begins else partial(look, store, "job", "task")
+    with pytest.raises(StateError, match=f"job 'job', task 'task': {gone} is gone; restore it"):
+        read([0, 1])
+
+
+def test_chunks_that_somebody_deleted_at_the_end_are_named_also_after_a_snapshot(
+    store: BlobStore,
+) -> None:
+    log = settled_log(store)
+    log.snapshot(snapshot(s0=["A"], s1=["B"]))
+    log.collect()
+    log.append(change(0, "c"))
+    log.append(change(0, "d"))
+    for seq in (4, 5):
+        store.delete(PLACE.chunk(LogKey(1, 0), seq))
+
+    for version in (2, 3):
+        with pytest.raises(StateError, match=r"00000004 is gone; restore it"):
+            taken_over(store, version, 0, [0, 1])
+
+
+def test_the_mark_of_a_snapshot_that_somebody_deleted_is_named(store: BlobStore) -> None:
+    log = settled_log(store)
+    log.snapshot(snapshot(s0=["A"], s1=["B"]))
+    log.collect()
+    log.append(change(0, "c"))
+    store.delete(PLACE.mark(LogKey(1, 0), 3))
+
+    with pytest.raises(StateError, match=r"00000003\.whole is gone; restore it"):
         taken_over(store, 2, 0, [0, 1])
 
 
-def test_a_log_that_somebody_deleted_is_an_error_where_it_can_be_known(store: BlobStore) -> None:
+def test_the_note_how_far_a_log_has_come_is_named_if_somebody_deleted_it(store: BlobStore) -> None:
+    settled_log(store)
+    store.delete(PLACE.end(LogKey(1, 0)))
+
+    with pytest.raises(StateError, match=r"00001-00000\.end is gone; restore it"):
+        taken_over(store, 2, 0, [0, 1])
+
+
+def test_a_chunk_that_is_gone_before_a_peer_tries_again_in_its_version_is_named(
+    store: BlobStore,
+) -> None:
+    settled_log(store)
+    store.delete(PLACE.chunk(LogKey(1, 0), 2))
+
+    with pytest.raises(StateError, match=r"00000002 is gone; restore it"):
+        taken_over(store, 1, 0, [0, 1])
+
+
+def test_a_log_that_somebody_deleted_is_named(store: BlobStore) -> None:
     settled_log(store)
     log = taken_over(store, 2, 0, [0, 1]).log
-    log.snapshot(snapshot(s0=["A"], s1=["B"]))
-    log.collect()
+    log.append(change(0, "c"))
     for each in store.list(PLACE.prefix):
         if "2-00000/" in each.name:
             store.delete(each.name)
 
-    with pytest.raises(StateError, match=r"shards \[0, 1\] are in no log any more"):
+    with pytest.raises(StateError, match=r"00002-00000/00000000 is gone; restore it"):
         taken_over(store, 3, 0, [0, 1])
+
+
+@pytest.mark.parametrize("gone", ["", "2-"], ids=["of all versions", "of the last version"])
+def test_logs_that_a_version_had_in_which_the_job_was_ready_are_not_begun_anew(
+    store: BlobStore, gone: str
+) -> None:
+    settled_log(store)
+    taken_over(store, 2, 0, [0, 1]).log.append(change(0, "c"))
+    for each in store.list(PLACE.prefix):
+        if gone in each.name:
+            store.delete(each.name)
+
+    for version in (2, 3):
+        with pytest.raises(
+            StateError, match=r"shards \[0, 1\] are gone, which allocation version 2"
+        ):
+            taken_over(store, version, 0, [0, 1], ready=2)
+    assert records(taken_over(store, 3, 0, [], ready=2)) == {}
+
+
+def test_logs_of_versions_that_were_never_ready_need_not_be_there(store: BlobStore) -> None:
+    settled_log(store)
+    taken_over(store, 2, 0, [0])
+
+    assert records(taken_over(store, 3, 0, [0, 1], ready=1)) == {0: ["a"], 1: ["b"]}
+
+
+def test_a_log_that_was_collected_leaves_no_note(store: BlobStore) -> None:
+    settled_log(store)
+    log = taken_over(store, 2, 0, [0, 1]).log
+    log.snapshot(snapshot(s0=["A"], s1=["B"]))
+    log.collect()
+
+    assert store.read(PLACE.end(LogKey(1, 0))) is None
+    assert records(taken_over(store, 3, 0, [0, 1], ready=2)) == {0: ["A"], 1: ["B"]}
 
 
 def test_names_that_are_not_ours_are_left_alone(store: BlobStore) -> None:

@@ -19,6 +19,8 @@ from onyx.state.opening import open_store
 from onyx.storage import folder as folder_store
 from onyx.storage.folder import Folder
 from onyx.storage.interface import BlobStore, Location, Stored
+from onyx.storage.objects.connection import ATTEMPTS_MAX
+from onyx.storage.objects.trailing import Trailing
 
 
 def test_what_is_created_is_read_by_its_name(blobs: BlobStore) -> None:
@@ -44,6 +46,20 @@ def test_creating_the_same_bytes_again_succeeds_because_the_first_call_may_have_
     assert blobs.create("job/task/1", b"one")
     assert blobs.create("job/task/1", b"one")
     assert blobs.list("job/") == [Stored("job/task/1", 3)]
+
+
+def test_a_note_takes_the_place_of_what_is_there_and_of_nothing_else(
+    blobs: BlobStore, trailing: Trailing
+) -> None:
+    blobs.create("job/task.end", b"01")
+    for text in (b"02", b"03"):
+        blobs.note("job/task.end", text)
+    blobs.note("job/other.end", b"01")
+    blobs.note("nobody/other.end", b"01")
+
+    trailing.write()
+    assert blobs.read("job/task.end") == b"03"
+    assert blobs.list("") == [Stored("job/task.end", 2)]
 
 
 def test_a_listing_has_all_names_below_a_prefix_in_order(blobs: BlobStore) -> None:
@@ -335,6 +351,36 @@ def test_nobody_else_may_read_state_unless_the_settings_say_so(
 
 
 # --- object stores -------------------------------------------------------------------------------
+
+
+def test_notes_that_follow_each_other_cost_few_requests_and_do_not_bring_back_what_is_removed(
+    objects: BlobStore, fake_s3: S3Server, trailing: Trailing
+) -> None:
+    for name in ("job/one.end", "job/two.end"):
+        objects.create(name, b"000")
+    before = len(fake_s3.store.requests)
+    for number in range(500):
+        objects.note("job/one.end", b"%03d" % number)
+    objects.note("job/two.end", b"001")
+    objects.delete("job/two.end")
+    trailing.write()
+
+    requests = [each.split(" ")[0] for each in fake_s3.store.requests[before:]]
+    assert requests == ["DELETE", "GET", "PUT", "GET"]
+    assert objects.read("job/one.end") == b"499"
+    assert objects.read("job/two.end") is None
+
+
+def test_a_note_that_fails_is_written_with_the_next_one(
+    objects: BlobStore, faults: list[tuple[str, str]], trailing: Trailing
+) -> None:
+    objects.create("job/one.end", b"000")
+    faults += [("PUT .*one.end", "refuse")] * ATTEMPTS_MAX
+    for text in (b"001", b"002"):
+        objects.note("job/one.end", text)
+        trailing.write()
+
+    assert objects.read("job/one.end") == b"002"
 
 
 @pytest.fixture

@@ -71,7 +71,8 @@ class KeptStates:
             wanted = shards if state.grouped else None
             found = committed_state(log, store(), question.job, task, wanted)
         else:
-            found = look(store(), question.job, task, shards).shards
+            ready = client.replica().ready_version(question.job)
+            found = look(store(), question.job, task, shards, ready).shards
         return asked_together(empty(), found) if state.by_files else asked_by_shard(empty, found)
 
     def _resolve(self, name: str) -> Callable[..., Any]:

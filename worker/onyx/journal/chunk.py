@@ -21,7 +21,7 @@ from onyx.flow.batch import Segments
 from onyx.journal.names import PartitionFolder, Place
 from onyx.structs import RESTORE, UNREADABLE
 
-FORMAT = Format(b"ONYXJL", 1, "chunk of a journal")
+FORMAT = Format(b"ONYXJL", 2, "chunk of a journal")
 SUMMARY_FORMAT = Format(b"ONYXJS", 1, "summary of a journal")
 
 

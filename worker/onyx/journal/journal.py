@@ -29,6 +29,7 @@ from onyx.journal.chunk import Content, Kind, Remembered, Summary, encode_chunk,
 from onyx.journal.index import Indexed
 from onyx.journal.names import PartitionFolder, Place, listing_of
 from onyx.journal.opening import Found, claim, each_once, fenced, read_chunk
+from onyx.storage import ends
 from onyx.storage.interface import BlobStore
 
 logger = logging.getLogger(__name__)
@@ -99,6 +100,7 @@ class Journal:
             # Other bytes under this number are a fence: nobody else appends to this log.
             self._fenced = True
             raise fenced(self._folder, self._version)
+        ends.reach(self._store, self._folder.end(self._version), place.seq)
         self._doubtful = None
         first, count = self.end, content.count
         with self._lock:

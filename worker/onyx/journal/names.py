@@ -2,7 +2,8 @@
 
 Each owner of a partition writes a log of its own, named after the allocation version in which it
 took the partition over. Numbers are padded, so that the order of names is that of numbers. Beside a
-chunk may lie a summary, `<seq>.summary`, of all that the journal has held up to this chunk.
+chunk may lie a summary, `<seq>.summary`, of all that the journal has held up to this chunk, and
+beside a log `<version>.end`, how far it has come (`storage.ends`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import NamedTuple
 import msgspec
 from msgspec import field
 
+from onyx.storage import ends
 from onyx.storage.interface import Stored
 
 JOURNALS = "journal.inputs"
 """A folder of a job, beside its tasks, whose names have no dot."""
-_NAME = re.compile(r"(\d{20})/(\d{12})(\.summary)?\Z")
+_NAME = re.compile(rf"(\d{{20}})(?:{re.escape(ends.SUFFIX)}|/(\d{{12}})(\.summary)?)\Z")
 
 
 class PartitionFolder(NamedTuple):
@@ -41,6 +43,10 @@ class PartitionFolder(NamedTuple):
         """The name of the summary of all chunks up to one."""
         return f"{self.chunk(at)}.summary"
 
+    def end(self, version: int) -> str:
+        """The name of the file that says how far a log has come."""
+        return f"{self.prefix}{version:020d}{ends.SUFFIX}"
+
 
 class Place(NamedTuple):
     """A chunk by the log that it is in, and its number there. Places of a journal are in order."""
@@ -56,6 +62,8 @@ class Listing(msgspec.Struct):
     """Bytes of each, in order."""
     summaries: list[Place] = field(default_factory=list)
     """In order."""
+    ends: set[int] = field(default_factory=set)
+    """The logs beside which it is said how far they have come."""
 
     def last_of(self, version: int) -> int:
         """The number of the last chunk of a log, which may be collected; -1 without any."""
@@ -83,6 +91,9 @@ def listing_of(folder: PartitionFolder, stored: Iterable[Stored]) -> Listing:
     for name, size_bytes in sorted(stored):
         match = _NAME.match(name.removeprefix(folder.prefix))
         if match is None:
+            continue
+        if not match[2]:
+            found.ends.add(int(match[1]))
             continue
         place = Place(int(match[1]), int(match[2]))
         if match[3]:

@@ -13,6 +13,9 @@ on. Invariant: as long as a writer is not fenced, a summary in its log lies at o
 number that it has collected, because it writes that summary first. So a chunk ends a log only if a
 listing from after its creation has no summary of that log at its number or behind. An owner whose
 fence turns out to end nothing lists again, and goes on from the summary.
+
+A log that nobody has ended yet may have lost its last chunks, which leaves no gap: `storage.ends`
+says so. What is missing is looked for twice, since somebody may have collected it.
 """
 
 from __future__ import annotations
@@ -35,7 +38,9 @@ from onyx.journal.chunk import (
 )
 from onyx.journal.index import Index, Indexed
 from onyx.journal.names import Listing, PartitionFolder, Place, listing_of
+from onyx.storage import ends
 from onyx.storage.interface import BlobStore
+from onyx.structs import RESTORE
 
 TRIES_MAX = 5
 """How often a folder is listed again, because somebody has collected what was listed."""
@@ -71,6 +76,7 @@ def claim(store: BlobStore, folder: PartitionFolder, version: int, writer: str) 
         StateError: a file is damaged.
     """
     place = Place(version, 0)
+    ends.begin(store, folder.end(version))
     opened = encode_chunk(folder, place, Kind.OPEN, writer)
     if not store.create(folder.chunk(place), opened):
         raise fenced(folder, version)
@@ -131,9 +137,7 @@ def _patiently(store: BlobStore, folder: PartitionFolder, own: int | None) -> Fo
 
 def _lost(folder: PartitionFolder, missing: _Missing) -> StateError:
     return StateError(
-        f"job {folder.job!r}, task {folder.task!r}: journal file {missing} is gone, though files "
-        "before and behind it are there: restore it from a copy, or submit the job again under "
-        "another name"
+        f"job {folder.job!r}, task {folder.task!r}: journal file {missing} is gone: {RESTORE}"
     )
 
 
@@ -146,6 +150,9 @@ def _read(store: BlobStore, folder: PartitionFolder, listing: Listing, own: int 
     was overtaken: the fence of its own log may lie before a summary of the newer one."""
     if own is not None and max(listing.versions, default=own) > own:
         raise fenced(folder, own)
+    for version in sorted(listing.ends.difference(listing.versions)):
+        if ends.reached(store, folder.end(version)):
+            raise _Missing(folder.chunk(Place(version, 0)))
     found, start = Found(), Place(-1, -1)
     if listing.summaries:
         start = listing.summaries[-1]
@@ -153,11 +160,14 @@ def _read(store: BlobStore, folder: PartitionFolder, listing: Listing, own: int 
         found.end, found.cursor, found.requests = summary.end, summary.cursor, summary.requests
     for version in listing.versions:
         if version == own:  # by this very process: opening was tried before
-            found.last = listing.last_of(version)
+            found.last = _last(store, folder, listing, version)
             end = found.last + 1
         else:  # what a log holds is known only once nobody can append to it
             end = _fence(store, folder, listing, version)
-        for seq in range(listing.first_of(version), end):
+        first = listing.first_of(version)
+        if first > 1 and start < (before := Place(version, first - 1)):
+            raise _collected(folder, before, before)
+        for seq in range(first, end):
             place = Place(version, seq)
             if place <= start:
                 store.delete(folder.chunk(place))
@@ -177,9 +187,10 @@ def _add(store: BlobStore, folder: PartitionFolder, at: Place, found: Found) -> 
     found.index.add(Indexed(at, chunk.first, chunk.count, len(data)))
     if chunk.first != found.end:
         raise StateError(
-            f"journal file {folder.chunk(at)} begins at position {chunk.first}, but the one before "
-            f"ends at {found.end}: files are missing; restore them from a copy, or submit the job "
-            "again under another name"
+            f"journal file {folder.chunk(at)} begins at position {chunk.first}, but what is there "
+            f"of the journal before ends at {found.end}: files before it are gone, or the summary "
+            f"that stood for them, {folder.summary(Place(at.version, at.seq - 1))} or a later one; "
+            "restore them from a copy, or submit the job again under another name"
         )
     found.end += chunk.count
     found.requests += chunk.requests
@@ -198,6 +209,7 @@ def _fence(store: BlobStore, folder: PartitionFolder, listing: Listing, version:
     place = Place(version, listing.last_of(version))
     if not listing.collected(place) and _is_fence(store, folder, place):
         return place.seq
+    place = Place(version, _last(store, folder, listing, version))
     while True:
         place = Place(version, place.seq + 1)
         fence = encode_chunk(folder, place, Kind.FENCE, "")
@@ -206,6 +218,28 @@ def _fence(store: BlobStore, folder: PartitionFolder, listing: Listing, version:
     if _listing(store, folder).collected(place):
         raise _Missing(folder.chunk(place))
     return place.seq
+
+
+def _last(store: BlobStore, folder: PartitionFolder, listing: Listing, version: int) -> int:
+    """The number of the last chunk of a log that has no fence, which may be collected. Raises
+    _Missing: the log is not listed up to it."""
+    name = folder.end(version)
+    reached = ends.reached(store, name) if version in listing.ends else None
+    if reached is None:
+        raise _Missing(name)
+    last = listing.last_of(version)
+    place = Place(version, reached)
+    if reached <= last or listing.summaries[-1:] > [place]:
+        return max(last, reached)
+    raise _collected(folder, Place(version, last + 1), place)
+
+
+def _collected(folder: PartitionFolder, at: Place, upto: Place) -> _Missing:
+    """A chunk is not there, or else a summary that stood for it and others, up to a place or
+    behind it."""
+    return _Missing(
+        f"{folder.chunk(at)}, or else the summary {folder.summary(upto)} or a later one,"
+    )
 
 
 def _is_fence(store: BlobStore, folder: PartitionFolder, at: Place) -> bool:

@@ -106,9 +106,9 @@ def _readiness(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     for job in changed_runs(old, new):
         run, before = new.run(job), old.run(job)
         version = run.allocation_version
-        if not is_ready(run) or not _has_peer(new, run, me):
+        if not run.is_ready or not _has_peer(new, run, me):
             continue
-        was_ready = before.allocation_version == version and is_ready(before)
+        was_ready = before.allocation_version == version and before.is_ready
         if not was_ready:
             yield JobReady(job, AllocationVersion(version))
         sealed_before = before.sealers if was_ready else NOTHING
@@ -132,11 +132,6 @@ def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
     completed = set(new.completed_jobs).difference(old.completed_jobs)
     over = (job for job in old.records if job in completed or job not in new.records)
     yield from (RemoveState(job) for job in sorted(over) if old.spec(job).stateful)
-
-
-def is_ready(run: JobRun) -> bool:
-    """Whether every peer of a job has signalled ready for its allocation version."""
-    return bool(run.allocation) and sum(map(len, run.allocation.values())) == len(run.ready)
 
 
 def _has_peer(replica: Replica, run: JobRun, me: GroupId) -> bool:

@@ -76,6 +76,11 @@ class JobRun(msgspec.Struct, frozen=True):
     loss_reports: tuple[str, ...] = ()
     """The newest that were counted."""
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether every peer of the job has signalled ready for its allocation version."""
+        return bool(self.allocation) and sum(map(len, self.allocation.values())) == len(self.ready)
+
 
 _NO_RUN = JobRun()
 
@@ -92,6 +97,9 @@ class JobRecord(msgspec.Struct, frozen=True):
     stopped."""
     run: JobRun | None = None
     """None once the job has ended."""
+    ready_version: int = NO_POSITION
+    """The newest allocation version in which all peers were ready: whatever the job has kept or
+    promised, it did so in that version or before."""
     ended: Position = NO_POSITION
     """The entry that ended it."""
 
@@ -155,6 +163,12 @@ class Replica(msgspec.Struct, frozen=True):
     def with_run(self, job: JobId, run: JobRun) -> Replica:
         """The replica with another running half of a job that has a record."""
         return replace(self, records=self.records.set(job, replace(self.records[job], run=run)))
+
+    def ready_version(self, job: JobId) -> int:
+        """The newest allocation version in which a job was ready; `NO_POSITION`: in none, or nobody
+        knows the job."""
+        record = self.records.get(job)
+        return NO_POSITION if record is None else record.ready_version
 
     def partitions(self, job: JobId) -> Map[TaskName, Partitions]:
         """The registered partitions of a job's sources; none when nobody knows the job."""

@@ -36,7 +36,7 @@ from onyx.state.names import LogKey, TaskFolder
 from onyx.structs import RESTORE, UNREADABLE
 from onyx.windows.records import Record
 
-FORMAT = Format(b"ONYXST", 6, "chunk of state")
+FORMAT = Format(b"ONYXST", 7, "chunk of state")
 BLOCK_BYTES = 262_144
 """Size from which on a block is packed."""
 _CODEC = "lz4"
@@ -70,6 +70,17 @@ class Base(msgspec.Struct, array_like=True, frozen=True):
     def key(self) -> LogKey:
         """The older log."""
         return LogKey(self.version, self.rank)
+
+
+def merged(bases: Iterable[Base]) -> tuple[Base, ...]:
+    """One base for each part of a log, oldest first."""
+    shards: dict[tuple[int, int, int, int], set[int]] = {}
+    for base in bases:
+        shards.setdefault((*base.key, base.first, base.end), set()).update(base.shards)
+    return tuple(
+        Base(version, rank, tuple(sorted(numbers)), first, end)
+        for (version, rank, first, end), numbers in sorted(shards.items())
+    )
 
 
 class Frame(msgspec.Struct, array_like=True, frozen=True, omit_defaults=True):

@@ -37,6 +37,7 @@ def collect(store: BlobStore, folder: TaskFolder, own: LogKey, start: int) -> No
                 last = reader.fence(key, log) if log.opened else log.last
                 list(threads.map(store.delete, _before(folder, key, log, last)))
                 if log.opened:
+                    store.delete(folder.end(key))
                     store.delete(folder.chunk(key, 0))
     except (ChunkMissing, KeyError):
         _logger.debug("%s: others are deleting too", folder.prefix)

@@ -29,6 +29,7 @@ from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.collecting import collect
 from onyx.state.gathering import Size
 from onyx.state.names import LogKey, TaskFolder
+from onyx.storage import ends
 from onyx.storage.interface import BlobStore
 
 PART_BYTES = 16_777_216
@@ -137,6 +138,7 @@ class StateLog:
             # Other bytes under this number are a fence: nobody else appends to this log.
             self._fenced = True
             raise self._no_owner()
+        ends.reach(self._store, self._folder.end(self._key), self._seq)
         self._doubtful = None
         self._seq += 1
         self._size.add(frame.kind, len(data), values)

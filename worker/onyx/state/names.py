@@ -2,7 +2,8 @@
 
 Numbers are padded, so that the order of names is that of numbers. Beside the first chunk of a
 snapshot lies an empty mark, `<seq:08d>.whole`, once the snapshot is complete: a listing is enough
-to know where reading begins.
+to know where reading begins. Beside a log lies how far it has come, `<version>-<rank>.end`
+(`storage.ends`).
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from typing import NamedTuple
 import msgspec
 from msgspec import field
 
+from onyx.storage import ends
 from onyx.storage.interface import Stored
 
 WINDOWS_BY_SPARK = "windows.spark"
 """A folder of a job for files that are no chunks. Beside its tasks, whose names have no dot."""
 BUCKETS_OF_SPARK = "buckets.spark"
 """A folder of a job for the state that its windows have between micro-batches on Spark."""
-_NAME = re.compile(r"(\d{20})-(\d{5})/(\d{8})(\.whole)?\Z")
+_NAME = re.compile(rf"(\d{{20}})-(\d{{5}})(?:{re.escape(ends.SUFFIX)}|/(\d{{8}})(\.whole)?)\Z")
 
 
 def bucket_chunk(job: str, task: str, name: str) -> str:
@@ -53,7 +55,11 @@ class TaskFolder(NamedTuple):
 
     def log(self, key: LogKey) -> str:
         """Begins the names of all chunks of a log."""
-        return f"{self.prefix}{key.version:020d}-{key.rank:05d}/"
+        return f"{self._log(key)}/"
+
+    def end(self, key: LogKey) -> str:
+        """The name of the file that says how far a log has come."""
+        return f"{self._log(key)}{ends.SUFFIX}"
 
     def chunk(self, key: LogKey, seq: int) -> str:
         """The name of a chunk by its number in a log."""
@@ -63,6 +69,9 @@ class TaskFolder(NamedTuple):
         """The name of the mark of a complete snapshot that begins at a chunk."""
         return f"{self.chunk(key, seq)}.whole"
 
+    def _log(self, key: LogKey) -> str:
+        return f"{self.prefix}{key.version:020d}-{key.rank:05d}"
+
 
 class Listed(msgspec.Struct):
     """What a listing says of one log."""
@@ -71,6 +80,8 @@ class Listed(msgspec.Struct):
     """Bytes of each chunk by its number, in order."""
     marks: list[int] = field(default_factory=list)
     """Where complete snapshots begin, in order."""
+    ends: bool = False
+    """Whether it is said how far the log has come."""
 
     @property
     def opened(self) -> bool:
@@ -87,6 +98,11 @@ class Listed(msgspec.Struct):
         """Where reading begins."""
         return self.marks[-1] if self.marks else 1
 
+    @property
+    def collected(self) -> bool:
+        """Whether its first chunks are gone, as they go when it has a complete snapshot."""
+        return min((seq for seq in self.sizes if seq), default=1) > 1
+
 
 def by_log(folder: TaskFolder, listing: Iterable[Stored]) -> dict[LogKey, Listed]:
     """A listing of a task's folder; names of any other form are left out."""
@@ -96,7 +112,9 @@ def by_log(folder: TaskFolder, listing: Iterable[Stored]) -> dict[LogKey, Listed
         if found is None:
             continue
         log = logs.setdefault(LogKey(int(found[1]), int(found[2])), Listed())
-        if found[4]:
+        if not found[3]:
+            log.ends = True
+        elif found[4]:
             log.marks.append(int(found[3]))
         else:
             log.sizes[int(found[3])] = size_bytes

@@ -12,6 +12,10 @@ shard's history is found in the newest older log that has it. Order matters thre
   log that was opened too late to be listed here has acknowledged nothing, and every log that has
   acknowledged something is found by all newer versions.
 
+Files may be gone, by a wrong command or a copy of a part. A log says beside it how far it has come
+(`storage.ends`), and the log of commands in which version the job was ready last: all logs of that
+version were there then, and whoever finds none for a shard would begin it anew.
+
 A job that upgrades another one starts with shards that none of its own logs has. `carry_over`
 reads them from the old job, and they become a snapshot in the own log before that log is ready.
 Until the mark of the snapshot is there, the log does not count, so the next recovery reads them
@@ -31,8 +35,9 @@ import msgspec
 
 from onyx.errors import Fenced, StateError
 from onyx.flow.batch import U64
+from onyx.ids import NO_POSITION
 from onyx.settings import StateSettings
-from onyx.state.chunk_codec import Base, ChunkReader, Frame, Kind, encode_chunk
+from onyx.state.chunk_codec import Base, ChunkReader, Frame, Kind, encode_chunk, merged
 from onyx.state.chunks import Chunk, Watermark
 from onyx.state.gathering import Gathered
 from onyx.state.local.spool import Keep, keep_of
@@ -40,6 +45,7 @@ from onyx.state.log import StateLog
 from onyx.state.names import Listed, LogKey, TaskFolder, by_log
 from onyx.state.reading import THREADS, ChunkMissing, Reader
 from onyx.state.shard_state import ShardState
+from onyx.storage import ends
 from onyx.storage.interface import BlobStore
 from onyx.structs import RESTORE
 
@@ -88,9 +94,13 @@ def recover(
     settings: StateSettings,
     progress: Progress = lambda done, total: None,
     carry_over: CarryOver | None = None,
+    ready: int = NO_POSITION,
 ) -> Recovered:
     """Fence the logs of older allocation versions, read what they say of these shards, and open
     the log of this version and rank. Blocks. To be repeated as it is when it fails.
+
+    Args:
+        ready: the newest version in which the job was ready.
 
     Raises:
         Fenced: a newer version has begun.
@@ -103,7 +113,7 @@ def recover(
         folder,
         progress,
         lambda reader, logs: _Recovery(
-            store, folder, own, frozenset(shards), reader, logs, carry_over
+            store, folder, own, frozenset(shards), reader, logs, carry_over, ready
         ).run(settings),
         keep_of(settings),
     )
@@ -115,30 +125,33 @@ def read_state(
     task: str,
     shards: Iterable[int],
     progress: Progress = lambda done, total: None,
+    ready: int = NO_POSITION,
 ) -> Gathered:
-    """Fence the logs of a job that has ended, and read what they say of these shards. Raises like
-    `recover`."""
+    """Fence the logs of a job that has ended, and read what they say of these shards. Arguments and
+    errors are those of `recover`."""
     folder = TaskFolder(job, task)
     return _attempts(
         store,
         folder,
         progress,
         lambda reader, logs: _Recovery(
-            store, folder, _AFTER_ALL, frozenset(shards), reader, logs, None
+            store, folder, _AFTER_ALL, frozenset(shards), reader, logs, None, ready
         ).read(),
     )
 
 
-def look(store: BlobStore, job: str, task: str, shards: Iterable[int]) -> Gathered:
+def look(
+    store: BlobStore, job: str, task: str, shards: Iterable[int], ready: int = NO_POSITION
+) -> Gathered:
     """Read what the logs of a job say of these shards now, and leave them as they are. Each shard
-    is as of a moment since the call. Raises like `recover`."""
+    is as of a moment since the call. Arguments and errors are those of `recover`."""
     folder = TaskFolder(job, task)
     return _attempts(
         store,
         folder,
         lambda done, total: None,
         lambda reader, logs: _Recovery(
-            store, folder, _AFTER_ALL, frozenset(shards), reader, logs, None, fences=False
+            store, folder, _AFTER_ALL, frozenset(shards), reader, logs, None, ready, fences=False
         ).read(),
     )
 
@@ -163,7 +176,7 @@ def _attempts(
                 return attempt(Reader(store, folder, progress, threads, keep), logs)
             except ChunkMissing as error:
                 if logs == before:
-                    raise _lost(folder, f"chunk {error} is gone") from error
+                    raise _lost(folder, f"{error} is gone") from error
             before = logs
 
 
@@ -189,6 +202,7 @@ class _Recovery:
         reader: Reader,
         logs: dict[LogKey, Listed],
         carry_over: CarryOver | None,
+        ready: int,
         fences: bool = True,
     ) -> None:
         """`fences`: end the logs that are read, so that nothing comes behind what was."""
@@ -200,6 +214,8 @@ class _Recovery:
         self._reader = reader
         self._logs = logs
         self._carry_over = carry_over
+        # Of a version newer than its own a peer knows only that it comes too late.
+        self._ready = ready if ready <= own.version else NO_POSITION
         self._bases: list[Base] = []
         self._missing: frozenset[int] = frozenset()
         """Shards that no log has, once that is known."""
@@ -210,10 +226,10 @@ class _Recovery:
             ChunkMissing: the listing is out of date.
             Otherwise as `recover`.
         """
-        newest = max((key.version for key in self._logs), default=0)
+        newest = max((key.version for key, log in self._logs.items() if log.sizes), default=0)
         if newest > self._own.version:
             raise self._fenced(f"version {newest} has begun")
-        begun = self._logs.get(self._own)
+        begun = self._begun
         found = self.read()
         carries_over = self._carry_over is not None and bool(self._missing)
         if begun is None:
@@ -233,7 +249,7 @@ class _Recovery:
 
     def read(self) -> Gathered:
         """What is known of the shards. Raises like `run`."""
-        begun = self._logs.get(self._own)
+        begun = self._begun
         sources = self._own_again(begun) if begun else self._fenced_sources()
         self._missing = self._shards.difference(*(source.shards for source in sources))
         self._reader.expect(sum(self._size_bytes(source) for source in sources))
@@ -253,11 +269,18 @@ class _Recovery:
         found.watermark = min(known) if known and len(known) == len(watermarks) else None
         return found
 
+    @property
+    def _begun(self) -> Listed | None:
+        """The own log, if it has its first chunk."""
+        log = self._logs.get(self._own)
+        return log if log is not None and log.opened else None
+
     def _own_again(self, log: Listed) -> list[_Source]:
         """An earlier attempt of this peer opened the log, and may have appended to it."""
-        opened = self._reader.one(self._own, 0)
+        opened = self._opened([self._own])[self._own]
         if log.last > 0 and self._reader.one(self._own, log.last).frame.kind is Kind.FENCE:
             raise self._fenced("a newer version has taken over")
+        self._reader.check_end(self._own, log)
         if not _counts(opened, log):
             return self._fenced_sources()
         return [_Source(self._own, self._shards, opened, log.last + 1)]
@@ -267,12 +290,14 @@ class _Recovery:
         older = {
             key: log
             for key, log in self._logs.items()
-            if key.version < self._own.version and log.opened
+            if key.version < self._own.version and (log.opened or log.ends)
         }
         missing = set(self._shards)
         sources: list[_Source] = []
         for version in sorted({key.version for key in older}, reverse=True):
-            opened = self._reader.opened(key for key in older if key.version == version)
+            if version < self._ready:
+                break
+            opened = self._opened([key for key in older if key.version == version])
             shards = {
                 key: missing.intersection(each.frame.shards if _counts(each, older[key]) else ())
                 for key, each in opened.items()
@@ -281,16 +306,27 @@ class _Recovery:
             # from: their writers must not go on beside this version. All older ones they have
             # fenced.
             newest = not sources
-            ends = self._find_ends({key: older[key] for key in opened if shards[key] or newest})
+            found = self._find_ends({key: older[key] for key in opened if shards[key] or newest})
             sources += [
-                _Source(key, frozenset(shards[key]), opened[key], ends[key]) for key in ends
+                _Source(key, frozenset(shards[key]), opened[key], end) for key, end in found.items()
             ]
             missing.difference_update(*shards.values())
             if not missing:
                 break
-        if missing and any(not log.opened for log in self._logs.values()):
+        if missing and self._ready != NO_POSITION:
+            had = f"which allocation version {self._ready} had in {self._folder.prefix}"
+            raise _lost(self._folder, f"the logs of shards {sorted(missing)} are gone, {had}")
+        if missing and any(log.sizes and not log.opened for log in self._logs.values()):
             raise _lost(self._folder, f"shards {sorted(missing)} are in no log any more")
         return [source for source in sources if source.shards]
+
+    def _opened(self, keys: Iterable[LogKey]) -> dict[LogKey, ChunkReader]:
+        """The first chunks of those logs that have one."""
+        opened = self._reader.begun({key: self._logs[key] for key in keys})
+        for key, each in opened.items():
+            if key.version == self._ready and not _counts(each, self._logs[key]):
+                raise ChunkMissing(self._reader.unmarked(key, self._logs[key]))
+        return opened
 
     def _fenced(self, why: str) -> Fenced:
         return Fenced(
@@ -303,6 +339,8 @@ class _Recovery:
         log = self._logs[source.key]
         found = Gathered.of(source.shards)
         found.watermark = source.opened.watermark
+        if log.collected and not log.marks:
+            raise ChunkMissing(self._reader.unmarked(source.key, log))
         for chunk in self._reader.chunks(source.key, log.start, source.end, log):
             found.take(chunk)
         if found.first < source.end:
@@ -312,7 +350,7 @@ class _Recovery:
 
     def _behind(self, sources: list[_Source], gathered: list[Gathered]) -> tuple[Base, ...]:
         """The older logs that are needed because a log has no whole snapshot, oldest first."""
-        return _merged(
+        return merged(
             Base(*base.key, tuple(mine), base.first, base.end)
             for source, found in zip(sources, gathered, strict=True)
             for base in source.opened.frame.bases
@@ -341,11 +379,12 @@ class _Recovery:
         )
 
     def _open(self, found: Gathered, carries_over: bool) -> None:
-        shards, bases = tuple(sorted(self._shards)), _merged(self._bases)
+        shards, bases = tuple(sorted(self._shards)), merged(self._bases)
         frame = Frame(Kind.OPEN, 0, shards, bases, carries_over=carries_over)
         chunk = Chunk(watermark=found.watermark)
         data = encode_chunk(self._folder, self._own, frame, chunk, ())
         name = self._folder.chunk(self._own, 0)
+        ends.begin(self._store, self._folder.end(self._own))
         if not self._store.create(name, data):
             raise ChunkMissing(name)  # an earlier attempt of this peer opened it otherwise
 
@@ -353,17 +392,6 @@ class _Recovery:
 def _counts(opened: ChunkReader, log: Listed) -> bool:
     """Whether a log has all that its first chunk says."""
     return not opened.frame.carries_over or bool(log.marks)
-
-
-def _merged(bases: Iterable[Base]) -> tuple[Base, ...]:
-    """One base for each part of a log, oldest first."""
-    shards: dict[tuple[int, int, int, int], set[int]] = {}
-    for base in bases:
-        shards.setdefault((*base.key, base.first, base.end), set()).update(base.shards)
-    return tuple(
-        Base(version, rank, tuple(sorted(numbers)), first, end)
-        for (version, rank, first, end), numbers in sorted(shards.items())
-    )
 
 
 def _lost(folder: TaskFolder, what: str) -> StateError:

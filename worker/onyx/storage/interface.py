@@ -56,7 +56,8 @@ class Purpose(msgspec.Struct, frozen=True):
 
 
 class BlobStore(Protocol):
-    """Named bytes that are created once and never changed. Safe to use from any thread.
+    """Named bytes that are created once and never changed, except for notes. Safe to use from any
+    thread.
 
     Every method raises Unavailable when the store cannot be reached or is full (the same call may
     succeed later), UserError when somebody must mend something first (rights, bucket, path), or
@@ -69,6 +70,16 @@ class BlobStore(Protocol):
         Returns:
             True: `data` is there and durable, from this call or an earlier one that failed in
             doubt; False: other bytes are there.
+        """
+
+    def note(self, name: str, data: bytes) -> None:
+        """Write a few bytes, always as many, in the place of those under a name, which one process
+        alone does. Nothing is written where nothing is. Whoever reads meanwhile may find a part of
+        either.
+
+        In a folder the bytes outlive the process, but not a loss of power. An object store gets the
+        newest ones within a second, because it asks money for each request: a process that ends
+        before takes them with it.
         """
 
     def read(self, name: str) -> bytes | None:

@@ -21,6 +21,12 @@ class MemoryBlobStore:
         with self._lock:
             return self._blobs.setdefault(name, data) == data
 
+    def note(self, name: str, data: bytes) -> None:
+        """Write `data` in the place of what is there."""
+        with self._lock:
+            if name in self._blobs:
+                self._blobs[name] = data
+
     def read(self, name: str) -> bytes | None:
         """All bytes, or None when there is nothing of this name."""
         with self._lock:

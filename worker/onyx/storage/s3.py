@@ -16,6 +16,7 @@ from onyx.storage.interface import Entry, NewFile, Purpose, Stored
 from onyx.storage.objects.bucket import Bucket, Piece, only_if
 from onyx.storage.objects.connection import ConditionFailed, ObjectMissing
 from onyx.storage.objects.reader import opened_object
+from onyx.storage.objects.trailing import TRAILING
 from onyx.storage.objects.urls import ObjectUrl
 from onyx.storage.objects.writer import ObjectWriter
 from onyx.storage.staging.interface import Writer
@@ -48,6 +49,10 @@ class Prefix:
     def create(self, name: str, data: bytes) -> bool:
         """An object that is not there yet may still come, and the error says so."""
         return self._put(name, data, None)
+
+    def note(self, name: str, data: bytes) -> None:
+        """Write `data` soon, the newest alone."""
+        TRAILING.put(self.url / "/".join(file_path(name)), data)
 
     def replace(self, name: str, data: bytes, before: bytes | None) -> bool:
         """Write `data` in the place of what was read."""

@@ -54,8 +54,12 @@ def _mark(replica: Replica, ready: ReadyPeers) -> Replica:
     for peer in news:
         if state.get(peer, "idle") == "idle":
             state = state.set(peer, "active")
-    replica = replica.with_run(ready.job, replace(run, ready=run.ready.update(news)))
-    return replace(replica, peer_state=state)
+    run = replace(run, ready=run.ready.update(news))
+    record = replace(replica.records[ready.job], run=run)
+    if run.is_ready:
+        record = replace(record, ready_version=ready.version)
+    records = replica.records.set(ready.job, record)
+    return replace(replica, peer_state=state, records=records)
 
 
 def signal(job: JobId, version: int, *peers: PeerId) -> SignalReady:

@@ -41,9 +41,9 @@ def read_old_state(runtime: Runtime, old: OldJob, shards: frozenset[int]) -> Gat
     check_shared(
         store, services.log, old.id, runtime.assignment.peer, state_location(services.settings)
     )
-    return read_state(
-        store, old.id, runtime.task, shards, partial(report_recovery, runtime.metrics)
-    )
+    ready = services.replica().ready_version(old.id)
+    progress = partial(report_recovery, runtime.metrics)
+    return read_state(store, old.id, runtime.task, shards, progress, ready)
 
 
 def carried_over(found: Gathered, old: OldJob, shards: Mapping[int, ShardState]) -> CarriedOver:

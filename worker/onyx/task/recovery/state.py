@@ -8,6 +8,7 @@ from functools import partial
 from typing import TypeVar
 
 from onyx.errors import Fenced
+from onyx.ids import NO_POSITION
 from onyx.state.opening import state_location
 from onyx.state.recovery import CarryOver, Recovered, recover
 from onyx.state.sharing import check_shared
@@ -54,6 +55,7 @@ def recovered_state(
                 services.settings.state,
                 partial(report_recovery, metrics),
                 carry_over,
+                services.replica().ready_version(runtime.job_id) if durable else NO_POSITION,
             )
         )
 
