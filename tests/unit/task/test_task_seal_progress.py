@@ -58,6 +58,10 @@ def test_a_run_that_has_ended_says_nothing_of_the_next_one(ended_well: bool) -> 
     ("progress", "words"),
     [
         (SealProgress(), ""),
+        (
+            SealProgress(tasks=2, tasks_done=1, seen_at="http://h:4040"),
+            "50 % of its 2 Spark tasks are done, see http://h:4040",
+        ),
         (SealProgress(tasks=2_000, tasks_done=1_999), "99 % of its 2,000 Spark tasks are done"),
     ],
 )

@@ -53,6 +53,8 @@ class SealProgress(msgspec.Struct, frozen=True):
     bytes_read: int = 0
     rows_written: int = 0
     bytes_written: int = 0
+    seen_at: str = ""
+    """The address at which Spark shows more of it; empty if nowhere."""
 
     @property
     def words(self) -> str:
@@ -61,7 +63,8 @@ class SealProgress(msgspec.Struct, frozen=True):
         if not self.tasks:
             return ""
         percent = 100 * self.tasks_done // self.tasks
-        return f"{percent} % of its {self.tasks:,} Spark tasks are done"
+        seen = f", see {self.seen_at}" if self.seen_at else ""
+        return f"{percent} % of its {self.tasks:,} Spark tasks are done{seen}"
 
 
 class Cursor(msgspec.Struct, frozen=True):

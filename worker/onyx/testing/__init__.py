@@ -1,4 +1,5 @@
-"""For tests: a whole cluster, a queue in memory, and checks of plugins and processors."""
+"""For tests: a whole cluster, a queue in memory, stages of Spark, and checks of plugins and
+processors."""
 
 from onyx.plugins.channel import open_channel
 from onyx.plugins.channel_queue import Channel
@@ -6,6 +7,7 @@ from onyx.testing.columns_kit import check_columns_input
 from onyx.testing.env import TestEnv, with_test_env
 from onyx.testing.plugin_kit import check_input, check_output
 from onyx.testing.processors import Watermark, verify_processor
+from onyx.testing.stages import run_stage
 
 __all__ = [
     "Channel",
@@ -15,6 +17,7 @@ __all__ = [
     "check_input",
     "check_output",
     "open_channel",
+    "run_stage",
     "verify_processor",
     "with_test_env",
 ]

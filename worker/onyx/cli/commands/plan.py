@@ -1,4 +1,4 @@
-"""`onyx plan`: how Spark would run a job. Needs no server and no Spark."""
+"""`onyx plan`: how Spark would run a job. Needs no server; a Spark only for Spark's own plans."""
 
 from __future__ import annotations
 
@@ -6,17 +6,31 @@ from typing import Annotated, Literal
 
 from onyx.cli.command_line import Option
 from onyx.cli.job_file import FileArgument, read_job
-from onyx.cli.options import Engine
+from onyx.cli.options import Engine, ModulesOption
+from onyx.on_demand import ModuleOnDemand
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
 
+local_plans = ModuleOnDemand("onyx.cli.local_plans")
+ExplainOption = Annotated[bool, Option("--explain", "Print Spark's physical plans.")]
 EngineOption = Annotated[Literal["spark"], Option("--engine", "What is to run the job.")]
 
 
-def plan(file: FileArgument, engine: EngineOption = "spark") -> None:
+def plan(
+    file: FileArgument,
+    engine: EngineOption = "spark",
+    explain: ExplainOption = False,
+    modules: ModulesOption = None,
+) -> None:
     """Print how Spark would run a job: its stages, shuffles, windows and outputs.
 
-    Everything that Spark cannot run is printed with its line and key path.
+    Everything that Spark cannot run is printed with its line and key path. With --explain, print
+    Spark's physical plans of the stages and of the windows by Spark, in the job as it is in the
+    file; a Spark starts for that on this machine.
     """
+    if explain:
+        for text in local_plans.explained_here(file, modules):
+            print(text)
+        return
     job = read_job(file, engine=Engine(engine))
     print(render(compile_job(job), job))

@@ -237,7 +237,7 @@ class Driver:
         if said is None:
             return "starting"
         far = f": {said.spark.words}" if said.spark.words else ""
-        seen = f", see {said.ui_url}" if said.ui_url else ""
+        seen = f", see {said.ui_url}" if said.ui_url and "see " not in far else ""
         number = 0 if self.committed is None else self.committed.batch
         batches = f", {number:,} micro-batches are published" if number else ""
         return f"{said.phase}{batches}{far}{seen}"

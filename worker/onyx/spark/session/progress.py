@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from onyx.plugins.protocol import SealProgress
 from onyx.spark.session.masters import is_connect
 
@@ -29,7 +31,8 @@ def progress_of(context: Any, group: str) -> SealProgress | None:
     if not stages:
         return None
     found = [_stage(store, stage) for stage in stages[-STAGES_MAX:]]
-    return SealProgress(*map(sum, zip(*found, strict=True)))
+    numbers = SealProgress(*map(sum, zip(*found, strict=True)))  # type: ignore[arg-type]
+    return replace(numbers, seen_at=str(context.uiWebUrl or ""))
 
 
 def _stage(store: Any, stage: int) -> tuple[int, ...]:

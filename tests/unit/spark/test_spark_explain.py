@@ -1,0 +1,93 @@
+"""Stages in one line of a test, and Spark's physical plans of a job: one session for both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.spark.session import local_spark
+
+from onyx.errors import FailsAgain, UserError
+from onyx.model.parsing.job import parse_manifest
+from onyx.spark.explain import explained
+from onyx.testing import run_stage
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with local_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session
+
+
+def late(flights: Any, least: int) -> Any:
+    return flights.where(flights.delay >= least).orderBy("carrier")
+
+
+def joined(read: Any, names: Any) -> Any:
+    return read.join(names, "carrier").groupBy("name").count()
+
+
+FLIGHTS = [{"carrier": "AA", "delay": 20.0}, {"carrier": "UA", "delay": None}]
+NAMES = [{"carrier": "AA", "name": "American"}]
+
+
+def test_a_stage_is_called_with_segments_and_gives_segments(session: Any) -> None:
+    assert run_stage(late, FLIGHTS, session=session, least=15) == [FLIGHTS[0]]
+    found = run_stage(joined, session=session, read=FLIGHTS, names=NAMES)
+    assert found == [{"name": "American", "count": 1}]
+
+
+def test_segments_keep_their_types_in_a_test_too(session: Any) -> None:
+    rows = [{"wait": timedelta(seconds=1), "id": 2**64 - 1, "tags": [], "at": None}]
+    assert run_stage(lambda frame: frame, rows, session=session) == rows
+
+
+def test_a_frame_without_segments_has_a_schema(session: Any) -> None:
+    schemas = {"names": "carrier STRING, name STRING"}
+    assert run_stage(joined, session=session, read=FLIGHTS, names=[], schemas=schemas) == []
+
+
+def test_what_a_stage_raises_and_what_it_cannot_have_is_said(session: Any) -> None:
+    with pytest.raises(FailsAgain, match="no_such"):
+        run_stage(lambda frame: frame.select("no_such"), FLIGHTS, session=session)
+    with pytest.raises(UserError, match="segment 1: key 'n'"):
+        run_stage(lambda frame: frame, [{"n": 1}, {"n": "x"}], session=session)
+
+
+SPEC: dict[str, Any] = {
+    "guarantee": "exactly-once",
+    "workflow": [["read", "fold"], ["fold", "stage"], ["read", "stage"], ["stage", "write"]],
+    "catalog": [
+        {"name": "read", "type": "input", "plugin": "files", "options": {"path": "in"},
+         "watermarkKey": "at"},
+        {"name": "fold", "type": "reduce", "groupByKey": "key", "fluxPolicy": "continue"},
+        {"name": "stage", "type": "function", "sparkStage": "m:joined",
+         "options": {"path": "p", "schemas": {"read": "carrier STRING",
+                                              "fold": "carrier STRING, name STRING"}}},
+        {"name": "write", "type": "output", "plugin": "spark",
+         "options": {"path": "q", "stage": "m:late", "stageParams": {"least": 1}}},
+    ],
+    "windows": [{"id": "w", "task": "fold", "type": "session", "windowKey": "at",
+                 "timeoutGap": [1, "minute"], "aggregation": ["sum", "n"], "engine": "spark"}],
+    "triggers": [{"windowId": "w", "type": "watermark", "postEvictor": ["all"], "emit": "m:row"}],
+}  # fmt: skip
+
+
+def test_the_physical_plans_of_stages_and_windows_are_shown(session: Any, tmp_path: Path) -> None:
+    head = {"apiVersion": "onyx.dev/v1alpha1", "kind": "OnyxJob", "metadata": {"name": "j"}}
+    job = parse_manifest(json.dumps({**head, "spec": SPEC}).encode())
+    named = {"m:joined": lambda fold, read: joined(read, fold), "m:late": late}
+    middle, end, window = explained(job, named.__getitem__, session, tmp_path)
+    assert middle.startswith("stage m:joined of task stage\n== Physical Plan ==")
+    assert "Join" in middle
+    assert "Exchange" in middle
+    assert end == (
+        "stage m:late of task write\n  not known before there are segments: give a schema of what "
+        "comes to it"
+    )
+    assert window.startswith("window w of task fold\n== Physical Plan ==")
+    assert "Window" in window

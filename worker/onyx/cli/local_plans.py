@@ -1,0 +1,46 @@
+"""Spark's physical plans of a job, by a Spark of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from onyx.cli.functions import named_modules
+from onyx.cli.job_file import read_job
+from onyx.processes.surroundings import import_from
+from onyx.resolve import Resolver
+from onyx.spark.child.environment import environment
+from onyx.spark.explain import explained
+from onyx.spark.session.opening import open_session
+from onyx.spark.session.scratch import spark_scratch
+
+MASTER = "local[2]"
+NOTHING = (
+    "this job has neither a stage nor a window by Spark; how Spark would run the whole of it, "
+    "`onyx plan` says without --explain"
+)
+
+
+def explained_here(file: Path, modules: Sequence[str] | None) -> Iterator[str]:
+    """The plans of the stages and windows of the job in a file, a text for each.
+
+    Args:
+        modules: whose functions the job may name; those that it names, if None.
+
+    Raises:
+        ManifestError: it is not valid.
+        UserError: a stage is not there, or cannot be called with what comes to it.
+    """
+    job = read_job(file)
+    import_from(file.parent, Path())
+    resolver = Resolver(tuple(named_modules(job) if modules is None else modules))
+    settings = {} if job.spark is None else dict(job.spark.spark_conf)
+    with spark_scratch() as scratch:
+        os.environ.update(environment(MASTER, str(scratch)))
+        session = open_session(MASTER, f"onyx plan: {job.name}", scratch, settings, quick=True)
+        try:
+            found = list(explained(job, resolver.resolve, session, scratch))
+        finally:
+            session.stop()
+    yield from found or [NOTHING]
