@@ -215,7 +215,7 @@ def test_a_table_that_cannot_be_read_now_is_tried_again(users, monkeypatch):
     ("rows", "join", "why"),
     [
         ([{"id": 1}, {"name": "x"}], {}, "table users: row 1 has nothing in id"),
-        ([{"id": 1.5}], {}, "row 0 has nothing in id by which it could be found"),
+        ([{"id": 1}, {"id": None}], {}, "row 1 has nothing in id by which it could be found"),
         ([{"name": "x"}], {}, "table users: no row has 'id': they have name"),
         ([{"id": 1, "a": 2}], {"columns": ["b"]}, "table users has no column 'b': it has id, a"),
         ([{"id": 1, "a": 2}], {"default": {"a": "x"}}, "default.a is 'x', and the column has"),

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from onyx.errors import UserError
-from onyx.flow.arrays import Indices
+from onyx.flow.arrays import Indices, Mask
 from onyx.flow.columns.record_batch import Columns, Row, to_dicts
 from onyx.flow.instants import looked_up
 from onyx.joins.keys import NONE, KeyNumbers
@@ -130,10 +130,14 @@ class Table(Mapping[Any, Row]):
             raise UserError(f"table {self.name}: no row has {name!r}: they have {names}")
         return self.rows.column(name) if self.rows.has(name) else pa.nulls(0)
 
-    def _require_all(self, there: np.ndarray[Any, np.dtype[np.bool_]], name: str) -> None:
-        if not there.all():
-            row = int(np.flatnonzero(~there)[0])
-            raise UserError(
-                f"table {self.name}: row {row} has nothing in {name} by which it could be found: "
-                f"{self.rows.row(row)}"
-            )
+    def _require_all(self, there: Mask, name: str) -> None:
+        if there.all():
+            return
+        row = int(np.flatnonzero(~there)[0])
+        segment = self.rows.row(row)
+        is_nan = any(segment[each] != segment[each] for each in name.split(" and "))
+        what = "NaN, which equals nothing," if is_nan else "nothing"
+        raise UserError(
+            f"table {self.name}: row {row} has {what} in {name} by which it could be found: "
+            f"{segment}"
+        )

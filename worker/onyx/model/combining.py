@@ -65,7 +65,9 @@ def _of_task(job: Job, task: str) -> str:
         return "its task has a function"
     if entry.uniqueness_key is not None:
         return "uniquenessKey looks at each segment"
-    if entry.dead_letter is not None or any(each.from_task == task for each in job.flow_conditions):
+    if entry.dead_letter is not None:
+        return "deadLetter takes segments that fail one by one"
+    if any(each.from_task == task for each in job.flow_conditions):
         return "flow conditions look at each segment"
     if any(task in ancestors(job.workflow, each.task) for each in job.windows):
         return "windows below it hear each watermark"

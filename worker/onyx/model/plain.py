@@ -62,6 +62,9 @@ class _Walk:
         return value
 
 
+_LARGE = "write it as text; a condition compares with it in SQL or in a function"
+
+
 def _wrong(value: Any) -> tuple[str, str] | None:
     if value is None or value is INVALID or isinstance(value, bool):
         return None
@@ -71,7 +74,7 @@ def _wrong(value: Any) -> tuple[str, str] | None:
         return None
     if isinstance(value, int):
         fits = INTEGER_MIN <= value <= INTEGER_MAX
-        return None if fits else ("is an integer beyond 64 bits", "write it as text")
+        return None if fits else ("is an integer beyond 64 bits", _LARGE)
     if isinstance(value, float):
         if math.isfinite(value):
             return None

@@ -173,6 +173,8 @@ def _maker(entry: CatalogEntry) -> str:
     """What makes the leaves of a task, for people."""
     if entry.join is not None:
         return entry.fn or f"join with {entry.join.table or entry.join.state}"
+    if entry.maker is None and entry.plugin is None:
+        return f"{entry.type} {entry.name}"
     return entry.maker or f"plugin {entry.plugin}"
 
 

@@ -71,6 +71,9 @@ def _check_storage(draft: Draft, path: str, report: Report) -> None:
         report.add(where, "has both incremental and extents", "keep one of them")
     if "ordered-log" in kept and kind is not None and not WINDOWS[kind].ordered:
         report.add(where, f"has ordered-log, which a {kind} window cannot keep")
+    elif "ordered-log" in kept and "incremental" not in kept and "window_key" not in draft:
+        hint = "add it: an ordered-log is in the order of its values"
+        report.add(at(path, "windowKey"), "is missing", hint)
 
 
 def _check_aggregation(draft: Draft, path: str, report: Report) -> None:
