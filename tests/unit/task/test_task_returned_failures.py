@@ -262,12 +262,6 @@ def test_a_function_of_an_input_or_output_may_fail(where: str) -> None:
     assert world.queue.terminated[3].startswith(f"{where}: ValueError")
 
 
-def test_what_does_not_fit_the_schema_has_failed() -> None:
-    read = {**COLUMNS, "schema": {"m": "int64"}, "required": ["m"]}
-    world = World(numbers=1, read=read).settled()
-    assert list(world.queue.terminated) == [0]
-
-
 def count(segment: Segment, state: Any) -> Segment:
     if segment["n"] == 3:
         raise ValueError("bad key")
@@ -279,6 +273,59 @@ STATE = {
     "fn": "m:count", "groupByKey": "n", "state": {"seen": "value"}, "fluxPolicy": "continue",
     "deduplicate": False,
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("where", ["read", "write"])
+def test_a_function_of_an_input_or_output_may_ask_for_a_retry(where: str) -> None:
+    given = {where: {"fn": "m:asks"}}
+    world = World(functions={"m:asks": asks(3, times=2)}, **given).settled()
+    assert world.queue.failed == [3, 3]
+    assert sorted(world.queue.acked) == world.written == list(range(10))
+
+
+def test_what_a_condition_for_exceptions_takes_is_processed() -> None:
+    condition = {
+        "from": "work", "to": ["bad"], "predicate": "m:always", "thrownException": True,
+        "shortCircuit": True, "postTransform": "m:mend",
+    }  # fmt: skip
+    others = {"from": "work", "to": ["write"], "predicate": "m:always"}
+    functions = {"m:always": lambda *_: True, "m:mend": lambda event, old, error: {"n": old["n"]}}
+    world = World(
+        refuses(3), functions=functions, flowConditions=[condition, others],
+        edges=(["work", "bad"],), outputs=(BAD,),
+    ).settled()  # fmt: skip
+    assert sorted(world.queue.acked) == list(range(10))
+    assert world.bench.written("bad") == [{"n": 3}]
+
+
+def test_what_matches_no_condition_is_processed() -> None:
+    even = {"from": "work", "to": ["write"], "predicate": "m:even"}
+    functions = {"m:even": lambda event, old, new, all_new: new["n"] % 2 == 0}
+    world = World(functions=functions, flowConditions=[even]).settled()
+    assert sorted(world.queue.acked) == list(range(10))
+
+
+def test_a_function_with_state_that_asks_for_a_retry_keeps_nothing_of_it() -> None:
+    left, seen = [4], dict[int, int]()
+
+    def fn(segment: Segment, state: Any) -> Segment:
+        state.seen = (state.seen or 0) + 1
+        seen[segment["n"]] = state.seen
+        if segment["n"] in left:
+            left.remove(4)
+            raise onyx.Retry("not now")
+        return segment
+
+    world = World(work=STATE, functions={"m:count": fn}).settled()
+    assert world.queue.failed == [4]
+    assert sorted(world.queue.acked) == world.written == list(range(10))
+    assert seen == dict.fromkeys(range(10), 1)
+
+
+def test_what_does_not_fit_the_schema_has_failed() -> None:
+    read = {**COLUMNS, "schema": {"m": "int64"}, "required": ["m"]}
+    world = World(numbers=1, read=read).settled()
+    assert list(world.queue.terminated) == [0]
 
 
 def test_behind_a_function_with_state_a_message_is_acked_when_the_outputs_have_it() -> None:
