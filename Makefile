@@ -18,7 +18,7 @@ FLIGHTS_IMAGE ?= localhost/onyx-flights:dev
 # Containers often forbid Python to keep what it has compiled: then each process compiles it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo check test test-all static short rest lowest format lint type imports sim conformance generate monitoring objects clients kafka queues golden images cluster cluster-images cluster-down e2e bench clean
+.PHONY: help setup demo check test test-all static short rest lowest format lint type imports sim engines conformance generate monitoring objects clients kafka queues golden images cluster cluster-images cluster-down e2e bench clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -82,6 +82,9 @@ imports: setup ## Check that imports run downward only
 
 sim: setup ## Simulate clusters, and jobs with windows, requests, state or joins: SEEDS=2000, or one by SEED=7 STEPS=300 WORLD=cluster (BUG=B1 plants a bug)
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) --steps $(STEPS) $(if $(SEED),--seed $(SEED)) $(if $(BUG),--bug $(BUG)) $(if $(WORLD),--world $(WORLD))
+
+engines: setup ## Compare random jobs with DuckDB: SEEDS=2000 of each world, or one by SEED=7 WORLD=windows
+	$(BIN)/python -m tests.engines --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(if $(WORLD),--world $(WORLD))
 
 conformance: setup ## Run conformance case files: CASES='FILE...'
 	$(BIN)/python -m tests.conformance $(CASES)
