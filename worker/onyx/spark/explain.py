@@ -120,6 +120,7 @@ def _of_window(window: Window, entry: CatalogEntry, session: Any, folder: Path) 
         (Piece((path,)),),
         kind.overlapping,
         sessions=sessions,
+        extent=0 if window.type == "global" else None,
     )
     return _shown(aggregate(session, **plan.params()))
 

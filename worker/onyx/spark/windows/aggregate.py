@@ -66,7 +66,11 @@ def _states(session: Any, plan: Plan) -> Any:
         apart = numbered(rows, plan.sessions.gap, plan.keys)
         found = apart.groupBy(EXTENT, *plan.keys, NUMBER).agg(*_merged(plan)).drop(NUMBER)
         return firing(found, plan.sessions)
-    found = rows.groupBy(EXTENT, *plan.keys).agg(*_merged(plan))
+    if plan.extent is None or not plan.keys:  # without a key there would be a row of no rows
+        found = rows.groupBy(EXTENT, *plan.keys).agg(*_merged(plan))
+    else:
+        found = rows.groupBy(*plan.keys).agg(*_merged(plan))
+        found = found.select(F.lit(plan.extent).cast(_TYPES[EXTENT]).alias(EXTENT), "*")
     if not plan.tracked:
         return found
     fires, fresh = (F.col(FRESH), F.lit(False)) if plan.settles else (F.lit(True), F.col(FRESH))

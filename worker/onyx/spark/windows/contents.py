@@ -84,6 +84,7 @@ class Contents:
             watermark: of which some fire; None: all do.
         """
         rule, watching = self.waiting.rule(watermark), self.waiting.watching
+        only = numbers[0] if rule is None and len(numbers) == 1 else None
         tracked = watching is not None and (rule is not None or not watching.forgets)
         used = self.holdings.columns(numbers)
         return Plan(
@@ -95,6 +96,7 @@ class Contents:
             tracked,
             watermark is not None and tracked,
             rule,
+            only,
         )
 
     @property

@@ -87,6 +87,8 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether a watermark makes groups fire: those that have, and none waits afterwards."""
     sessions: SessionRule | None = None
     """None: extents are known by number."""
+    extent: int | None = None
+    """The only extent that the rows are in, which is no key then; None: there may be several."""
 
     def params(self) -> dict[str, Any]:
         """The plan as arguments of `aggregate`."""
