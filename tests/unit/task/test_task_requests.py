@@ -444,3 +444,35 @@ def test_a_hook_for_exceptions_decides_first_about_what_a_plugin_raises(verdict:
         assert world.bench.exceptions
     else:
         assert world.answered(waiting).status is Status.FAILED
+
+
+@pytest.mark.parametrize("columns", [False, True], ids=["dicts", "columns"])
+@pytest.mark.parametrize("peers", [(1, 3), (3, 2), (2, 4)])
+def test_after_a_rescaling_an_answer_still_waits_for_what_was_made_before(
+    columns: bool, peers: tuple[int, int]
+) -> None:
+    work = {
+        "fn": "m:same", "groupByKey": "n", "state": {"seen": "value[int]"},
+        "fluxPolicy": "continue",
+        **({"batchFormat": "arrow"} if columns else {}),
+    }  # fmt: skip
+    functions = {"m:same": lambda segment, state: segment}
+    world = World(work, functions, guarantee="exactly-once")
+    world.bench.rewire(work=peers[0])
+    world.bench.settle()
+    (output,) = world.bench.outputs["write"]
+    output.flushes = False
+    waiting = [world.ask({"n": n}) for n in range(6)]
+    while world.mailbox.waiting[0]:
+        pass
+    world.bench.settle()
+    assert len(output.written) == 6
+    world.bench.rewire(work=peers[1])
+    for _ in range(3):
+        world.bench.settle()
+        world.bench.clock.advance(1.0)
+
+    assert [each.done() for each in waiting] == [False] * len(waiting)
+    output.flushes = True
+    for each in waiting:
+        assert world.answered(each).status is Status.PROCESSED

@@ -57,15 +57,25 @@ def over_columns(
     if not leaves.failures and uniques is not None:
         keeping.first_seen(shards.tolist(), uniques)
     assert isinstance(leaves.segments, Columns), "made by a function over columns"
-    if len(leaves.segments):
+    if len(leaves.segments) and its.tells_apart:
+        _tell_apart(work, leaves, rows.where, shards)
+    elif len(leaves.segments):
         # All into one shard: many small batches would take longer, and nobody is promised an order.
         work.made.append((int(shards[0]), leaves.segments))
-        if its.tells_apart:
-            of_row = rows.where if leaves.parents is None else rows.where[leaves.parents]
-            work.made_of[int(shards[0])] = of_row.tolist()
     found = [each._replace(at=int(rows.where[each.at])) for each in returned]
     failed = Leaves([], nothing, None, leaves.failures)
     return of_some(failed, rows.where, rows.misfits), found
+
+
+def _tell_apart(work: BatchWork, leaves: Leaves, where: Indices, shards: Indices) -> None:
+    """What was made of a row goes into the shard of the row: whoever takes that over waits for it
+    when the segment comes again."""
+    parents = np.arange(len(leaves)) if leaves.parents is None else leaves.parents
+    of_row, of_shard = where[parents], shards[parents]
+    for shard in np.unique(of_shard).tolist():
+        chosen = np.flatnonzero(of_shard == shard)
+        work.made.append((shard, take(leaves.segments, chosen)))
+        work.made_of[shard] = of_row[chosen].tolist()
 
 
 class _Rows(NamedTuple):
