@@ -47,6 +47,8 @@ class Faults:
     stops: int
     seed: int
     rescale: bool = True
+    sizes: tuple[int, int, int] = (2, 4, 3)
+    """How many workers there are after a quarter, a half and three quarters of the faults."""
     pause_max_s: float = 1.0
     reported: Callable[[str], None] = field(default=lambda text: None)
     besides: Callable[[int], JobId | None] = field(default=lambda number: None)
@@ -199,7 +201,7 @@ def faulted(
     """All that happens to the workers of a job. Raises AssertionError: it does not recover."""
     plan = ["kill"] * faults.kills + ["stop"] * faults.stops
     chance.shuffle(plan)
-    rescalings = {len(plan) // 4: 2, len(plan) // 2: 4, 3 * len(plan) // 4: 3}
+    rescalings = {quarter * len(plan) // 4: size for quarter, size in enumerate(faults.sizes, 1)}
     for number, fault in enumerate(plan):
         if gate is not None:
             gate.open((number + 1) / (len(plan) + 1))

@@ -4,7 +4,8 @@
 Clients send a request again, under its id, until it is answered; some stop asking. Whatever was
 answered with `ack` is in the output when the answer comes, behind state too. In the end the output
 agrees with what each client has learned (`histories`), and state has counted each segment once.
-`--upgrades 3` changes the job meanwhile, with what it keeps.
+`--upgrades 3` changes the job meanwhile, with what it keeps. `--through join` has requests go
+through something else than a function with state (`KINDS`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import argparse
 import itertools
 import json
 import random
+import sys
 import tempfile
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,9 @@ from onyx.client.workers import addresses_of
 from onyx.ids import JobId
 from onyx.log.server.process import ZooKeeperServer
 
+sys.path.insert(0, str(CHAOS))
+from requests_job import LAPS_MAX
+
 MODULE = CHAOS / "requests_job.py"
 CLIENTS = 4
 SEGMENTS_OF_REQUEST = 3
@@ -50,9 +55,84 @@ LOOKED_AT = 10
 NAME = "under-kills"
 
 
-def manifest(folder: Path, version: int = 0) -> dict[str, Any]:
-    """From requests to files, over a function that gives back and one with state, exactly once.
-    Parts roll late, so that who is answered early would not find what follows."""
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Through:
+    """What the segments of requests go through, from `note` to `out`."""
+
+    tasks: list[Row]
+    edges: list[list[str]]
+    checked: Callable[[list[Row]], None]
+    """What holds of the output besides what clients have learned."""
+    conditions: list[Row] = field(default_factory=list)
+
+
+def _counted_once(rows: list[Row]) -> None:
+    """Each segment has a number of its own in its group."""
+    numbers: dict[int, list[int]] = defaultdict(list)
+    for row in rows:
+        numbers[row["key"]].append(row["seen"])
+    for key, seen in numbers.items():
+        assert sorted(seen) == list(range(1, len(seen) + 1)), f"key {key}"
+
+
+def _met_itself(rows: list[Row]) -> None:
+    """Each segment has met the one of the other side that was made of it."""
+    assert all(row["n"] == row["r_n"] and row["key"] == row["r_key"] for row in rows)
+
+
+def _went_round(rows: list[Row]) -> None:
+    """Each segment has gone round as often as its number says."""
+    wrong = [row for row in rows if row.get("laps", 0) != row["n"] % (LAPS_MAX + 1)]
+    assert wrong == []
+
+
+GROUPED = {"groupByKey": "key", "fluxPolicy": "continue"}
+STATE = Through(
+    [{"name": "count", "type": "function", "fn": "requests_job:counted",
+      "state": {"seen": "value[int]"}, **GROUPED}],
+    [["note", "count"], ["count", "out"]],
+    _counted_once,
+)  # fmt: skip
+PROCESSOR = Through(
+    [{"name": "count", "type": "function", "processor": "requests_job:Numbered", **GROUPED}],
+    [["note", "count"], ["count", "out"]],
+    _counted_once,
+)
+SIDES = ("left", "right")
+JOIN = Through(
+    [
+        *({"name": each, "type": "function", "fn": "requests_job:timed"} for each in SIDES),
+        {"name": "meet", "type": "join", "how": "inner", "fluxPolicy": "continue",
+         "left": {"task": "left", "key": ["key", "n"], "at": "at"},
+         "right": {"task": "right", "key": ["key", "n"], "at": "at", "prefix": "r_"},
+         "within": {"before": 0, "after": 0}},
+    ],
+    [*([a, b] for each in SIDES for a, b in (("note", each), (each, "meet"))), ["meet", "out"]],
+    _met_itself,
+)  # fmt: skip
+LOOP = Through(
+    [
+        {"name": "pass", "type": "function", "fn": "requests_job:same"},
+        {"name": "turn", "type": "function", "fn": "requests_job:lap", "loopTo": "pass",
+         "lapsMax": LAPS_MAX},
+    ],
+    [["note", "pass"], ["pass", "turn"], ["pass", "out"], ["turn", "out"]],
+    _went_round,
+    [
+        {"from": [task], "to": [to], "predicate": f"requests_job:has_{which}laps_left"}
+        for task, back in (("pass", "turn"), ("turn", "pass"))
+        for to, which in ((back, ""), ("out", "no_"))
+    ],
+)  # fmt: skip
+KINDS = {"state": STATE, "processor": PROCESSOR, "join": JOIN, "loop": LOOP}
+
+
+def manifest(folder: Path, version: int = 0, through: Through = STATE) -> dict[str, Any]:
+    """From requests to files, over a function that gives back and what they go through, exactly
+    once. Parts roll late, so that who is answered early would not find what follows."""
     out = {"path": str(folder / "out"), "format": "jsonl", "rollSeconds": 20}
     options = {"partitions": 4, "partitionKey": "key"}
     return {
@@ -62,15 +142,34 @@ def manifest(folder: Path, version: int = 0) -> dict[str, Any]:
         "spec": {
             "guarantee": "exactly-once",
             "ackReturns": {"sum": "sum"},
-            "workflow": [["in", "note"], ["note", "count"], ["count", "out"]],
+            "workflow": [["in", "note"], *through.edges],
+            "flowConditions": through.conditions,
             "catalog": [
                 {"name": "in", "type": "input", "plugin": "requests", "maxPeers": 2,
                  "options": options},
                 {"name": "note", "type": "function", "fn": "requests_job:noted",
                  "batchSize": 300 + version},
-                {"name": "count", "type": "function", "fn": "requests_job:counted",
-                 "state": {"seen": "value[int]"}, "groupByKey": "key", "fluxPolicy": "continue"},
+                *through.tasks,
                 {"name": "out", "type": "output", "plugin": "files", "maxPeers": 2, "options": out},
+            ],
+        },
+    }  # fmt: skip
+
+
+def follower(folder: Path) -> dict[str, Any]:
+    """A job that copies what the first one has published."""
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": "follower"},
+        "spec": {
+            "guarantee": "exactly-once",
+            "workflow": [["follow", "end"]],
+            "catalog": [
+                {"name": "follow", "type": "input", "plugin": "job", "maxPeers": 2,
+                 "options": {"job": NAME, "task": "out", "partitions": 2, "pollSeconds": 0.2}},
+                {"name": "end", "type": "output", "plugin": "files", "maxPeers": 1,
+                 "options": {"path": str(folder / "end"), "format": "jsonl", "rollSeconds": 0.5}},
             ],
         },
     }  # fmt: skip
@@ -148,21 +247,11 @@ def segments(number: int) -> Iterator[dict[str, Any]]:
         yield {"n": n, "key": n % KEYS}
 
 
-def written(folder: Path) -> list[dict[str, Any]]:
+def written(folder: Path, output: str = "out") -> list[dict[str, Any]]:
     lines = itertools.chain.from_iterable(
-        part.read_text("utf-8").splitlines() for part in sorted((folder / "out").glob("*.jsonl"))
+        part.read_text("utf-8").splitlines() for part in sorted((folder / output).glob("*.jsonl"))
     )
     return [json.loads(line) for line in lines]
-
-
-def check(history: list[Operation], rows: list[dict[str, Any]]) -> None:
-    """The output agrees with what clients know, and each segment was counted once in its group."""
-    assert violations(history, Counter(row["n"] for row in rows)) == []
-    numbers: dict[int, list[int]] = defaultdict(list)
-    for row in rows:
-        numbers[row["key"]].append(row["seen"])
-    for key, seen in numbers.items():
-        assert sorted(seen) == list(range(1, len(seen) + 1)), f"key {key}"
 
 
 def run(
@@ -172,20 +261,27 @@ def run(
     faults: Faults,
     count: int = CLIENTS,
     upgrades: int = 0,
+    through: Through = STATE,
+    chained: bool = False,
 ) -> Clients:
     """Send requests through all faults.
 
     Args:
         count: clients that send at once.
         upgrades: how often the job is changed meanwhile.
+        through: what they go through.
+        chained: another job follows, whose output agrees with what clients know as well.
 
     Raises:
         AssertionError: something is lost, doubled or untrue, or the job does not recover.
     """
     chance = random.Random(faults.seed)
     workers = cluster.start_workers(3, PEERS)
-    job = cluster.submit(manifest(folder))
-    cluster.await_ready(job, READY_WAIT_S)
+    job = cluster.submit(manifest(folder, through=through))
+    second = cluster.submit(follower(folder)) if chained else None
+    for each in (job, second):
+        if each is not None:
+            cluster.await_ready(each, READY_WAIT_S)
     every = max(1, (faults.kills + faults.stops) // (upgrades + 1))
 
     def upgrade(fault: int) -> JobId | None:
@@ -193,7 +289,7 @@ def run(
         version = fault // every
         if fault % every or not 0 < version <= upgrades:
             return None
-        job = cluster.submit_after(manifest(folder, version), job)
+        job = cluster.submit_after(manifest(folder, version, through), job)
         return job
 
     with Appender(lambda: addresses_of(cluster.replica), NAME, "in") as appender:
@@ -206,7 +302,14 @@ def run(
         assert durable <= there, "an answer came before its segments were in the output"
     cluster.client.drain(job)
     cluster.await_completed(job, READY_WAIT_S)
-    check(clients.history, written(folder))
+    outputs = ["out"]
+    if second is not None:
+        cluster.await_completed(second, READY_WAIT_S)
+        outputs.append("end")
+    for output in outputs:
+        rows = written(folder, output)
+        assert violations(clients.history, Counter(row["n"] for row in rows)) == [], output
+        through.checked(rows)
     return clients
 
 
@@ -217,6 +320,8 @@ def main() -> None:
     parser.add_argument("--stops", type=int, default=2)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     parser.add_argument("--upgrades", type=int, default=0)
+    parser.add_argument("--through", choices=list(KINDS), default="state")
+    parser.add_argument("--chained", action="store_true", help="another job follows")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     faults = Faults(
@@ -232,7 +337,11 @@ def main() -> None:
             ZooKeeperServer(folder / "zookeeper", port=free_port()) as server,
             Cluster(server.address, folder, MODULE, SESSION_TIMEOUT_S) as cluster,
         ):
-            clients = run(cluster, folder, given.requests, faults, given.clients, given.upgrades)
+            kind = KINDS[given.through]
+            clients = run(
+                cluster, folder, given.requests, faults, given.clients, given.upgrades, kind,
+                given.chained,
+            )  # fmt: skip
     ends = Counter(each.outcome for each in clients.history)
     print(
         f"{given.requests:,} requests, each as its client learned: {ends[Outcome.OK]:,} taken, "
