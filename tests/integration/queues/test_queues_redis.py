@@ -277,6 +277,21 @@ def counts(stream: Stream) -> dict[str, int]:
     return {each["message_id"].decode(): each["times_delivered"] for each in found}
 
 
+def test_what_others_of_the_group_have_left_is_claimed_and_counted(stream: Stream) -> None:
+    ids = stream.add({"n": 0}, {"n": 1})
+    client, group = stream.client, "onyx.flights.work"
+    client.xgroup_create(stream.name, group, "0")
+    client.xreadgroup(group, "a-program-that-died", {stream.name: ">"})
+    client.xclaim(stream.name, group, "a-program-that-died", 0, [ids[0]], retrycount=3)
+    owner = stream.owner(**SOURCE, claimSeconds=0.05, maxDeliveries=3)
+    assert owner.read(1) == [{"n": 1}]
+    assert counts(stream) == {ids[0]: 3, ids[1]: 2}
+    owner.process(0)
+    owner.until(lambda: counts(stream) == {ids[0]: 3})
+    [left] = client.xpending_range(stream.name, group, "-", "+", 9)
+    assert left["consumer"] == b"a-program-that-died"
+
+
 def test_what_may_succeed_later_is_given_again_and_counted(stream: Stream) -> None:
     ids = stream.add({"n": 0}, {"n": 1}, {"n": 2})
     owner = stream.owner(**SOURCE)
@@ -361,6 +376,21 @@ def test_another_owner_gives_once_more_what_had_failed(stream: Stream) -> None:
     assert counts(stream) == {ids[0]: 2}
 
 
+@pytest.mark.parametrize("arrow", [False, True])
+def test_a_bad_entry_of_many_segments_fails_as_a_whole(stream: Stream, arrow: bool) -> None:
+    batch = pa.RecordBatch.from_pylist([{"n": 1}, {"n": 2}])
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    good = sink.getvalue().to_pybytes()
+    ids = stream.add(good, good[:-40], b"", good)
+    context = {"batch_format": "arrow"} if arrow else None
+    owner = stream.owner(context=context, **SOURCE | {"format": "arrow"})
+    assert owner.read(4) == [{"n": 1}, {"n": 2}] * 2
+    owner.process(0, 1, 2, 3)
+    owner.until(lambda: counts(stream) == {ids[1]: 1, ids[2]: 1})
+
+
 def test_what_was_left_is_looked_at_page_by_page(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,9 +414,10 @@ def test_what_was_left_is_looked_at_page_by_page(
     assert [each["n"] for each in found] == [2, 4, 6, 8]
 
 
-def test_a_bad_entry_is_one_that_has_failed(stream: Stream) -> None:
+@pytest.mark.parametrize("arrow", [False, True])
+def test_a_bad_entry_is_one_that_has_failed(stream: Stream, arrow: bool) -> None:
     ids = stream.add({"n": 0}, b"{nonsense", {"n": 2})
-    owner = stream.owner(**SOURCE)
+    owner = stream.owner(context={"batch_format": "arrow"} if arrow else None, **SOURCE)
     assert owner.read(2) == [{"n": 0}, {"n": 2}]
     owner.process(0, 1)
     owner.until(lambda: counts(stream) == {ids[1]: 1})
