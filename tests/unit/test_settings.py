@@ -15,8 +15,10 @@ from onyx.settings import (
     Settings,
     from_environment,
     to_environment,
+    variables,
 )
 from onyx.transport.frames.packets import FRAME_OVERHEAD_BYTES
+from onyx.variables import misspelt
 
 
 def test_every_job_scheduler_that_may_be_set_exists() -> None:
@@ -69,3 +71,18 @@ def test_the_largest_segment_fits_into_the_smallest_frame() -> None:
     assert SEGMENT_BYTES_MAX + FRAME_OVERHEAD_BYTES + 2 * 8 <= FRAME_BYTES_MIN
     with pytest.raises(SettingsError, match="BYTES_MAX='1000': expected a whole number >= 2200000"):
         from_environment({"ONYX_TRANSPORT_FRAME_BYTES_MAX": "1000"})
+
+
+def test_a_variable_that_is_nearly_a_setting_is_told() -> None:
+    given = {
+        "ONYX_STATE_CHUNK_INTERVAL": "5",
+        "ONYX_STATE_CHUNK_INTERVAL_S": "5",
+        "ONYX_PEERS": "3",
+        "ONYX_ZOOKEEPER_SERVICE_HOST": "10.0.0.1",
+        "ONYX_ZOOKEEPER_PORT_2181_TCP_ADDR": "10.0.0.1",
+        "ONYX_OPERATOR_NAMESPACES": "a",
+        "ONYX_OF_MINE": "x",
+    }
+    assert misspelt(given, variables(), "ONYX") == [
+        "ONYX_STATE_CHUNK_INTERVAL is no setting and is ignored: is it ONYX_STATE_CHUNK_INTERVAL_S?"
+    ]

@@ -3,8 +3,10 @@ nested, frozen classes."""
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
 import msgspec
@@ -125,3 +127,19 @@ _WORDS = {
     "array": "a list",
     "object": "a JSON object",
 }
+
+
+_NEAR = 0.85
+_OTHERS = re.compile(r"(OPERATOR_|PEERS$|PROCESSES$|POD_|.*_SERVICE_(HOST|PORT)|.*_PORT(_\d|$))")
+"""Options of commands, the operator, and what Kubernetes says of pods and services."""
+
+
+def misspelt(environment: Mapping[str, str], known: Sequence[str], prefix: str) -> list[str]:
+    """What is said of variables that are nearly called as a known one, and are ignored. Others are
+    no concern of Onyx: Kubernetes makes some of the names of services."""
+    found = []
+    for name in sorted(set(environment).difference(known)):
+        if name.startswith(f"{prefix}_") and not _OTHERS.match(name[len(prefix) + 1 :]):
+            close = difflib.get_close_matches(name, known, n=1, cutoff=_NEAR)
+            found += [f"{name} is no setting and is ignored: is it {close[0]}?"] if close else []
+    return found

@@ -277,3 +277,32 @@ def test_values_of_tasks_behind_a_window_go_to_nobody() -> None:
     asked["spec"]["ackReturns"] = {"total": "sum"}
     (found,) = notices(parse_mapping(asked))
     assert str(found).startswith("spec.ackReturns: gets nothing from tasks behind sum: ")
+
+
+def windowed(window: dict[str, Any], trigger: dict[str, Any], **keys: Any) -> Job:
+    made = job()
+    made["spec"]["catalog"][0] |= keys
+    made["spec"]["catalog"].insert(
+        1, {"name": "sum", "type": "reduce", "batchSize": 10, "deduplicate": False}
+    )
+    made["spec"]["workflow"] = [["read", "sum"], ["sum", "write"]]
+    made["spec"]["windows"] = [{"id": "w", "task": "sum", "aggregation": "count", **window}]
+    made["spec"]["triggers"] = [
+        {"windowId": "w", "refinement": "accumulating", "emit": "rows", **trigger}
+    ]
+    return parse_mapping(made)
+
+
+FIXED = {"type": "fixed", "windowKey": "n", "range": [1, "minute"]}
+
+
+def test_a_watermark_on_a_global_window_is_warned_of() -> None:
+    (found,) = notices(windowed({"type": "global"}, {"type": "watermark"}, watermarkKey="n"))
+    assert str(found).startswith("spec.triggers[0].type: fires only when the job ends")
+
+
+def test_all_extents_of_assigned_watermarks_are_warned_of() -> None:
+    trigger = {"type": "watermark", "fireAllExtents": True}
+    (found,) = notices(windowed(FIXED, trigger, watermarkKey="n"))
+    assert str(found).startswith("spec.triggers[0].fireAllExtents: has no effect where inputs")
+    assert notices(windowed(FIXED, trigger)) == ()

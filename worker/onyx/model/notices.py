@@ -12,6 +12,7 @@ from itertools import chain
 
 from onyx.errors import Problem
 from onyx.model import names
+from onyx.model.combining import assigns_watermarks
 from onyx.model.declaration import Declaration
 from onyx.model.job import CatalogEntry, FlowCondition, Job
 from onyx.model.keys.predicate import has_function
@@ -53,6 +54,7 @@ def notices(job: Job) -> tuple[Problem, ...]:
         _of_conditions(job),
         _of_left_out(job),
         _of_windows(job),
+        _of_triggers(job),
         _of_requests(job),
         _of_the_engine(job),
         spark_notices(job),
@@ -134,6 +136,24 @@ def _of_windows(job: Job) -> Iterator[Problem]:
         if WINDOWS[window.type].single and window.window_key is not None and unordered:
             what = f"has no effect on a {window.type} window, which has one extent for all segments"
             yield Problem(at(path, "windowKey"), what, "remove it, or choose another type")
+
+
+def _of_triggers(job: Job) -> Iterator[Problem]:
+    """Triggers by event time that fire less, or no more, than their keys say."""
+    assigned = any(map(assigns_watermarks, job.catalog))
+    kinds = {window.id: window.type for window in job.windows}
+    for index, trigger in enumerate(job.triggers):
+        if trigger.type not in ("watermark", "percentile-watermark"):
+            continue
+        path, kind = at("spec.triggers", index), kinds[trigger.window_id]
+        if WINDOWS[kind].single:
+            what = (
+                f"fires only when the job ends: a {kind} window has no end that a watermark passes"
+            )
+            yield Problem(at(path, "type"), what, "use segment or timer where a job has no end")
+        elif trigger.fire_all_extents and assigned:
+            what = "has no effect where inputs assign watermarks: each extent fires when it is over"
+            yield Problem(at(path, "fireAllExtents"), what, "remove it")
 
 
 def _of_requests(job: Job) -> Iterator[Problem]:

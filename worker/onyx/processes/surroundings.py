@@ -10,13 +10,15 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from onyx.on_demand import OnDemand
-from onyx.settings import Settings, TelemetrySettings, from_environment
+from onyx.settings import Settings, TelemetrySettings, from_environment, variables
+from onyx.variables import misspelt
 
 CONFIGURE = OnDemand[Callable[..., None]]("onyx.telemetry.logs:configure")
 """Commands that check a file log nothing."""
@@ -27,6 +29,7 @@ def settings(
 ) -> Settings:
     """Settings from ONYX_* variables, with what was given on the command line on top."""
     found = from_environment(os.environ)
+    _warn_of_variables()
     if zookeeper is not None:
         address = replace(found.zookeeper, address=zookeeper)
         found = replace(found, zookeeper=address)
@@ -36,6 +39,13 @@ def settings(
         names = tuple(name for each in modules for name in each.split(",") if name)
         found = replace(found, modules=names)
     return found
+
+
+@cache
+def _warn_of_variables() -> None:
+    """Once in a process, because logs are configured by these settings."""
+    for each in misspelt(os.environ, variables(), "ONYX"):
+        sys.stderr.write(f"warning: {each}\n")
 
 
 def configure_logs(found: TelemetrySettings, fields: Mapping[str, Any] | None = None) -> None:

@@ -91,8 +91,11 @@ def check_tasks(spec: Draft, path: str, report: Report) -> None:
     if edges is None:
         return
     below = workflow.children(edges)
+    outputs: set[str] = set()
     for draft, _ in entries(spec, "catalog", path, "catalog"):
         name, back = good(draft, "name"), good(draft, "loop_to")
+        if name is not None and good(draft, "type") == "output":
+            outputs.add(name)
         if name in below and back is not None:
             below[name] = (*below[name], back)
     for draft, where in entries(spec, "flow_conditions", path, "flowConditions"):
@@ -101,6 +104,9 @@ def check_tasks(spec: Draft, path: str, report: Report) -> None:
                 hint = nearest(task, below)
                 report.add(at(where, "from"), f"{show(task)} is not in the workflow", hint)
                 continue
+            if task in outputs and not good(draft, "thrown_exception"):
+                what = f"{show(task)} is an output, which sends segments nowhere"
+                report.add(at(where, "from"), what, "put the condition on the task before it")
             allowed = tuple(below) if task == "all" else below[task]
             for key, field in (("to", "to"), ("predicateErrorsTo", "predicate_errors_to")):
                 targets = good(draft, field)
