@@ -114,6 +114,7 @@ def test_empty_servers_do_not_elect_themselves_while_the_one_with_the_data_is_aw
         assert names(settings, first, second, third) == [["kept"]] * 3
 
 
+@pytest.mark.slow
 def test_a_server_that_lost_its_volume_receives_the_data_from_the_others(tmp_path: Path) -> None:
     with RunningEnsemble(tmp_path / "zookeeper") as ensemble:
         settings = settings_for(ensemble.servers[0].address)
@@ -156,6 +157,7 @@ def test_a_majority_that_lost_its_volumes_does_not_outvote_the_server_that_has_t
         assert names(settings, *ensemble.servers) == [["kept"]] * 3
 
 
+@pytest.mark.slow
 def test_a_server_that_died_when_it_had_just_received_the_data_starts_again(
     tmp_path: Path,
 ) -> None:

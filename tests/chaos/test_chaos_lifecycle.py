@@ -52,7 +52,13 @@ def test_a_suspended_job_frees_its_peers_for_another_and_completes_when_it_is_re
     others.check_complete()
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["nobody-dies", "an-input-dies"])
+@pytest.mark.parametrize(
+    "dies",
+    [
+        pytest.param(False, id="nobody-dies", marks=pytest.mark.slow),
+        pytest.param(True, id="an-input-dies"),
+    ],
+)
 def test_a_drained_job_completes_with_a_part_of_its_input_and_no_hole_in_it(
     make_cluster: MakeCluster, tmp_path: Path, dies: bool
 ) -> None:

@@ -63,6 +63,7 @@ def test_rows_are_in_postgresql_exactly_once_after_kills_of_workers_and_of_the_d
     check(zookeeper, tmp_path, database, faults)
 
 
+@pytest.mark.slow
 def test_rows_are_in_sqlite_exactly_once_after_kills_of_workers(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:

@@ -76,7 +76,8 @@ def await_stage(folder: Path) -> None:
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("segments", [6_000, pytest.param(20_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("segments", [6_000, 20_000])
 def test_windows_are_exact_when_the_worker_dies_in_the_middle_of_a_stage(
     zookeeper: ZooKeeperServer, tmp_path: Path, segments: int
 ) -> None:

@@ -56,7 +56,7 @@ def rows(there: TestEnv, folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for text in written for line in text.splitlines()]
 
 
-@pytest.fixture(params=["forked", "executed"])
+@pytest.fixture(params=["forked", pytest.param("executed", marks=pytest.mark.slow)])
 def starts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers are started in both ways."""
     if request.param == "executed":

@@ -92,6 +92,7 @@ def job_on_spark(store: ObjectStore) -> dict[str, Any]:
     """)
 
 
+@pytest.mark.slow
 def test_all_that_spark_does_for_a_job_is_in_the_store(
     real_store: ObjectStore, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,7 +68,9 @@ def filled(job: str, folder: Path, **words: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("form", ["", "batchFormat: arrow,"])
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-most-once"])
+@pytest.mark.parametrize(
+    "guarantee", ["exactly-once", pytest.param("at-most-once", marks=pytest.mark.slow)]
+)
 def test_rows_go_where_a_plain_loop_sends_them(
     env: TestEnv, tmp_path: Path, form: str, guarantee: str
 ) -> None:

@@ -118,8 +118,11 @@ def test_a_table_without_files_ends_the_job_with_its_name(env: TestEnv, tmp_path
 
 @pytest.mark.parametrize(
     ("form", "split"),
-    [("", False), ("batchFormat: arrow,", False), ("batchFormat: arrow,", True)],
-    ids=["dicts", "columns", "columns and a partitioned table"],
+    [
+        pytest.param("", False, id="dicts", marks=pytest.mark.slow),
+        pytest.param("batchFormat: arrow,", False, id="columns", marks=pytest.mark.slow),
+        pytest.param("batchFormat: arrow,", True, id="columns and a partitioned table"),
+    ],
 )
 def test_each_segment_is_joined_once_while_workers_are_killed(
     zookeeper: ZooKeeperServer, tmp_path: Path, form: str, split: bool

@@ -139,6 +139,7 @@ def test_a_server_is_known_by_the_name_that_the_settings_say(secure_zookeeper, s
     assert "does not carry the name else.test: issue it with this DNS name, or set" in message
 
 
+@pytest.mark.slow
 def test_certificates_are_renewed_under_a_server_and_its_sessions(
     tmp_path, authority, stranger, stack, monkeypatch
 ):

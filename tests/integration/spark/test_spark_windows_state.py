@@ -91,6 +91,7 @@ def await_result(folder: Path) -> None:
     raise AssertionError("Spark has aggregated nothing")
 
 
+@pytest.mark.slow
 def test_a_window_by_spark_tells_its_state_out_of_parts_and_results(
     cluster: Cluster, tmp_path: Path
 ) -> None:

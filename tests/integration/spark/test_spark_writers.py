@@ -63,6 +63,7 @@ def written(sink: SparkOutput, *rows: dict[str, Any]) -> SparkOutput:
     return sink
 
 
+@pytest.mark.slow
 def test_frames_are_joined_and_split_into_partitions(stages: Path) -> None:
     other = {"path": str(stages / "out"), "frame": "carriers"}
     carriers = made(stages, None, task="carriers", frame="carriers")

@@ -51,7 +51,7 @@ CASES = {
         [{"type": "percentile-watermark", "watermark_percentage": 0.5, **DISCARD}],
     ),
 }  # fmt: skip
-SHORT = {"sliding sum, kept", "fixed min of columns, late", "session average of columns"}
+SHORT = {"fixed min of columns, late", "session average of columns"}
 
 
 @pytest.fixture(scope="module")
