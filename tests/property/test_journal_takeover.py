@@ -3,13 +3,15 @@
 Turn by turn, in any order, with lost answers and crashes. Whatever was acknowledged to a writer is
 what the next owner finds, once, at the position that the writer was given; after that, no older
 writer is acknowledged anything else. An owner appends as soon as it has taken over: nothing waits
-for the job to be ready.
+for the job to be ready. Where what is processed is kept, whoever follows the journal reads all of
+it in order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -22,11 +24,15 @@ from onyx.errors import Fenced, StateError, Unavailable
 from onyx.journal import opening
 from onyx.journal.chunk import Content, Kind, Remembered
 from onyx.journal.journal import Journal
+from onyx.journal.kept import Gone, Kept
 from onyx.journal.names import PartitionFolder, Place
+from onyx.journal.view import JournalView
+from onyx.model.retention import NOTHING, Retention
 from onyx.storage import ends
 from onyx.storage.memory import MemoryBlobStore
 
 FOLDER = PartitionFolder("job", "in", 0)
+KEPT = Retention(size_bytes=1_000_000)
 T = TypeVar("T")
 
 
@@ -43,7 +49,10 @@ class World:
     """Below it, everything is processed."""
     slow: bool = True
     """Whether only half of what was acknowledged is processed when chunks are collected."""
+    retention: Retention = NOTHING
     numbers: int = 0
+    followed: dict[int, int] = field(default_factory=dict)
+    """Numbers by position, as they were read by others."""
 
     def reallocate(self) -> None:
         self.version += 3
@@ -65,7 +74,7 @@ class Owner:
     def live(self, actor: Actor) -> None:
         store = TurnStore(actor, self.world.store)
         try:
-            journal = repeated(lambda: Journal(store, FOLDER, self.version, f"g{self.version}"))
+            journal = repeated(lambda: opened(store, self.version, self.world.retention))
             self.requests = list(journal.restored)
             check(self.world, journal)
             for step in range(1, 30):
@@ -93,6 +102,27 @@ class Owner:
         journal.collect(self.world.frontier, lambda: self.requests, all_of_it=True)
 
 
+def follow(world: World, actor: Actor) -> None:
+    """Read from the first position on, for ever."""
+    view, position = JournalView(TurnStore(actor, world.store), FOLDER), 0
+    while True:
+        position = read_on(world, view, position)
+
+
+def read_on(world: World, view: JournalView, position: int) -> int:
+    block = repeated(lambda: view.read(position))
+    if block is None:
+        return position
+    assert block.first <= position < block.end
+    for at, segment in enumerate((each for run in block.runs() for each in run), block.first):
+        assert world.followed.setdefault(at, segment["n"]) == segment["n"], "position {at} changed"
+    return block.end
+
+
+def opened(store: Any, version: int, retention: Retention) -> Journal:
+    return Journal(store, FOLDER, version, f"g{version}", retention)
+
+
 def repeated(work: Callable[[], T]) -> T:
     while True:
         try:
@@ -113,7 +143,7 @@ def check(world: World, journal: Journal) -> None:
 
 CHOICES = st.lists(
     st.tuples(
-        st.sampled_from([*["turn"] * 30, "before", "after", "kill", "reallocate"]),
+        st.sampled_from([*["turn"] * 30, "before", "after", "kill", "reallocate", "follow"]),
         st.integers(0, 5),
         st.integers(1, 25),
     ),
@@ -122,12 +152,16 @@ CHOICES = st.lists(
 Choices = Sequence[tuple[str, int, int]]
 
 
-def play(choices: Choices, slow: bool = True) -> None:
-    world = World(slow=slow)
+def play(choices: Choices, slow: bool = True, keeps: bool = False) -> None:
+    world = World(slow=slow, retention=KEPT if keeps else NOTHING)
     world.reallocate()
     for what, who, many in choices:
         if what == "reallocate":
             world.reallocate()
+            continue
+        if what == "follow":
+            if keeps:
+                world.actors.append(Actor(partial(follow, world)))
             continue
         if not world.live:
             continue
@@ -149,7 +183,7 @@ def finish(world: World) -> None:
         if actor.done and actor.error is not None:
             raise actor.error
     lose_a_file(world)
-    journal = Journal(world.store, FOLDER, world.version + 3, "last")
+    journal = opened(world.store, world.version + 3, world.retention)
     check(world, journal)
     world.version += 3
     acked = dict(world.acked)
@@ -163,8 +197,15 @@ def finish(world: World) -> None:
     # What was in doubt, and came before the fence, its writer may still find out.
     found = {int(each.id): each.first for each in journal.restored}
     assert world.acked.items() <= found.items(), "a writer that was fenced went on"
+    if world.retention.keeps:
+        view, position = JournalView(world.store, FOLDER), 0
+        assert view.bounds()[:2] == (0, journal.end)
+        while position < journal.end:
+            position = read_on(world, view, position)
+        assert view.read(position) is None
+        assert world.followed == {first: number for number, first in found.items()}
     for number, position in acked.items():
-        if position >= world.frontier:
+        if position >= world.frontier or world.retention.keeps:
             first, runs = journal.read(position)
             segments = [each for run in runs for each in run]
             assert segments[position - first] == {"n": number}
@@ -172,7 +213,7 @@ def finish(world: World) -> None:
 
 def lose_a_file(world: World) -> None:
     """One is named that is gone and needed, each time another one."""
-    names = [each.name for each in world.store.list("")]
+    names = [each.name for each in world.store.list(FOLDER.prefix)]
     if not names:
         return
     gone = names[world.numbers % len(names)]
@@ -187,10 +228,20 @@ def lose_a_file(world: World) -> None:
     assert gone in named or (gone.endswith(".summary") and ".summary" in named)
 
 
-@given(CHOICES, st.booleans())
-@settings(max_examples=examples(200), suppress_health_check=[HealthCheck.too_slow])
-def test_what_was_acknowledged_is_what_the_next_owner_finds(choices: Choices, slow: bool) -> None:
-    play(choices, slow)
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onyx.journal.journal.COLLECTED_CHUNKS_MIN", 3)
+
+
+@given(CHOICES, st.booleans(), st.booleans())
+@settings(
+    max_examples=examples(200),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+def test_what_was_acknowledged_is_what_the_next_owner_finds(
+    choices: Choices, slow: bool, keeps: bool
+) -> None:
+    play(choices, slow, keeps)
 
 
 class Meanwhile:
@@ -384,6 +435,36 @@ def test_a_writer_that_lists_before_it_opens_is_found_out(monkeypatch: pytest.Mo
     monkeypatch.setattr("onyx.journal.journal.claim", claim)
     with pytest.raises(AssertionError):
         play([("turn", 0, 2), ("reallocate", 0, 1), ("turn", 0, 6), ("turn", 1, 6)])
+
+
+@pytest.mark.parametrize("forgotten", [(Kept, "add"), (Journal, "_keep")])
+def test_a_collector_that_keeps_nothing_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, forgotten: tuple[type, str]
+) -> None:
+    """A planted bug: chunks go that were to be kept."""
+    monkeypatch.setattr(*forgotten, lambda *arguments: None)
+    with pytest.raises((AssertionError, Gone)):
+        play([("turn", 0, 25), ("turn", 0, 25)], slow=False, keeps=True)
+
+
+def test_a_collector_that_deletes_first_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted bug: the summary comes before the file, and its writer dies in between."""
+    replace = Journal._replace
+
+    def early(journal: Journal, place: Place, summary: Any) -> None:
+        replace(journal, place, summary)
+        keep(journal, list(journal._index.before(summary.end)))
+
+    keep = Journal._keep
+    monkeypatch.setattr(Journal, "_keep", lambda *arguments: None)
+    monkeypatch.setattr(Journal, "_replace", early)
+    found = []
+    for turns in range(10, 25):
+        try:
+            play([("turn", 0, turns), ("kill", 0, 1)], slow=False, keeps=True)
+        except (AssertionError, Gone) as error:
+            found.append(error)
+    assert found
 
 
 def test_a_collector_that_forgets_the_summary_is_found_out(

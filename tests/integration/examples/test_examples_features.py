@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from tests.support.jobs.printing import printed
 
+from onyx import api
+from onyx.model.parsing.job import parse_manifest
 from onyx.settings import Settings
 from onyx.testing import TestEnv, with_test_env
 
@@ -122,6 +125,23 @@ def test_orders_of_known_customers_get_what_tables_say(run: Run) -> None:
 @pytest.mark.parametrize("file", ["shares.yaml", "together.yaml", "tags.yaml", "limits.yaml"])
 def test_every_order_arrives_wherever_peers_work(run: Run, file: str) -> None:
     assert sorted(each["id"] for each in run(file)) == [1, 2, 2, 3, 4, 5, 6]
+
+
+def test_orders_that_are_kept_are_read_by_another_job_too(
+    env: TestEnv, capsys: pytest.CaptureFixture[str]
+) -> None:
+    depot, follows = (
+        env.submit(parse_manifest((FOLDER / file).read_text("utf-8"), file))
+        for file in ("depot.yaml", "follows.yaml")
+    )
+    orders = [json.loads(each) for each in (FOLDER / "orders.jsonl").read_text().splitlines()]
+    with api.appender(env.settings, depot) as appender:
+        appender.append(orders, timeout_s=TIMEOUT_S)
+    env.client.drain(depot)
+    assert env.client.wait(depot, TIMEOUT_S)
+    assert env.client.wait(follows, TIMEOUT_S)
+    found = [json.loads(each) for each in capsys.readouterr().out.splitlines()]
+    assert Counter(each["id"] for each in found) == Counter(each["id"] for each in orders * 2)
 
 
 def test_jobs_are_controlled_from_python() -> None:

@@ -29,6 +29,7 @@ def test_parts_in_a_bucket_are_read_as_they_are_published(store: ObjectStore, fo
     made = plugin_context({}, clock=SystemClock(), job="follower")
     context = replace(
         made,
+        journal_of=lambda job, task, known: None,
         output_of=lambda job, task, known: JobOutput({"first": f"{store.url}/out"}, state[0]),  # type: ignore[arg-type]
         durable_store=lambda: blobs,
         wake=woken.set,

@@ -217,11 +217,23 @@ class _Handler(BaseHTTPRequestHandler):
             case "DELETE":
                 bucket.pop(key, None)
                 return 204, {}, b""
+            case "PUT" if "x-amz-copy-source" in self.headers:
+                return self._copy(bucket, key)
             case "PUT":
                 self._check_conditions(bucket.get(key))
                 bucket[key] = (body, _tag(body))
                 return 200, {"ETag": _tag(body)}, b""
         return self._object(bucket, key)
+
+    def _copy(
+        self, bucket: dict[str, tuple[bytes, str]], key: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        source = unquote(self.headers["x-amz-copy-source"]).lstrip("/").partition("/")
+        found = self.store.buckets.get(source[0], {}).get(source[2])
+        if found is None:
+            raise Refused(404, "NoSuchKey")
+        bucket[key] = found
+        return 200, {}, _xml("CopyObjectResult", f"<ETag>{escape(found[1])}</ETag>")
 
     def _object(
         self, bucket: dict[str, tuple[bytes, str]], key: str

@@ -22,6 +22,8 @@ WITHOUT_FUNCTIONS = {
     "examples/sql/drivers.yaml",
     "examples/sql/job.yaml",
     "examples/features/combined.yaml",
+    "examples/features/depot.yaml",
+    "examples/features/follows.yaml",
     "examples/features/kubernetes.yaml",
     "examples/features/partitioned.yaml",
     "examples/features/streams.yaml",

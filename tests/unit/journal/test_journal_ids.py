@@ -50,7 +50,7 @@ def test_one_where_an_upgrade_begins_is_known_to_the_new_job_once(
     journal.collect(ONE.end, lambda: [ONE, EMPTY, OTHER], all_of_it=True)
 
     upgraded = Journal(store, NEXT_JOB, 1, "two")
-    upgraded.adopt(read_ended(store, FOLDER), FOLDER)
+    upgraded.adopt(read_ended(store, FOLDER), FOLDER, 0)
 
     assert upgraded.restored == [ONE, EMPTY, OTHER]
     assert Journal(store, NEXT_JOB, 2, "three").restored == [ONE, EMPTY, OTHER]

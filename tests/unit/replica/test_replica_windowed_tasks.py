@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from msgspec.structs import replace
 from tests.support.log.submissions import submit_job
 
 from onyx.ids import GroupId, JobId, Position, TaskName
@@ -82,10 +83,15 @@ def test_a_job_without_outputs_is_complete_when_its_sources_have_ended(last: str
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_one_group_removes_the_state_of_a_job_that_is_complete_or_forgotten(groups: int) -> None:
+@pytest.mark.parametrize("followed", [False, True])
+def test_one_group_removes_the_state_of_a_job_that_is_complete_or_forgotten(
+    groups: int, followed: bool
+) -> None:
     names = [GroupId(f"g{n}") for n in range(groups)]
     joined = Replica(groups=tuple(names))
-    submission = Entry(Position(1), submitted(outputs=[WRITE], stateful=True))
+    command = submitted(outputs=[WRITE], stateful=True)
+    command = replace(command, spec=replace(command.spec, followed=followed))
+    submission = Entry(Position(1), command)
     running = machine.apply(joined, submission)
     for ended in (
         Entry(Position(5), SealOutput(job=JOB, task=WRITE)),
@@ -98,5 +104,5 @@ def test_one_group_removes_the_state_of_a_job_that_is_complete_or_forgotten(grou
             for entry, old, new in ((ended, running, after), (ended, after, gone))
         ]
         removals = [[each for each in some if isinstance(each, RemoveState)] for some in reported]
-        kept = isinstance(ended.command, KillJob)
+        kept = followed or isinstance(ended.command, KillJob)
         assert removals == [[] if kept else [RemoveState(JOB)], [RemoveState(JOB)]]

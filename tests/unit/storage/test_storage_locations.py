@@ -83,6 +83,17 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_again(blobs: BlobStore) -> N
     assert [each.name for each in blobs.list("job/")] == ["job/task/2"]
 
 
+def test_a_copy_stays_when_what_was_copied_is_deleted(blobs: BlobStore) -> None:
+    blobs.create("job/task/1", b"one")
+    for _ in range(2):
+        blobs.copy("job/task/1", "job-2/task/1")
+    blobs.copy("job/task/none", "job-2/task/none")
+    blobs.delete("job/task/1")
+
+    assert blobs.read("job-2/task/1") == b"one"
+    assert [each.name for each in blobs.list("")] == ["job-2/task/1"]
+
+
 def test_removing_a_folder_leaves_others_alone(blobs: BlobStore) -> None:
     for name in ("job/task/log/1", "job/task/log/2", "job/other/log/1", "job-2/task/log/1"):
         blobs.create(name, b"-")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgspec
@@ -78,6 +78,10 @@ class Summary(msgspec.Struct, array_like=True, frozen=True):
     cursor: Any
     requests: list[Remembered]
     """In the order of their positions."""
+    origin: str
+    """The job that began the journal; those that upgrade it go on in it."""
+    wall_ms: int
+    """When the last of them was written."""
 
 
 class _Header(msgspec.Struct, array_like=True, frozen=True):
@@ -94,6 +98,8 @@ class _Header(msgspec.Struct, array_like=True, frozen=True):
     cursor: Any = None
     sizes: tuple[int, ...] = ()
     """Bytes of payload and schema of each run."""
+    origin: str = ""
+    wall_ms: int = 0
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -110,19 +116,31 @@ class Chunk(msgspec.Struct, frozen=True):
     count: int
     requests: tuple[Remembered, ...]
     cursor: Any
-    _sizes: tuple[int, ...]
-    _body: memoryview
+    origin: str
+    """The job that began the journal, of a chunk with segments."""
+    wall_ms: int
+    """When it was written; never before the chunk before it."""
+    sizes: tuple[int, ...]
+    """Bytes of payload and schema of each run."""
+    body: memoryview
+
+    @property
+    def end(self) -> int:
+        """Behind its last position."""
+        return self.first + self.count
 
     def runs(self) -> list[Segments]:
         """Its segments. Raises SegmentError if they are not as they were written."""
-        ends = [0]
-        for size in self._sizes:
-            ends.append(ends[-1] + size)
-        parts = [bytes(self._body[first:end]) for first, end in pairwise(ends)]
-        return [
-            decode_run(payload, schema)
-            for payload, schema in zip(parts[::2], parts[1::2], strict=True)
-        ]
+        return decode_runs(self.sizes, self.body)
+
+
+def decode_runs(sizes: Sequence[int], body: memoryview) -> list[Segments]:
+    """Segments of payloads and schemas of these sizes. Raises SegmentError."""
+    ends = list(accumulate(sizes, initial=0))
+    parts = [bytes(body[first:end]) for first, end in pairwise(ends)]
+    return [
+        decode_run(payload, schema) for payload, schema in zip(parts[::2], parts[1::2], strict=True)
+    ]
 
 
 def encode_chunk(
@@ -132,12 +150,15 @@ def encode_chunk(
     writer: str,
     first: int = 0,
     content: Content | None = None,
+    origin: str = "",
+    wall_ms: int = 0,
 ) -> bytes:
     """The bytes of a chunk.
 
     Args:
         writer: the incarnation that writes it.
         first: position of its first segment.
+        origin, wall_ms: see `Chunk`.
 
     Raises:
         SegmentError: a value has no encoding.
@@ -157,6 +178,8 @@ def encode_chunk(
         tuple(content.requests),
         content.cursor,
         tuple(map(len, body)),
+        origin,
+        wall_ms,
     )
     return seal(FORMAT, _encoder.encode(header), body)
 
@@ -171,11 +194,11 @@ def decode_chunk(folder: PartitionFolder, at: Place, data: bytes) -> Chunk:
         head, body = unseal(FORMAT, data)
         header = _headers.decode(head)
     except (SegmentError, *UNREADABLE) as error:
-        raise _wrong(name, str(error)) from error
+        raise wrong_file(name, str(error)) from error
     wanted = (*folder, *at)
     found = (header.job, header.task, header.partition, header.version, header.seq)
     if wanted != found:
-        raise _wrong(name, "holds a chunk of another file")
+        raise wrong_file(name, "holds a chunk of another file")
     return Chunk(
         header.kind,
         header.writer,
@@ -183,6 +206,8 @@ def decode_chunk(folder: PartitionFolder, at: Place, data: bytes) -> Chunk:
         header.count,
         header.requests,
         header.cursor,
+        header.origin,
+        header.wall_ms,
         header.sizes,
         body,
     )
@@ -198,8 +223,9 @@ def decode_summary(folder: PartitionFolder, at: Place, data: bytes) -> Summary:
     try:
         return _summaries.decode(unseal(SUMMARY_FORMAT, data).header)
     except (SegmentError, *UNREADABLE) as error:
-        raise _wrong(folder.summary(at), str(error)) from error
+        raise wrong_file(folder.summary(at), str(error)) from error
 
 
-def _wrong(name: str, what: str) -> StateError:
+def wrong_file(name: str, what: str) -> StateError:
+    """The error of a file of a journal that is not as it was written."""
     return StateError(f"journal file {name} {what}; {RESTORE}")

@@ -18,6 +18,8 @@ class Indexed(NamedTuple):
     """Position of its first segment."""
     segments: int
     size_bytes: int
+    wall_ms: int
+    """When it was written."""
 
     @property
     def end(self) -> int:
@@ -30,8 +32,9 @@ class Index:
 
     def __init__(self) -> None:
         self._chunks: deque[Indexed] = deque()
+        self._frontier = 0
         self.size_bytes = 0
-        """Bytes of all of them."""
+        """Bytes of those that are not processed."""
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -42,7 +45,8 @@ class Index:
     def add(self, chunk: Indexed) -> None:
         """A chunk behind all others."""
         self._chunks.append(chunk)
-        self.size_bytes += chunk.size_bytes
+        if chunk.end > self._frontier:
+            self.size_bytes += chunk.size_bytes
 
     def at(self, position: int) -> Indexed | None:
         """The chunk that has a position; None: none has."""
@@ -50,6 +54,13 @@ class Index:
         if number < 0 or position >= self._chunks[number].end:
             return None
         return self._chunks[number]
+
+    def processed(self, frontier: int) -> None:
+        """Everything before this position is."""
+        self.size_bytes -= sum(
+            each.size_bytes for each in self.before(frontier) if each.end > self._frontier
+        )
+        self._frontier = max(frontier, self._frontier)
 
     def before(self, position: int) -> list[Indexed]:
         """The chunks all of whose positions are below one."""
@@ -61,9 +72,9 @@ class Index:
         return found
 
     def drop(self, count: int) -> None:
-        """Forget the first chunks."""
+        """Forget the first chunks, which are processed."""
         for _ in range(count):
-            self.size_bytes -= self._chunks.popleft().size_bytes
+            self._chunks.popleft()
 
 
 def _first(chunk: Indexed) -> int:

@@ -4,6 +4,8 @@ Each owner of a partition writes a log of its own, named after the allocation ve
 took the partition over. Numbers are padded, so that the order of names is that of numbers. Beside a
 chunk may lie a summary, `<seq>.summary`, of all that the journal has held up to this chunk, and
 beside a log `<version>.end`, how far it has come (`storage.ends`).
+
+What is kept of that (`kept`) is in `<job>/journal.kept/<task>/<partition>/<first>-<end>-<time>`.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from onyx.storage.interface import Stored
 JOURNALS = "journal.inputs"
 """A folder of a job, beside its tasks, whose names have no dot."""
 _NAME = re.compile(rf"(\d{{20}})(?:{re.escape(ends.SUFFIX)}|/(\d{{12}})(\.summary)?)\Z")
+KEPT = "journal.kept"
+"""Another one."""
+_KEPT_NAME = re.compile(r"(\d{20})-(\d{20})-(\d{15})\Z")
 
 
 class PartitionFolder(NamedTuple):
@@ -46,6 +51,26 @@ class PartitionFolder(NamedTuple):
     def end(self, version: int) -> str:
         """The name of the file that says how far a log has come."""
         return f"{self.prefix}{version:020d}{ends.SUFFIX}"
+
+    @property
+    def kept_prefix(self) -> str:
+        """Begins the names of all files of what is kept."""
+        return f"{self.job}/{KEPT}/{self.task}/{self.partition:05d}/"
+
+    def kept(self, span: Span) -> str:
+        """The name of such a file."""
+        return f"{self.kept_prefix}{span.first:020d}-{span.end:020d}-{span.wall_ms:015d}"
+
+
+class Span(NamedTuple):
+    """A file of what is kept, as its name says. Spans of a journal are in order."""
+
+    first: int
+    """Position of its first segment."""
+    end: int
+    """Behind its last position."""
+    wall_ms: int
+    """When the last of them was written."""
 
 
 class Place(NamedTuple):
@@ -83,6 +108,16 @@ class Listing(msgspec.Struct):
     def versions(self) -> list[int]:
         """The logs, in order."""
         return sorted({place.version for place in self.chunks})
+
+
+def spans_of(folder: PartitionFolder, stored: Iterable[Stored]) -> dict[Span, int]:
+    """The files of what is kept in order, and the bytes of each; other names are left out."""
+    found = {}
+    for name, size_bytes in sorted(stored):
+        match = _KEPT_NAME.match(name.removeprefix(folder.kept_prefix))
+        if match is not None:
+            found[Span(int(match[1]), int(match[2]), int(match[3]))] = size_bytes
+    return found
 
 
 def listing_of(folder: PartitionFolder, stored: Iterable[Stored]) -> Listing:

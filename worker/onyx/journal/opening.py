@@ -46,7 +46,7 @@ TRIES_MAX = 5
 """How often a folder is listed again, because somebody has collected what was listed."""
 
 
-class _Missing(Exception):
+class Missing(Exception):
     """A file is not there any more: list the folder again."""
 
 
@@ -63,6 +63,10 @@ class Found(msgspec.Struct):
     """Chunks that may be read."""
     last: int = 0
     """Number of the last chunk of the own log."""
+    origin: str = ""
+    """The job that began the journal."""
+    wall_ms: int = 0
+    """When the last chunk was written."""
 
 
 def claim(store: BlobStore, folder: PartitionFolder, version: int, writer: str) -> Found:
@@ -106,6 +110,12 @@ def read_chunk(store: BlobStore, folder: PartitionFolder, at: Place) -> Chunk | 
     return None if data is None else decode_chunk(folder, at, data)
 
 
+def read_summary(store: BlobStore, folder: PartitionFolder, at: Place) -> Summary | None:
+    """A summary; None: it is not there. Raises StateError: it is damaged."""
+    data = store.read(folder.summary(at))
+    return None if data is None else decode_summary(folder, at, data)
+
+
 def each_once(requests: Iterable[Remembered]) -> list[Remembered]:
     """Requests in order. One without segments that begins where a summary ends is in the summary,
     and may be in a chunk behind it too."""
@@ -127,7 +137,7 @@ def _patiently(store: BlobStore, folder: PartitionFolder, own: int | None) -> Fo
         listing = _listing(store, folder)
         try:
             return _read(store, folder, listing, own)
-        except _Missing as missing:
+        except Missing as missing:
             gone = missing
             if listing == before:
                 raise _lost(folder, missing) from missing
@@ -135,7 +145,7 @@ def _patiently(store: BlobStore, folder: PartitionFolder, own: int | None) -> Fo
     raise Unavailable(f"the journal in {folder.prefix} keeps changing: {gone} is gone")
 
 
-def _lost(folder: PartitionFolder, missing: _Missing) -> StateError:
+def _lost(folder: PartitionFolder, missing: Missing) -> StateError:
     return StateError(
         f"job {folder.job!r}, task {folder.task!r}: journal file {missing} is gone: {RESTORE}"
     )
@@ -152,12 +162,15 @@ def _read(store: BlobStore, folder: PartitionFolder, listing: Listing, own: int 
         raise fenced(folder, own)
     for version in sorted(listing.ends.difference(listing.versions)):
         if ends.reached(store, folder.end(version)):
-            raise _Missing(folder.chunk(Place(version, 0)))
-    found, start = Found(), Place(-1, -1)
+            raise Missing(folder.chunk(Place(version, 0)))
+    found, start = Found(origin=folder.job), Place(-1, -1)
     if listing.summaries:
         start = listing.summaries[-1]
-        summary = _summary(store, folder, start)
+        summary = read_summary(store, folder, start)
+        if summary is None:
+            raise Missing(folder.summary(start))
         found.end, found.cursor, found.requests = summary.end, summary.cursor, summary.requests
+        found.origin, found.wall_ms = summary.origin, summary.wall_ms
     for version in listing.versions:
         if version == own:  # by this very process: opening was tried before
             found.last = _last(store, folder, listing, version)
@@ -180,11 +193,11 @@ def _read(store: BlobStore, folder: PartitionFolder, listing: Listing, own: int 
 def _add(store: BlobStore, folder: PartitionFolder, at: Place, found: Found) -> None:
     data = store.read(folder.chunk(at))
     if data is None:
-        raise _Missing(folder.chunk(at))
+        raise Missing(folder.chunk(at))
     chunk = decode_chunk(folder, at, data)
     if chunk.kind is Kind.FENCE:  # of the own log, since opening began
         raise fenced(folder, at.version)
-    found.index.add(Indexed(at, chunk.first, chunk.count, len(data)))
+    found.index.add(Indexed(at, chunk.first, chunk.count, len(data), chunk.wall_ms))
     if chunk.first != found.end:
         raise StateError(
             f"journal file {folder.chunk(at)} begins at position {chunk.first}, but what is there "
@@ -195,13 +208,8 @@ def _add(store: BlobStore, folder: PartitionFolder, at: Place, found: Found) -> 
     found.end += chunk.count
     found.requests += chunk.requests
     found.cursor = chunk.cursor if chunk.cursor is not None else found.cursor
-
-
-def _summary(store: BlobStore, folder: PartitionFolder, at: Place) -> Summary:
-    data = store.read(folder.summary(at))
-    if data is None:
-        raise _Missing(folder.summary(at))
-    return decode_summary(folder, at, data)
+    if chunk.kind is Kind.DATA:
+        found.origin, found.wall_ms = chunk.origin, chunk.wall_ms
 
 
 def _fence(store: BlobStore, folder: PartitionFolder, listing: Listing, version: int) -> int:
@@ -216,17 +224,17 @@ def _fence(store: BlobStore, folder: PartitionFolder, listing: Listing, version:
         if store.create(folder.chunk(place), fence) or _is_fence(store, folder, place):
             break
     if _listing(store, folder).collected(place):
-        raise _Missing(folder.chunk(place))
+        raise Missing(folder.chunk(place))
     return place.seq
 
 
 def _last(store: BlobStore, folder: PartitionFolder, listing: Listing, version: int) -> int:
     """The number of the last chunk of a log that has no fence, which may be collected. Raises
-    _Missing: the log is not listed up to it."""
+    Missing: the log is not listed up to it."""
     name = folder.end(version)
     reached = ends.reached(store, name) if version in listing.ends else None
     if reached is None:
-        raise _Missing(name)
+        raise Missing(name)
     last = listing.last_of(version)
     place = Place(version, reached)
     if reached <= last or listing.summaries[-1:] > [place]:
@@ -234,10 +242,10 @@ def _last(store: BlobStore, folder: PartitionFolder, listing: Listing, version: 
     raise _collected(folder, Place(version, last + 1), place)
 
 
-def _collected(folder: PartitionFolder, at: Place, upto: Place) -> _Missing:
+def _collected(folder: PartitionFolder, at: Place, upto: Place) -> Missing:
     """A chunk is not there, or else a summary that stood for it and others, up to a place or
     behind it."""
-    return _Missing(
+    return Missing(
         f"{folder.chunk(at)}, or else the summary {folder.summary(upto)} or a later one,"
     )
 
@@ -245,5 +253,5 @@ def _collected(folder: PartitionFolder, at: Place, upto: Place) -> _Missing:
 def _is_fence(store: BlobStore, folder: PartitionFolder, at: Place) -> bool:
     chunk = read_chunk(store, folder, at)
     if chunk is None:
-        raise _Missing(folder.chunk(at))
+        raise Missing(folder.chunk(at))
     return chunk.kind is Kind.FENCE

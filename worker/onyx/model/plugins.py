@@ -12,9 +12,11 @@ installed) and registration by a decorator (every plugin would be imported to le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
+
+from onyx.model.retention import Retention
 
 
 class BuiltIn(msgspec.Struct, frozen=True):
@@ -203,6 +205,18 @@ def keeps_journal(kind: str, plugin: str | None, options: Mapping[str, object]) 
     """Whether such an input keeps what it gives in a journal."""
     row = built_in(kind, plugin)
     return row is not None and row.journalled and not reads_native(kind, plugin, options)
+
+
+def keeps_processed(kind: str, plugin: str | None, options: Mapping[str, Any]) -> bool:
+    """Whether such an input keeps in its journal what is processed."""
+    retention = Retention(options.get("keepDays"), options.get("keepBytes"))
+    return retention.keeps and keeps_journal(kind, plugin, options)
+
+
+def journals_of(options: Mapping[str, object]) -> int:
+    """How many partitions an input with journals has: subjects are one each."""
+    subjects, count = options.get("subjects"), options.get("partitions", 1)
+    return len(subjects) if isinstance(subjects, list) and subjects else int(str(count))
 
 
 def reads_native(kind: str | None, plugin: str | None, options: Mapping[str, object]) -> bool:

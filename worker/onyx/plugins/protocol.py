@@ -24,7 +24,7 @@ from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import Spark
 from onyx.on_demand import OnDemand
-from onyx.plugins.job_output import JobOutput, no_jobs
+from onyx.plugins.job_output import JobJournal, JobOutput, no_jobs, no_journals
 from onyx.seams import Clock
 from onyx.storage.opening import absolute
 from onyx.storage.staging.interface import Token as Token
@@ -80,6 +80,14 @@ START = Cursor(0)
 
 def _no_store() -> BlobStore:
     raise UserError("there is no store for state in this process")
+
+
+class OldJournal(msgspec.Struct, frozen=True):
+    """The journal of the input of the same name in the job that a job upgrades."""
+
+    job: JobId
+    cursors: tuple[Cursor, ...]
+    """How far it has processed each partition."""
 
 
 class PluginContext(msgspec.Struct, frozen=True):
@@ -148,6 +156,12 @@ class PluginContext(msgspec.Struct, frozen=True):
     """An output of another job: of the id or name, by its task, and of versions that are known
     already, which decide. Blocks. Safe from any thread. Raises Unavailable: there is no such job
     yet; UserError: its output cannot be followed."""
+    journal_of: Callable[[str, str, Sequence[str]], JobJournal | None] = no_journals
+    """The journal of an input of another job, asked for like `output_of`; None: the task is no
+    input."""
+    begins_after: Callable[[], OldJournal | None] = lambda: None
+    """The journal of the job that this one upgrades, if this input begins anew all the same
+    (`initialize`). Blocks. Safe from any thread."""
     desk: Desk = field(default_factory=lambda: DESK.load()())
     """Where the requests of clients to this process are handed over."""
 

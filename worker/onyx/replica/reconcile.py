@@ -129,7 +129,11 @@ def _removals(old: Replica, new: Replica, me: GroupId) -> Iterator[Effect]:
         return
     if not new.groups or sorted(new.groups)[new.version % len(new.groups)] != me:
         return
-    completed = set(new.completed_jobs).difference(old.completed_jobs)
+    completed = {
+        job
+        for job in set(new.completed_jobs).difference(old.completed_jobs)
+        if not old.spec(job).followed
+    }
     over = (job for job in old.records if job in completed or job not in new.records)
     yield from (RemoveState(job) for job in sorted(over) if old.spec(job).stateful)
 

@@ -80,6 +80,8 @@ class JobSpec(Struct, frozen=True, rename="kebab", omit_defaults=True, dict=True
     acker_exclude_outputs: bool = False
     stateful: bool = False
     """Whether the job keeps state logs, which go when it is complete or forgotten."""
+    followed: bool = False
+    """Whether others may follow a journal of the job: then these go only when it is forgotten."""
     digest: Digest = ""
     """Content address of the job itself, in the chunk store."""
     options: Fingerprint = NOTHING_DECLARED

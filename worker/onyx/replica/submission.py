@@ -6,7 +6,7 @@ from onyx.errors import JobRefused
 from onyx.ids import JobId, TaskName
 from onyx.model.changing import fingerprint
 from onyx.model.job import CatalogEntry, Job
-from onyx.model.plugins import keeps_journal, runs_spark
+from onyx.model.plugins import keeps_journal, keeps_processed, runs_spark
 from onyx.model.workflow import sources_above, stateful_tasks, topological_order
 from onyx.replica.commands.submit_job import SubmitJob
 from onyx.replica.spec import SPARK_TAG, JobSpec, TaskSpec
@@ -57,6 +57,9 @@ def submission(
             acker_exclude_inputs=job.acker_exempt_input_tasks,
             acker_exclude_outputs=job.acker_exempt_output_tasks,
             stateful=_keeps_state(job),
+            followed=any(
+                keeps_processed(each.type, each.plugin, each.options) for each in job.catalog
+            ),
             digest=digest,
             options=fingerprint(job),
             upgrades=None if old is None else JobId(old),

@@ -180,6 +180,17 @@ class Folder:
             raise self._error("", error) from error
         return found
 
+    def copy(self, name: str, to: str) -> None:
+        """A second link to the file."""
+        with (
+            contextlib.suppress(FileNotFoundError),
+            self._reading(name) as (folder, file),
+            self.writing(to) as (there, copied),
+        ):
+            with contextlib.suppress(FileExistsError, FileNotFoundError):
+                os.link(file, copied, src_dir_fd=folder, dst_dir_fd=there, follow_symlinks=False)
+            os.fsync(there)
+
     def delete(self, name: str) -> None:
         """Remove it; nothing happens when it is not there."""
         with contextlib.suppress(FileNotFoundError), self._reading(name) as (folder, file):

@@ -88,6 +88,10 @@ class BlobStore(Protocol):
     def list(self, prefix: str) -> Sequence[Stored]:
         """All below a folder, in the order of their names. `prefix` ends with `/`, or is empty."""
 
+    def copy(self, name: str, to: str) -> None:
+        """Have the same bytes, durably, under another name too, which nobody writes otherwise;
+        nothing happens when there is nothing of this name. No bytes pass through here."""
+
     def delete(self, name: str) -> None:
         """Remove it; nothing happens when it is not there."""
 

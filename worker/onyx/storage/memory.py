@@ -38,6 +38,12 @@ class MemoryBlobStore:
             names = sorted(name for name in self._blobs if name.startswith(prefix))
             return [Stored(name, len(self._blobs[name])) for name in names]
 
+    def copy(self, name: str, to: str) -> None:
+        """Have the same bytes under another name too."""
+        data = self.read(name)
+        if data is not None:
+            self.create(to, data)
+
     def delete(self, name: str) -> None:
         """Remove it; nothing happens when it is not there."""
         with self._lock:

@@ -104,6 +104,11 @@ class Prefix:
         files = [Entry(name, False, size_bytes) for name, size_bytes in found if "/" not in name]
         return [*(Entry(name, True, 0) for name in folders), *files] or None
 
+    def copy(self, name: str, to: str) -> None:
+        """The store copies it."""
+        with self.explained(), contextlib.suppress(ObjectMissing):
+            self.bucket.copy(self._key(name), self._key(to))
+
     def delete(self, name: str) -> None:
         """Remove it; nothing happens when it is not there."""
         with self.explained():

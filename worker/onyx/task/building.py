@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from onyx.model.plugins import STAGE
@@ -9,6 +11,7 @@ from onyx.program.reading.event_times import SourceTimes
 from onyx.task.channels.event_time import needs
 from onyx.task.parts.runtime import Runtime
 from onyx.task.plugin_context import plugin_context
+from onyx.task.recovery.upgraded import initialized_journal
 from onyx.task.sink.sink import Sink
 from onyx.task.source.source import Source
 from onyx.task.table import Kind
@@ -27,7 +30,11 @@ def build_plugin(runtime: Runtime) -> tuple[Source | None, Sink | None, bool]:
         assert plugin is not None, "validated: inputs and outputs name a plugin"
         context = plugin_context(runtime)
         if kind is not Kind.OUTPUT:
-            context = replace(context, batch_format=entry.batch_format)
+            context = replace(
+                context,
+                batch_format=entry.batch_format,
+                begins_after=partial(initialized_journal, runtime),
+            )
             reads, times = services.build_input(plugin, context), _source_times(runtime)
             partition, retry_delay = runtime.delivery.partition, runtime.assignment.retry_delay
             source = Source(

@@ -1,4 +1,4 @@
-"""Other jobs of the cluster, as an input that follows one of their outputs asks for them.
+"""Other jobs of the cluster, as an input that follows one of their tasks asks for them.
 
 A job and those that upgrade it, or that it upgraded, are one: a *chain* of versions. Which jobs
 these are is in the replica, and where they write in their manifests.
@@ -7,14 +7,14 @@ these are is in the replica, and where they write in their manifests.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 from onyx.errors import Unavailable, UserError
 from onyx.ids import JobId
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
+from onyx.model.plugins import journals_of, keeps_journal, keeps_processed
 from onyx.model.report import listed, nearest
-from onyx.plugins.job_output import JobOutput
+from onyx.plugins.job_output import JobJournal, JobOutput, State
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.storage.opening import absolute
@@ -48,6 +48,54 @@ def output_of(services: Services, job: str, task: str, known: Sequence[str]) -> 
     return JobOutput(paths, _state(replica, chain))
 
 
+def journal_of(services: Services, job: str, task: str, known: Sequence[str]) -> JobJournal | None:
+    """The journal of an input of a job as it is now; None: the task is no input. Blocks.
+
+    Args:
+        job, known: as those of `output_of`.
+
+    Raises:
+        Unavailable: as `output_of`.
+        UserError: several jobs have the name, or the input keeps no journal.
+    """
+    replica = services.replica()
+    chain = versions_of(replica, [JobId(each) for each in known] or [_named(services, job)])
+    ordered = _by_age(replica, chain)
+    there = [each for each in ordered if each in replica.records]
+    partitions: int | None = None
+    for each in there:
+        manifest = _manifest(services, replica, each) if each not in known else None
+        if manifest is None:
+            continue
+        entry = next((one for one in manifest.catalog if one.name == task), None)
+        if entry is None or entry.type != "input":
+            return None
+        _check_kept(each, entry)
+        partitions = journals_of(entry.options)
+    return JobJournal(tuple(there or ordered), partitions, _state(replica, chain))
+
+
+def _check_kept(job: JobId, entry: CatalogEntry) -> None:
+    what = f"input {entry.name} of job {job}"
+    if not keeps_journal(entry.type, entry.plugin, entry.options):
+        raise UserError(
+            f"{what} has no journal that could be followed: read its source, or have the job write "
+            f"to an output {FOLLOWED!r}"
+        )
+    if not keeps_processed(entry.type, entry.plugin, entry.options):
+        raise UserError(f"{what} keeps nothing that is processed: give it keepDays or keepBytes")
+
+
+def _by_age(replica: Replica, chain: Iterable[JobId]) -> list[JobId]:
+    """The oldest first."""
+    left, found = list(chain), []
+    while left:
+        oldest = [each for each in left if replica.upgrades(each) not in left]
+        found += oldest
+        left = [each for each in left if each not in oldest]
+    return found
+
+
 def versions_of(replica: Replica, jobs: Iterable[JobId]) -> list[JobId]:
     """These jobs, those that they upgraded, and those that upgraded them, one after another."""
     chain = list(dict.fromkeys(jobs))
@@ -59,9 +107,7 @@ def versions_of(replica: Replica, jobs: Iterable[JobId]) -> list[JobId]:
     return chain
 
 
-def _state(
-    replica: Replica, chain: Sequence[JobId]
-) -> Literal["runs", "completed", "killed", "forgotten"]:
+def _state(replica: Replica, chain: Sequence[JobId]) -> State:
     if any(each in replica.jobs for each in chain):
         return "runs"
     ends = [has_completed(replica, each) for each in chain]

@@ -10,7 +10,7 @@ from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import PluginContext
-from onyx.task.other_jobs import output_of
+from onyx.task.other_jobs import journal_of, output_of
 from onyx.task.parts.runtime import Runtime
 from onyx.task.seal_progress import report, stage_ended
 from onyx.task.services import Services
@@ -36,6 +36,7 @@ def context_in_process(
         desk=services.desk,
         durable_store=partial(services.state_store, durable=True),
         output_of=partial(output_of, services),
+        journal_of=partial(journal_of, services),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from onyx.model.job import CatalogEntry, Job, Trigger, Window, Within
 from onyx.model.plugins import (
     deals_parts,
+    journals_of,
     keeps_journal,
     makes_one_result,
     takes_requests,
@@ -64,17 +65,11 @@ def _journal_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:
         return _differs("mode", *("journal" if each else "native" for each in (before, after)))
     if not before:
         return None
-    counts = [_partitions(each) for each in (old, new)]
+    counts = [journals_of(each.options) for each in (old, new)]
     if counts[1] >= counts[0]:
         return None
     why = f"it had {counts[0]} partitions and has {counts[1]}"
     return Doubt(f"{why}, so what the journals of the others hold would be lost")
-
-
-def _partitions(entry: CatalogEntry) -> int:
-    """How many partitions an input with journals has: subjects are one each."""
-    subjects, count = entry.options.get("subjects"), entry.options.get("partitions", 1)
-    return len(subjects) if isinstance(subjects, list) and subjects else int(str(count))
 
 
 def output_doubt(old: CatalogEntry, new: CatalogEntry) -> Doubt | None:

@@ -70,7 +70,12 @@ class Followed:
 
 def context(followed: Followed, store: MemoryBlobStore, **more: Any) -> PluginContext:
     made = plugin_context({}, clock=SystemClock(), job="follower", **more)
-    return replace(made, output_of=followed.output, durable_store=lambda: store)
+    return replace(
+        made,
+        output_of=followed.output,
+        journal_of=lambda job, task, known: None,
+        durable_store=lambda: store,
+    )
 
 
 class Reading:
@@ -187,10 +192,22 @@ def store_until(reading: Reading, wanted: Callable[[list[str]], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    "start", [StartAt(position=3), StartAt(time_ago="2 hours"), "2026-11-21T09:00:00Z", "latest"]
+    "start", [StartAt(position=3), StartAt(time_ago="2 hours"), "2026-11-21T09:00:00Z"]
 )
-def test_a_place_that_parts_do_not_have_is_refused_by_its_option(start: StartFrom) -> None:
-    (problem,) = JobOptions(job="first", task="out", start_from=start).wrong()
+def test_a_place_that_parts_do_not_have_is_refused_by_its_option(
+    tmp_path: Path, start: StartFrom
+) -> None:
+    assert not list(JobOptions(job="first", task="out", start_from=start).wrong())
+    reading = Reading(Followed(tmp_path / "out"), start=start)
+    with (
+        closing(reading.owner()) as plugin,
+        pytest.raises(UserError, match=r"option .startFrom. is .*; it can be beginning or end"),
+    ):
+        plugin.partitions()
+
+
+def test_a_place_that_is_none_is_a_problem_of_its_option() -> None:
+    (problem,) = JobOptions(job="first", task="out", start_from="latest").wrong()
     assert problem.path == "startFrom"
 
 

@@ -116,11 +116,14 @@ def generator(**options: Unpack[GeneratorInput]) -> Source:
 class HttpInput(TypedDict, total=False):
     """Options of `HttpInput`."""
 
+    journal_bytes_max: int
+    keep_days: float | None
+    keep_bytes: int | None
     partitions: int
     partition_key: str | None
-    journal_bytes_max: int
     remember_requests: int
     remember_seconds: int
+    start_from: str | Mapping[str, Any] | None
     on_failure: Literal["answer", "retry"]
     token_file: str | None
     token_env: str | None
@@ -178,6 +181,8 @@ class IteratorInput(TypedDict, total=False):
     """Options of `IteratorInput`."""
 
     journal_bytes_max: int
+    keep_days: float | None
+    keep_bytes: int | None
     remember_ids: int
     remember_seconds: int
     partitions: int
@@ -192,7 +197,7 @@ def iterator(fn: Fn, **options: Unpack[IteratorInput]) -> Source:
 class JobInput(TypedDict, total=False):
     """Options of `JobInput`."""
 
-    partitions: int
+    partitions: int | None
     start_from: str | Mapping[str, Any]
     poll_seconds: float
 
@@ -268,6 +273,8 @@ class NatsInput(TypedDict, total=False):
     """Options of `NatsInput`."""
 
     journal_bytes_max: int
+    keep_days: float | None
+    keep_bytes: int | None
     remember_ids: int
     remember_seconds: int
     mode: Literal["journal", "native"]
@@ -303,6 +310,8 @@ class RedisInput(TypedDict, total=False):
     """Options of `RedisInput`."""
 
     journal_bytes_max: int
+    keep_days: float | None
+    keep_bytes: int | None
     remember_ids: int
     remember_seconds: int
     mode: Literal["journal", "native"]
@@ -337,11 +346,14 @@ def redis(server: str, stream: str, **options: Unpack[RedisInput]) -> Source:
 class RequestsInput(TypedDict, total=False):
     """Options of `RequestsInput`."""
 
+    journal_bytes_max: int
+    keep_days: float | None
+    keep_bytes: int | None
     partitions: int
     partition_key: str | None
-    journal_bytes_max: int
     remember_requests: int
     remember_seconds: int
+    start_from: str | Mapping[str, Any] | None
     on_failure: Literal["answer", "retry"]
 
 
@@ -366,6 +378,8 @@ class SourceInput(TypedDict, total=False):
     """Options of `SourceInput`."""
 
     journal_bytes_max: int
+    keep_days: float | None
+    keep_bytes: int | None
     remember_ids: int
     remember_seconds: int
     mode: Literal["journal", "native"]

@@ -20,6 +20,7 @@ import msgspec
 from onyx.errors import OnyxError, Unavailable, UserError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
+from onyx.plugins.job.followed import check_another, no_more
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.job_output import JobOutput
 from onyx.plugins.journalled.owning import Unanswered
@@ -137,7 +138,7 @@ class PartsFeed(Unanswered):
             return Content([], cursor=msgspec.to_builtins(Known(paths, dict(marks))))
         new = offsets.unread(known.marks, parts)[:PARTS_MAX]
         ends = not new and output.state == "completed"
-        self.obstacle = "" if new else self._obstacle(output)
+        self.obstacle = "" if new else no_more(self._context, self._options, output.state)
         if not new and not ends:
             return None
         marks = offsets.advanced(known.marks, parts, Limit(parts=PARTS_MAX), offsets.not_asked)
@@ -145,24 +146,14 @@ class PartsFeed(Unanswered):
         return Content([[{PATH: part.path} for part in new]] if new else [], cursor=cursor)
 
     def _checked(self, paths: dict[str, str]) -> dict[str, str]:
-        where, job = self._context.where, self._options.job
-        if self._context.job in paths:
-            raise UserError(f"{where}: a job cannot follow itself: job {job} is this one")
+        check_another(self._context, self._options, paths)
         if not paths:
             raise UserError(
-                f"{where}: job {job} has ended and is forgotten (`onyx gc`), so nobody knows where "
-                "it has written: read its parts with an input `files`"
+                f"{self._context.where}: job {self._options.job} has ended and is forgotten "
+                "(`onyx gc`), so nobody knows where it has written: read its parts with an input "
+                "`files`"
             )
         return paths
-
-    def _obstacle(self, output: JobOutput) -> str:
-        if output.state in ("runs", "completed"):
-            return ""
-        how = "was killed" if output.state == "killed" else "is known no more (`onyx gc`)"
-        return (
-            f"{self._context.where}: all is read that job {self._options.job} has published, and "
-            f"it {how}: submit a job that upgrades it, or drain this one"
-        )
 
     def _parts(self, paths: dict[str, str], output: JobOutput) -> list[Part]:
         """The parts of this partition, up to the newest one of each writer that is certain: a
@@ -184,7 +175,7 @@ class PartsFeed(Unanswered):
         return [each for each in found if self._is_mine(each)]
 
     def _is_mine(self, part: Part) -> bool:
-        return partition_of(part.path, self._options.partitions) == self._partition
+        return partition_of(part.path, self._options.partitions or 1) == self._partition
 
 
 def partition_of(path: str, partitions: int) -> int:

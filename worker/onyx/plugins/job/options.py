@@ -12,7 +12,7 @@ from onyx.plugins.options import Options
 from onyx.plugins.starting import Form, StartFrom, wrong_start
 
 _OF_PARTS = "the rows of a part have no times, and their positions follow from the order of parts"
-_REFUSED: Mapping[Form, str] = dict.fromkeys(
+REFUSED_OF_OUTPUTS: Mapping[Form, str] = dict.fromkeys(
     ("time", "timeAgo", "recordsAgo", "position", "positions"), _OF_PARTS
 )
 
@@ -24,16 +24,18 @@ class JobOptions(Options, frozen=True):
     """Id of the other job, or its name if only one job has it. The versions that upgrade it, or
     that it upgraded, are followed too."""
     task: Annotated[str, msgspec.Meta(min_length=1)]
-    """Its output, with `plugin: files`."""
-    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
-    """Partitions that the parts are dealt to; each is read by one peer. It stays as it is for as
-    long as the job and those that upgrade it go on."""
+    """Its output, with `plugin: files`, or an input that keeps its journal (`keepDays`,
+    `keepBytes`)."""
+    partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] | None = None
+    """Partitions that the parts of an output are dealt to, 1 if it is not given; each is read by
+    one peer. It stays as it is for as long as the job and those that upgrade it go on. A journal
+    has its own."""
     start_from: StartFrom = "beginning"
-    """Where a new job begins: at the `beginning`, with all parts that are there, or at the `end`,
-    with those that are published after it has looked for the first time."""
+    """Where a new job begins: at the `beginning` of what is there, or at the `end`; in a journal
+    also at a time, a position, or so long or so many segments ago."""
     poll_seconds: Annotated[float, msgspec.Meta(ge=0.1, le=3_600)] = 1.0
-    """How often each partition looks for new parts."""
+    """How often each partition looks for more."""
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
-        yield from wrong_start(self.start_from, _REFUSED)
+        yield from wrong_start(self.start_from, {})

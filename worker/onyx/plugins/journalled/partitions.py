@@ -8,18 +8,25 @@ from collections.abc import Callable
 from functools import partial
 
 from onyx.errors import Fenced, StateError, Unavailable, UserError
+from onyx.ids import JobId
 from onyx.journal.journal import Journal
 from onyx.journal.names import PartitionFolder
 from onyx.journal.opening import read_ended
+from onyx.journal.view import JournalView
+from onyx.model.retention import NOTHING, Retention
 from onyx.plugins.indexed import partition_names
 from onyx.plugins.journalled.feed import Feed
 from onyx.plugins.journalled.partition import JournalledPartition
 from onyx.plugins.journalled.reader import JournalReader, OwnerReader, replaying
-from onyx.plugins.protocol import Cursor, PluginContext
+from onyx.plugins.journalled.starting import position_in
+from onyx.plugins.options import option_error
+from onyx.plugins.protocol import START, Cursor, PluginContext
+from onyx.plugins.starting import OPTION, StartFrom, read_start
 
 logger = logging.getLogger(__name__)
 
 COLLECT_INTERVAL_S = 5.0
+DROP_INTERVAL_S = 60.0
 _JOB = "journalOf"
 """Key of a cursor's state: the job whose journal it is a cursor of."""
 
@@ -32,12 +39,19 @@ class JournalledPartitions:
     threads."""
 
     def __init__(
-        self, context: PluginContext, partitions: int, journal_bytes_max: int, feed: OpenFeed
+        self,
+        context: PluginContext,
+        partitions: int,
+        journal_bytes_max: int,
+        feed: OpenFeed,
+        retention: Retention = NOTHING,
     ) -> None:
         self._context = context
         self.names = partition_names(partitions)
         self._bytes_max = journal_bytes_max
         self._feed = feed
+        self._retention = retention
+        self._next_drop_s = context.clock.monotonic_s()
         self._version = 0
         self._open: dict[str, JournalledPartition] = {}
         self._closing = threading.Event()
@@ -46,6 +60,34 @@ class JournalledPartitions:
     def allocate(self, version: int) -> None:
         """Partitions that are opened from now on are owned in this allocation version."""
         self._version = version
+
+    def start(self, partition: str, start_from: StartFrom | None) -> Cursor:
+        """Where a partition is read first that this job has not carried over: in the journal of the
+        job before it, or in one of its own. Blocks."""
+        context = self._context
+        old = context.begins_after() if start_from is not None else None
+        if start_from is None or old is None:
+            return START
+        if len(old.cursors) != len(self.names):
+            what = (
+                f"goes on in the journal of job {old.job}, which has {len(old.cursors)} "
+                f"partitions, not {len(self.names)}: take as many, or leave it out to begin anew"
+            )
+            raise option_error(context, OPTION, what)
+        store, number = context.durable_store(), self.names.index(partition)
+        processed = old.cursors[number]
+        job = JobId((processed.state or {}).get(_JOB, old.job))
+        theirs = PartitionFolder(job, context.task, number)
+        read_ended(store, theirs)
+        view = JournalView(store, theirs)
+        bounds, start = view.bounds(), read_start(start_from)
+        position = position_in(bounds, start, partition, context.clock.wall_ms(), view.since)
+        # What is taken is processed, whatever happens: so nothing of it is left out.
+        position = min(position, processed.position)
+        if position < bounds.first:
+            what = f"is gone in partition {partition}: job {job} keeps from {bounds.first:,} on"
+            raise option_error(context, OPTION, what)
+        return Cursor(position, {_JOB: str(job)})
 
     def open(self, partition: str, cursor: Cursor) -> JournalReader:
         """The reader of a partition; beside one that is open, a reader of what is there."""
@@ -83,17 +125,25 @@ class JournalledPartitions:
         context, number = self._context, self.names.index(partition)
         store = context.durable_store()
         folder = PartitionFolder(context.job, context.task, number)
-        journal = Journal(store, folder, self._version, context.incarnation)
+        journal = Journal(
+            store,
+            folder,
+            self._version,
+            context.incarnation,
+            self._retention,
+            context.clock.wall_ms,
+        )
         before = (cursor.state or {}).get(_JOB, context.job)
         if before != context.job:
             theirs = PartitionFolder(before, context.task, number)
-            journal.adopt(read_ended(store, theirs), theirs)
+            journal.adopt(read_ended(store, theirs), theirs, cursor.position)
         if journal.end < cursor.position:
             raise StateError(
                 f"{context.where}: the journal {folder.prefix} ends at position {journal.end}, but "
                 f"{cursor.position} segments of it were read: restore its files from a copy, or "
                 "submit the job again under another name"
             )
+        journal.processed(cursor.position)
         return journal
 
     def _size_bytes(self) -> int:
@@ -125,8 +175,14 @@ class JournalledPartitions:
 
     def _collect_once(self) -> None:
         # By the stored frontiers: whoever takes over reads from there on.
+        now_s = self._context.clock.monotonic_s()
+        drops = now_s >= self._next_drop_s
         for name, cursor in zip(self.names, self._context.cursors(), strict=False):
             owned = self._open.get(name)
             if owned is not None:
                 drained = cursor.position >= owned.end
                 owned.journal.collect(cursor.position, owned.feed.remembered, drained)
+                if drops:
+                    owned.journal.drop(cursor.position)
+        if drops:
+            self._next_drop_s = now_s + DROP_INTERVAL_S

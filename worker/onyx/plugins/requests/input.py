@@ -20,24 +20,31 @@ from onyx.requests.desk import Address, Desk
 
 
 class RequestsInput:
-    """Implements `protocol.Input` and `owning.OwningInput`."""
+    """Implements `protocol.StartingInput` and `owning.OwningInput`."""
 
     cooperative = False
     examined = True
     """Segments are looked at before a request is taken."""
 
     def __init__(self, context: PluginContext, options: RequestsOptions) -> None:
+        self._options = options
         self._partitions = JournalledPartitions(
             context,
             options.partitions,
             options.journal_bytes_max,
             partial(_open_mailbox, context, options),
+            options.retention,
         )
         self.allocate = self._partitions.allocate
 
     def partitions(self) -> Sequence[str]:
         """Numbers from 0, as text of equal width."""
         return self._partitions.names
+
+    def start(self, partition: str) -> Cursor:
+        """In the journal of the job that this one upgrades, if `startFrom` says so; else at the
+        beginning of one of its own."""
+        return self._partitions.start(partition, self._options.start_from)
 
     def open(self, partition: str, cursor: Cursor) -> JournalReader:
         """Takes the journal over, and requests from now on."""

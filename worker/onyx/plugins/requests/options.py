@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options
+from onyx.plugins.journalled.options import JournalOptions
+from onyx.plugins.starting import StartFrom, wrong_start
 
 
-class RequestsOptions(Options, frozen=True):
+class RequestsOptions(JournalOptions, frozen=True):
     """How requests are spread, kept and remembered."""
 
     partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
@@ -19,17 +20,25 @@ class RequestsOptions(Options, frozen=True):
     partition_key: str | None = None
     """Key of a segment: segments with the same value go to the same partition, in the order in
     which they are taken. Without it, the segments of a request stay together."""
-    journal_bytes_max: Annotated[int, msgspec.Meta(ge=1_048_576)] = 1_073_741_824
-    """Bytes of the journal of a partition that are not processed; beyond it, requests are refused
-    until there is room."""
     remember_requests: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 100_000
     """Ids of requests that each partition remembers. One that is not processed always is."""
     remember_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 3_600
     """How long an id is remembered."""
+    start_from: StartFrom | None = None
+    """Where a job begins that upgrades another one with `initialize` for this input: at the
+    `beginning` of what that has kept, at a time, a position, or so long or so many segments ago, or
+    at the `end` with what is not processed, beyond which nothing begins. Without it the journal is
+    a new one."""
     on_failure: Literal["answer", "retry"] = "retry"
     """Which failure of a segment is the answer to its request: with `answer` the first one, also
     where a function or a flow condition asks for a retry; with `retry` the one after the last
     retry."""
+
+    def wrong(self) -> Iterator[Problem]:
+        """What is wrong beyond the types of the options."""
+        yield from super().wrong()
+        if self.start_from is not None:
+            yield from wrong_start(self.start_from, {})
 
 
 class HttpInputOptions(RequestsOptions, frozen=True):
@@ -43,6 +52,7 @@ class HttpInputOptions(RequestsOptions, frozen=True):
 
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
+        yield from super().wrong()
         if self.token_file is not None and self.token_env is not None:
             yield Problem("tokenEnv", "cannot be there together with tokenFile", "take one of them")
         for option, name in (("tokenFile", self.token_file), ("tokenEnv", self.token_env)):

@@ -8,7 +8,7 @@ from onyx.journal.journal import Journal
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.sources.feed import SourceFeed
-from onyx.plugins.sources.options import JournalOptions
+from onyx.plugins.sources.options import JournalledOptions
 from onyx.plugins.sources.protocol import OpenSource
 
 
@@ -22,7 +22,7 @@ class JournalledInput:
     def __init__(
         self,
         context: PluginContext,
-        options: JournalOptions,
+        options: JournalledOptions,
         partitions: int,
         opener: OpenSource,
         examine: bool = False,
@@ -45,7 +45,7 @@ class JournalledInput:
             )
 
         self._partitions = JournalledPartitions(
-            context, partitions, options.journal_bytes_max, feed
+            context, partitions, options.journal_bytes_max, feed, options.retention
         )
         self.allocate = self._partitions.allocate
 

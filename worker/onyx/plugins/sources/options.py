@@ -8,21 +8,19 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from onyx.errors import Problem
-from onyx.plugins.options import Options
+from onyx.plugins.journalled.options import JournalOptions
 
 
-class JournalOptions(Options, frozen=True):
-    """How the journal of an input is kept."""
+class JournalledOptions(JournalOptions, frozen=True):
+    """How the journal of an input is kept, and the ids of messages."""
 
-    journal_bytes_max: Annotated[int, msgspec.Meta(ge=1_048_576)] = 1_073_741_824
-    """Bytes of the journal of a partition that are not processed; beyond it, nothing is taken."""
     remember_ids: Annotated[int, msgspec.Meta(ge=0, le=10_000_000)] = 100_000
     """Ids of messages that each partition remembers, to know one that is given again."""
     remember_seconds: Annotated[int, msgspec.Meta(ge=0, le=31_536_000)] = 3_600
     """How long an id is remembered."""
 
 
-class LiveOptions(JournalOptions, frozen=True):
+class LiveOptions(JournalledOptions, frozen=True):
     """How a source that has acks is read."""
 
     mode: Literal["journal", "native"] = "journal"
@@ -41,7 +39,7 @@ class LiveOptions(JournalOptions, frozen=True):
             yield Problem("onFailure", what, "take mode: native")
         if self.mode == "native":
             defaults = {field.name: field.default for field in msgspec.structs.fields(type(self))}
-            for field in msgspec.structs.fields(JournalOptions):
+            for field in msgspec.structs.fields(JournalledOptions):
                 if getattr(self, field.name) != defaults[field.name]:
                     yield Problem(field.encode_name, "is of the journal, and mode is native")
 
@@ -58,7 +56,7 @@ class SourceOptions(LiveOptions, frozen=True, kw_only=True):
     """How often the source is opened, each time by one peer."""
 
 
-class IteratorOptions(JournalOptions, frozen=True, kw_only=True):
+class IteratorOptions(JournalledOptions, frozen=True, kw_only=True):
     """Options of the input `iterator`."""
 
     fn: str

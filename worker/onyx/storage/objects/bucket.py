@@ -99,6 +99,12 @@ class Bucket:
         with our_errors(self._url(key)):
             self._client.put_object(Bucket=self._name, Key=key, Body=data, **(condition or {}))
 
+    def copy(self, key: str, to: str) -> None:
+        """Have an object under another key too. Raises ObjectMissing."""
+        with our_errors(self._url(key)):
+            source = {"Bucket": self._name, "Key": key}
+            self._client.copy_object(Bucket=self._name, Key=to, CopySource=source)
+
     def delete(self, key: str) -> None:
         """Remove an object; nothing happens when it is not there."""
         with our_errors(self._url(key)):

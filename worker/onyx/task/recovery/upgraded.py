@@ -1,13 +1,15 @@
-"""The old job, as plugins that go on with its files hear of it."""
+"""The old job, as plugins hear of it that go on with its files or in its journals."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from onyx.log import job_documents
-from onyx.plugins.protocol import UpgradedJob
+from onyx.model.plugins import keeps_journal
+from onyx.plugins.protocol import OldJournal, UpgradedJob
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.old_job import planned
+from onyx.task.source.frontier import stored_cursors
 
 
 def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> UpgradedJob | None:
@@ -19,3 +21,17 @@ def upgraded_job(runtime: Runtime, part: Literal["input", "output"]) -> Upgraded
         return None
     began = bool(runtime.services.log.list_documents(job_documents.frontiers(job_id)))
     return UpgradedJob(job_id, began)
+
+
+def initialized_journal(runtime: Runtime) -> OldJournal | None:
+    """The journal of this input in the old job, if this job does not carry it over. Blocks."""
+    if runtime.services.replica().upgrades(runtime.job_id) is None:
+        return None
+    job_id, old, plan = planned(runtime)
+    entry = next((each for each in old.catalog if each.name == runtime.task), None)
+    if entry is None or plan.carries("input", runtime.task):
+        return None
+    if not keeps_journal(entry.type, entry.plugin, entry.options):
+        return None
+    cursors = stored_cursors(runtime.services, job_id, runtime.task)
+    return OldJournal(job_id, tuple(cursors)) if cursors else None

@@ -1,0 +1,167 @@
+"""What a journal keeps of what is processed, for other jobs and later ones: its *depot*.
+
+Chunks are as small as requests are. So those that are processed are put together into files before
+they are deleted. The name of a file says its positions and its time: a listing is the index, and
+whoever takes the journal over reads none of them.
+
+A file is there before the summary behind its chunks, and that before a chunk is deleted. So each
+position is in one or the other, and after a crash perhaps in both.
+
+Nothing fences these files. What stands at a position was decided when its chunk was created, so a
+writer that was declared dead writes the truth too. Files may overlap; any of them will do.
+
+Rejected: chunks that stay where they are. A listing, which every takeover and every collection
+makes, would have a name for each request of weeks, and their positions would be in none of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from onyx.codec.sealed import Format, seal, unseal
+from onyx.errors import SegmentError, UserError
+from onyx.flow.batch import Segments
+from onyx.journal.chunk import Chunk, decode_runs, wrong_file
+from onyx.journal.names import PartitionFolder, Span, spans_of
+from onyx.model.retention import DAY_MS, Retention
+from onyx.storage.interface import BlobStore
+from onyx.structs import UNREADABLE
+
+FORMAT = Format(b"ONYXJK", 1, "file of a kept journal")
+
+
+class Gone(UserError):
+    """A position is not kept any more."""
+
+
+class _Header(msgspec.Struct, array_like=True, frozen=True):
+    task: str
+    partition: int
+    origin: str
+    first: int
+    chunks: tuple[tuple[int, int], ...]
+    """Segments and time of each chunk that it is made of."""
+    sizes: tuple[int, ...]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_headers = msgspec.msgpack.Decoder(_Header)
+
+
+class KeptFile(msgspec.Struct, frozen=True):
+    """A file as it was read."""
+
+    origin: str
+    first: int
+    chunks: tuple[tuple[int, int], ...]
+    sizes: tuple[int, ...]
+    body: memoryview
+
+    @property
+    def end(self) -> int:
+        """Behind its last position."""
+        return self.first + sum(count for count, _ in self.chunks)
+
+    def runs(self) -> list[Segments]:
+        """Its segments. Raises SegmentError if they are not as they were written."""
+        return decode_runs(self.sizes, self.body)
+
+    def since(self, wall_ms: int) -> int:
+        """The first position that was not written before this time."""
+        position = self.first
+        for count, at_ms in self.chunks:
+            if at_ms >= wall_ms:
+                break
+            position += count
+        return position
+
+
+class Kept:
+    """The files of one partition. Every method blocks, and raises like the store."""
+
+    def __init__(self, store: BlobStore, folder: PartitionFolder) -> None:
+        """Nothing is listed yet."""
+        self._store = store
+        self._folder = folder
+        self.spans: dict[Span, int] = {}
+        """The files of the last listing in order, and their bytes."""
+
+    def list(self) -> dict[Span, int]:
+        """The files that there are now."""
+        self.spans = spans_of(self._folder, self._store.list(self._folder.kept_prefix))
+        return self.spans
+
+    def read(self, position: int) -> KeptFile | None:
+        """A file of the last listing that has a position; None: none has it, or it is gone.
+        Raises StateError: it is damaged."""
+        before = [each for each in self.spans if each.first <= position < each.end]
+        return self.open(before[-1]) if before else None
+
+    def find(self, position: int) -> KeptFile | None:
+        """A file that has a position; None: none has it. Raises like `read`."""
+        found = self.read(position)
+        if found is None:
+            self.list()
+            found = self.read(position)
+        return found
+
+    def open(self, span: Span) -> KeptFile | None:
+        """A file; None: it is gone. Raises StateError: it is damaged."""
+        name = self._folder.kept(span)
+        data = self._store.read(name)
+        return None if data is None else _decoded(self._folder, name, data)
+
+    def add(self, origin: str, chunks: Sequence[Chunk]) -> None:
+        """Keep chunks that follow one another."""
+        sizes = tuple(size for each in chunks for size in each.sizes)
+        times = tuple((each.count, each.wall_ms) for each in chunks)
+        task, partition = self._folder.task, self._folder.partition
+        header = _Header(task, partition, origin, chunks[0].first, times, sizes)
+        span = Span(chunks[0].first, chunks[-1].end, chunks[-1].wall_ms)
+        # If somebody else has written it, it is the same.
+        data = seal(FORMAT, _encoder.encode(header), [bytes(each.body) for each in chunks])
+        self._store.create(self._folder.kept(span), data)
+
+    def take_over(
+        self, old: PartitionFolder, retention: Retention, now_ms: int, needed: int
+    ) -> None:
+        """Have what another journal has kept, as far as this one keeps it or reads it again: from
+        the position `needed` on."""
+        spans = spans_of(old, self._store.list(old.kept_prefix))
+        for span in spans.keys() - set(surplus(spans, retention, now_ms, needed)):
+            self._store.copy(old.kept(span), self._folder.kept(span))
+
+    def drop(self, retention: Retention, now_ms: int, frontier: int) -> None:
+        """Delete what is not to be kept any more, but nothing that may still be read by the job
+        itself: from `frontier` on."""
+        for span in surplus(self.list(), retention, now_ms, frontier):
+            self._store.delete(self._folder.kept(span))
+            del self.spans[span]
+
+
+def surplus(spans: dict[Span, int], retention: Retention, now_ms: int, frontier: int) -> list[Span]:
+    """The files that are too old or too many, and all before `frontier`."""
+    days, room = retention.days, retention.size_bytes
+    oldest_ms = -math.inf if days is None else now_ms - days * DAY_MS
+    left = math.inf if room is None else room
+    found = []
+    for span, size_bytes in reversed(spans.items()):
+        wanted = retention.keeps and span.wall_ms >= oldest_ms and left > 0
+        left -= size_bytes
+        if not wanted and span.end <= frontier:
+            found.append(span)
+    return found[::-1]
+
+
+def _decoded(folder: PartitionFolder, name: str, data: bytes) -> KeptFile:
+    try:
+        head, body = unseal(FORMAT, data)
+        header = _headers.decode(head)
+    except (SegmentError, *UNREADABLE) as error:
+        raise wrong_file(name, str(error)) from error
+    if (header.task, header.partition) != (folder.task, folder.partition):
+        raise wrong_file(name, "holds another file")
+    return KeptFile(header.origin, header.first, header.chunks, header.sizes, body)

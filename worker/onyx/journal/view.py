@@ -1,0 +1,173 @@
+"""A journal as one sees it who does not own it: what is kept of it, and the chunks behind that.
+
+Its owner may append, collect and die meanwhile. Whatever chunk or file has a position holds what
+stands there for good, so the only question is where it is. What is collected is kept before it is
+deleted: so chunks are listed first. What is in neither listing, though something behind it is, is
+gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+from onyx.errors import Unavailable
+from onyx.journal.chunk import Chunk, Kind
+from onyx.journal.kept import Gone, Kept, KeptFile
+from onyx.journal.names import Listing, PartitionFolder, Place, listing_of
+from onyx.journal.opening import TRIES_MAX, Missing, read_chunk, read_summary
+from onyx.storage.interface import BlobStore
+
+T = TypeVar("T")
+Block = Chunk | KeptFile
+"""What holds segments that follow one another."""
+
+
+class Bounds(NamedTuple):
+    """What of a journal is there."""
+
+    first: int
+    end: int
+    origin: str
+    """The job that began it; empty while nothing was appended."""
+
+
+class JournalView:
+    """One partition of a journal. Every method blocks, and raises like the store. Not thread-safe.
+
+    Each raises Unavailable when the owner collects faster than it can be read, and StateError when
+    a file is damaged.
+    """
+
+    def __init__(self, store: BlobStore, folder: PartitionFolder) -> None:
+        """Nothing is read yet."""
+        self._store = store
+        self._folder = folder
+        self._kept = Kept(store, folder)
+        self._last: tuple[int, Place] | None = None
+        """A position, and a chunk behind which it is."""
+
+    def read(self, position: int) -> Block | None:
+        """What has a position; None: it is not there yet.
+
+        Raises:
+            Gone: it is not kept any more.
+        """
+        return self._behind_the_last(position) or self._kept.read(position) or self._find(position)
+
+    def bounds(self) -> Bounds:
+        """Where it begins and ends now."""
+        return self._steadily(self._bounds)
+
+    def since(self, wall_ms: int) -> int:
+        """The first position that was not written before this time; the end if all were."""
+
+        def look(listing: Listing) -> int:
+            places = _places(listing)
+            for span in self._kept.list():
+                if span.wall_ms >= wall_ms:
+                    file = self._kept.open(span)
+                    if file is None:
+                        raise Missing(self._folder.kept(span))
+                    return file.since(wall_ms)
+            found = self._first(places, lambda each: each.wall_ms >= wall_ms)
+            return self._bounds(listing).end if found is None else found[1].first
+
+        return self._steadily(look)
+
+    def _behind_the_last(self, position: int) -> Chunk | None:
+        """The chunk with the next number, as long as the log goes on."""
+        while self._last is not None and self._last[0] == position:
+            place = Place(self._last[1].version, self._last[1].seq + 1)
+            chunk = read_chunk(self._store, self._folder, place)
+            if chunk is None or chunk.kind is not Kind.DATA:
+                return None
+            self._last = chunk.end, place
+            if chunk.count:
+                return chunk
+        return None
+
+    def _find(self, position: int) -> Block | None:
+        def look(listing: Listing) -> Block | None:
+            places, collected = _places(listing), listing.summaries[-1:]
+            if self._last is not None and self._last[0] == position:
+                last = self._last[1]
+                places = [each for each in places if each > last]
+                if not places and collected <= [last]:
+                    return None
+            found = self._first(places, lambda each: each.end > position)
+            if found is not None and found[1].first <= position:
+                self._last = found[1].end, found[0]
+                return found[1]
+            behind = [span.first for span in self._kept.list() if span.first > position]
+            file = self._kept.read(position)
+            if file is not None:
+                return file
+            behind += [found[1].first] if found is not None else []
+            if behind:
+                raise Gone(
+                    f"position {position:,} of partition {self._folder.partition} of the journal "
+                    f"of job {self._folder.job}, task {self._folder.task}, is gone: it is kept "
+                    f"from {min(behind):,} on"
+                )
+            if places:
+                self._last = position, places[-1]
+            return None
+
+        return self._steadily(look)
+
+    def _bounds(self, listing: Listing) -> Bounds:
+        places = _places(listing)
+        firsts = [span.first for span in self._kept.list()]
+        last = next(filter(None, map(self._data, reversed(places))), None)
+        if last is not None:
+            (_, first) = self._first(places, lambda each: True) or (None, last)
+            return Bounds(min([*firsts, first.first]), last.end, last.origin)
+        if not listing.summaries:
+            return Bounds(0, 0, "")
+        summary = read_summary(self._store, self._folder, listing.summaries[-1])
+        if summary is None:
+            raise Missing(self._folder.summary(listing.summaries[-1]))
+        return Bounds(min(firsts, default=summary.end), summary.end, summary.origin)
+
+    def _first(
+        self, places: Sequence[Place], wanted: Callable[[Chunk], bool]
+    ) -> tuple[Place, Chunk] | None:
+        """The first chunk of which something is true that is true of all behind it too."""
+        found, low, high = None, 0, len(places)
+        while low < high:
+            at = middle = (low + high) // 2
+            chunk = None
+            while chunk is None and at < high:  # fences are in between
+                chunk = self._data(places[at])
+                at += 1
+            if chunk is None:
+                high = middle
+            elif wanted(chunk):
+                found, high = (places[at - 1], chunk), middle
+            else:
+                low = at
+        return found
+
+    def _data(self, place: Place) -> Chunk | None:
+        """A chunk with segments; None: it is a fence."""
+        chunk = read_chunk(self._store, self._folder, place)
+        if chunk is None:
+            raise Missing(self._folder.chunk(place))
+        return chunk if chunk.kind is Kind.DATA else None
+
+    def _steadily(self, look: Callable[[Listing], T]) -> T:
+        """List and look until what is listed is there."""
+        gone: Missing | None = None
+        for _ in range(TRIES_MAX):
+            try:
+                return look(listing_of(self._folder, self._store.list(self._folder.prefix)))
+            except Missing as missing:
+                gone = missing
+        raise Unavailable(f"the journal in {self._folder.prefix} keeps changing: {gone} is gone")
+
+
+def _places(listing: Listing) -> list[Place]:
+    """Where chunks with segments may be; what is collected is still to be deleted."""
+    start = listing.summaries[-1] if listing.summaries else Place(-1, -1)
+    return [each for each in listing.chunks if each > start and each.seq]
