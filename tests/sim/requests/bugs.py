@@ -7,11 +7,12 @@ number of a collected chunk; R7 what is in doubt is appended again under the nex
 go when their segments are read; R9 ids go with their chunks; R10 a chunk that cannot be read loses
 what was read before it; R11 what functions want read again is acked all the same; R12 a source that
 keeps the order on retry goes on while something rests; R13 it reads only what has failed again; R14
-the last retry that a function asks for is not made.
+the last retry that a function asks for is not made; R15 what is to be kept goes with its chunks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from onyx.flow.batch import as_dicts
 from onyx.flow.segment import Segment
 from onyx.journal import opening
 from onyx.journal.chunk import Content, Kind, Summary
+from onyx.journal.index import Indexed
 from onyx.journal.journal import Journal
 from onyx.journal.names import Listing, PartitionFolder, Place
 from onyx.ledger.pending import PendingWindow
@@ -115,7 +117,7 @@ def _collect_what_is_read(partitions: JournalledPartitions) -> None:
 
 def _forget_ids(journal: Journal, place: Place, summary: Summary) -> None:
     """R9."""
-    _replace(journal, place, Summary(summary.end, summary.cursor, []))
+    _replace(journal, place, replace(summary, requests=[]))
 
 
 def _lose_what_was_read(reader: JournalReader, segments_max: int) -> list[Segment]:
@@ -129,6 +131,10 @@ def _lose_what_was_read(reader: JournalReader, segments_max: int) -> list[Segmen
 def _one_less(window: PendingWindow, roots: Numbers, retries_max: int, now_s: float) -> None:
     """R14."""
     _retry_roots(window, roots, max(1, retries_max - 1), now_s)
+
+
+def _keep_nothing(journal: Journal, passed: Sequence[Indexed]) -> None:
+    """R15."""
 
 
 PLANTS: Plants = {
@@ -146,6 +152,7 @@ PLANTS: Plants = {
     "R12": (OrderedWindow, "waits", False),
     "R13": (OrderedWindow, "_from", only_what_failed),
     "R14": (PendingWindow, "retry_roots", _one_less),
+    "R15": (Journal, "_keep", _keep_nothing),
 }
 FOUND_BY: FoundBy = {
     "R1": {"J1"},
@@ -162,5 +169,6 @@ FOUND_BY: FoundBy = {
     "R12": {"O1"},
     "R13": {"O1"},
     "R14": {"D2"},
+    "R15": {"J8"},
 }
 planted = partial(planted_of, PLANTS)

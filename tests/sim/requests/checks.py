@@ -4,7 +4,8 @@ J1 what a client was told is true when it hears it: a request that is JOURNALLED
 one that is PROCESSED is in the outputs as well; J2 no segment is in the journal twice, and each
 that is there comes out, once under exactly-once; J3 the same request is never a conflict, other
 content under its id always is; J4 nothing goes from the journal that may be read again; J5 a new
-owner finds all positions and all ids; O2 where the order is kept on retry, what an output was given
+owner finds all positions and all ids; J8 where what is processed is kept, who follows the journal
+reads all of it; O2 where the order is kept on retry, what an output was given
 last of a partition is in order; O3 without retries nothing is sent again; D1 what is bad is a dead
 letter and is not written, all else is written; D2 a dead letter was tried as often as it may be.
 """
@@ -26,8 +27,10 @@ from tests.sim.windows.violation import fatal
 from onyx.flow.batch import Batch, as_dicts
 from onyx.ids import AllocationVersion, PeerId
 from onyx.journal.chunk import Chunk, decode_chunk
+from onyx.journal.kept import Kept
 from onyx.journal.names import JOURNALS, PartitionFolder, Place
 from onyx.journal.opening import read_ended
+from onyx.journal.view import JournalView
 from onyx.ledger.lineage import PARTITION_SHIFT, unpack
 from onyx.log import job_documents
 from onyx.requests.request import Status
@@ -95,6 +98,11 @@ class RequestChecks(Checks):
             f"J4: positions up to {end} of partition {folder.partition} go, and it is read from "
             f"{frontier} on"
         )
+        if self._of.keeps and chunk.count:
+            kept = Kept(self._of.storage.chunks, folder)
+            what = f"J8: chunk {chunk.first} to {end} of partition {folder.partition} goes"
+            for position in range(chunk.first, end):
+                assert kept.find(position) is not None, f"{what}, and is not kept"
 
     def answered(self, asked: Asked, status: Status) -> None:
         """A client hears this of its request."""
@@ -183,8 +191,19 @@ class RequestChecks(Checks):
             assert found.end == len(mine), f"{what} ends at {found.end}, not {len(mine)}"
             ids = {each.id: each.first for each in found.requests}
             assert ids == self._ids[partition], f"{what} knows {ids}, not {self._ids[partition]}"
+            if self._of.keeps:
+                self._check_followed(folder)
             first = min((each.first for each in found.index), default=found.end)
             assert first <= self._read_from(partition), f"{what} begins at {first}"
+
+    def _check_followed(self, folder: PartitionFolder) -> None:
+        view, mine = JournalView(self._of.storage.copy(), folder), self._given[folder.partition]
+        read: list[dict[str, Any]] = []
+        while (block := view.read(len(read))) is not None:
+            rows = [dict(each) for run in block.runs() for each in as_dicts(run)]
+            read += rows[len(read) - block.first :]
+        what = f"J8: partition {folder.partition}"
+        assert read == mine, f"{what} has {len(mine)} segments, and {len(read)} are followed"
 
     # --- at the end -----------------------------------------------------------------------------
 

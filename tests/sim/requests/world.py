@@ -27,8 +27,10 @@ from tests.sim.windows.world import World
 from onyx.ids import TaskName
 from onyx.journal import journal
 from onyx.journal.journal import Journal
+from onyx.model.retention import Retention
 from onyx.plugins.journalled import partition, partitions
 from onyx.plugins.journalled.feed import Feed
+from onyx.plugins.journalled.options import JournalOptions
 from onyx.plugins.journalled.partition import JournalledPartition
 from onyx.plugins.requests import mailbox
 
@@ -49,6 +51,8 @@ class RequestWorld(World):
         self.choice_of_clients = random.Random(f"{seed}/clients")
         self.choice_of_checks = random.Random(f"{seed}/checks")
         self._limits = random.Random(f"{seed}/limits")
+        self.keeps = random.Random(f"{seed}/retention").random() < 0.25
+        """Whether journals keep what is processed."""
         self.threads: Threads = cast(Threads, None)
         self.calls: Calls = cast(Calls, None)
         self.loops: list[VirtualLoop] = []
@@ -81,6 +85,8 @@ class RequestWorld(World):
         if limits((True, False)):  # then each has to wait until others are collected
             constants.append((partitions, "COLLECT_INTERVAL_S", 0.1))
             constants.append((partitions, "JournalledPartition", _holding(limits((1, 1_000)))))
+        if self.keeps:
+            constants.append((JournalOptions, "retention", Retention(size_bytes=2**40)))
         with ExitStack() as stack:
             stack.enter_context(super().patched())
             stack.callback(self._end_loops)

@@ -93,7 +93,8 @@ class Journal:
         self._seq = found.last
         """Number of the last chunk."""
         self._index = found.index
-        self._origin = found.origin
+        self.origin = found.origin
+        """The job that began it; this one goes on in it."""
         self._wall_ms = found.wall_ms
         self.end = found.end
         """Position behind the last segment."""
@@ -135,7 +136,7 @@ class Journal:
                 self._writer,
                 self.end,
                 content,
-                self._origin,
+                self.origin,
                 self._wall_ms,
             )
             self._doubtful = content, data
@@ -207,7 +208,7 @@ class Journal:
         # The cursor may lie behind the chunks of the summary: a later chunk holds the same or a
         # later one, so whoever reads both ends with the later one.
         known = [each for each in remembered() if each.end <= last.end]
-        summary = Summary(last.end, cursor, known, self._origin, last.wall_ms)
+        summary = Summary(last.end, cursor, known, self.origin, last.wall_ms)
         try:
             if self._retention.keeps:
                 self._keep(passed)
@@ -244,10 +245,10 @@ class Journal:
             chunks.append(chunk)
             size_bytes += each.size_bytes
             if size_bytes >= COLLECTED_BYTES_MIN:
-                self._kept.add(self._origin, chunks)
+                self._kept.add(self.origin, chunks)
                 chunks, size_bytes = [], 0
         if chunks:
-            self._kept.add(self._origin, chunks)
+            self._kept.add(self.origin, chunks)
 
     def drop(self, frontier: int) -> None:
         """Delete what is not to be kept any more, as far as the job never reads it again. Blocks;
@@ -265,13 +266,13 @@ class Journal:
             position: from which on the job reads.
         """
         self._kept.take_over(folder, self._retention, self._now_ms(), position)
-        if self._origin != old.origin:
+        if self.origin != old.origin:
             place = Place(self._version, 0)
             before = min((each.first for each in old.index), default=old.end)
             known = [each for each in old.requests if each.end <= before]
             self._replace(place, Summary(before, old.cursor, known, old.origin, old.wall_ms))
             self.end, self.cursor, self.restored = before, old.cursor, known
-            self._origin, self._wall_ms = old.origin, old.wall_ms
+            self.origin, self._wall_ms = old.origin, old.wall_ms
         for each in old.index:
             if each.end <= self.end:
                 continue

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
@@ -30,6 +31,7 @@ from onyx.model.retention import DAY_MS, Retention
 from onyx.storage.interface import BlobStore
 from onyx.structs import UNREADABLE
 
+COPIES_AT_ONCE = 8
 FORMAT = Format(b"ONYXJK", 1, "file of a kept journal")
 
 
@@ -80,7 +82,8 @@ class KeptFile(msgspec.Struct, frozen=True):
 
 
 class Kept:
-    """The files of one partition. Every method blocks, and raises like the store."""
+    """The files of one partition. Every method blocks, and raises like the store. Safe from any
+    thread."""
 
     def __init__(self, store: BlobStore, folder: PartitionFolder) -> None:
         """Nothing is listed yet."""
@@ -131,15 +134,23 @@ class Kept:
         """Have what another journal has kept, as far as this one keeps it or reads it again: from
         the position `needed` on."""
         spans = spans_of(old, self._store.list(old.kept_prefix))
-        for span in spans.keys() - set(surplus(spans, retention, now_ms, needed)):
-            self._store.copy(old.kept(span), self._folder.kept(span))
+        if not spans:
+            return
+        wanted = spans.keys() - self.list().keys() - set(surplus(spans, retention, now_ms, needed))
+        with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
+            for copied in [pool.submit(self._copy, old, span) for span in wanted]:
+                copied.result()
+
+    def _copy(self, old: PartitionFolder, span: Span) -> None:
+        self._store.copy(old.kept(span), self._folder.kept(span))
 
     def drop(self, retention: Retention, now_ms: int, frontier: int) -> None:
         """Delete what is not to be kept any more, but nothing that may still be read by the job
         itself: from `frontier` on."""
-        for span in surplus(self.list(), retention, now_ms, frontier):
+        goes = surplus(self.list(), retention, now_ms, frontier)
+        for span in goes:
             self._store.delete(self._folder.kept(span))
-            del self.spans[span]
+        self.spans = {each: size for each, size in self.spans.items() if each not in goes}
 
 
 def surplus(spans: dict[Span, int], retention: Retention, now_ms: int, frontier: int) -> list[Span]:

@@ -159,6 +159,8 @@ class PluginContext(msgspec.Struct, frozen=True):
     journal_of: Callable[[str, str, Sequence[str]], JobJournal | None] = no_journals
     """The journal of an input of another job, asked for like `output_of`; None: the task is no
     input."""
+    upgrades: JobId | None = None
+    """The job that this one upgrades."""
     begins_after: Callable[[], OldJournal | None] = lambda: None
     """The journal of the job that this one upgrades, if this input begins anew all the same
     (`initialize`). Blocks. Safe from any thread."""

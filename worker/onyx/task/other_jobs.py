@@ -63,16 +63,21 @@ def journal_of(services: Services, job: str, task: str, known: Sequence[str]) ->
     ordered = _by_age(replica, chain)
     there = [each for each in ordered if each in replica.records]
     partitions: int | None = None
-    for each in there:
-        manifest = _manifest(services, replica, each) if each not in known else None
-        if manifest is None:
-            continue
-        entry = next((one for one in manifest.catalog if one.name == task), None)
-        if entry is None or entry.type != "input":
-            return None
-        _check_kept(each, entry)
-        partitions = journals_of(entry.options)
-    return JobJournal(tuple(there or ordered), partitions, _state(replica, chain))
+    found: list[JobId] = []
+    for each in reversed(there):
+        if each not in known:
+            manifest = _manifest(services, replica, each)
+            catalog = manifest.catalog if manifest is not None else ()
+            entry = next((one for one in catalog if one.name == task), None)
+            if entry is None or entry.type != "input":
+                break
+            if not found:
+                _check_kept(each, entry)
+                partitions = journals_of(entry.options)
+        found.append(each)
+    if not found and not (known and not there):
+        return None
+    return JobJournal(tuple(reversed(found)) or tuple(ordered), partitions, _state(replica, chain))
 
 
 def _check_kept(job: JobId, entry: CatalogEntry) -> None:

@@ -223,7 +223,7 @@ SPARK_STAGE_BYTES_WRITTEN = Metric(
 )
 JOURNAL_BYTES = Metric(
     "onyx_source_journal_bytes", "gauge", TASK,
-    "Bytes in the journals of an input that are kept, mostly because they are not processed yet.",
+    "Bytes in the journals of an input that are not processed yet.",
 )  # fmt: skip
 SOURCE_ACKED = Metric(
     "onyx_source_acked_messages_total", "counter", TASK,

@@ -48,8 +48,8 @@ class Source:
     jobs: list[str] = field(default_factory=list)
     clock: ManualClock = field(default_factory=ManualClock)
     journals: list[Journal] = field(default_factory=list)
-    known_last: Sequence[str] = ()
     away: bool = False
+    dropped: bool = False
 
     def __post_init__(self) -> None:
         self.upgrade("v1", adopts=False)
@@ -86,6 +86,8 @@ class Source:
         assert (job, task) == ("orders", "take")
         if self.away:
             raise Unavailable("ZooKeeper does not answer")
+        if self.dropped:
+            return None
         new = set(self.jobs) - set(known)
         return JobJournal(tuple(self.jobs), self.partitions if new else None, self.state)
 
@@ -179,6 +181,7 @@ def test_each_partition_of_the_journal_is_one_of_the_follower() -> None:
         (StartAt(records_ago=30), 2),
         (StartAt(position=5), 5),
         (StartAt(positions={"0": 8}), 8),
+        (StartAt(positions={}), 2),
         ("2199-01-01T00:00:00Z", 9),
     ],
 )
@@ -283,6 +286,15 @@ def test_a_version_with_more_partitions_is_refused() -> None:
     source.partitions = 2
     source.upgrade("v2", adopts=False)
     with pytest.raises(UserError, match="has 2 partitions, and 1 are followed"):
+        following.read()
+
+
+def test_a_version_without_the_input_is_refused() -> None:
+    source = Source().append(1)
+    following = source.follow()
+    assert following.read() == [0]
+    source.dropped = True
+    with pytest.raises(UserError, match="upgrades job v1 has no input take any more"):
         following.read()
 
 

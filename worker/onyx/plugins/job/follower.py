@@ -138,7 +138,11 @@ class JournalFollower(JournalReader):
         except Unavailable as error:
             self.obstacle = f"{self._context.where}: {error}"
             return None
-        assert journal is not None, "an upgrade has an input where the job has one"
+        if journal is None:
+            raise UserError(
+                f"{self._context.where}: the job that upgrades job {known.jobs[-1]} has no input "
+                f"{options.task} any more, whose journal could go on"
+            )
         check_another(self._context, options, journal.jobs)
         if journal.partitions not in (None, known.partitions):
             raise UserError(

@@ -21,7 +21,7 @@ from onyx.plugins.journalled.reader import JournalReader, OwnerReader, replaying
 from onyx.plugins.journalled.starting import position_in
 from onyx.plugins.options import option_error
 from onyx.plugins.protocol import START, Cursor, PluginContext
-from onyx.plugins.starting import OPTION, StartFrom, read_start
+from onyx.plugins.starting import OPTION, StartFrom, check_partitions, read_start
 
 logger = logging.getLogger(__name__)
 
@@ -68,6 +68,8 @@ class JournalledPartitions:
         old = context.begins_after() if start_from is not None else None
         if start_from is None or old is None:
             return START
+        start = read_start(start_from)
+        check_partitions(context, start, self.names)
         if len(old.cursors) != len(self.names):
             what = (
                 f"goes on in the journal of job {old.job}, which has {len(old.cursors)} "
@@ -80,7 +82,7 @@ class JournalledPartitions:
         theirs = PartitionFolder(job, context.task, number)
         read_ended(store, theirs)
         view = JournalView(store, theirs)
-        bounds, start = view.bounds(), read_start(start_from)
+        bounds = view.bounds()
         position = position_in(bounds, start, partition, context.clock.wall_ms(), view.since)
         # What is taken is processed, whatever happens: so nothing of it is left out.
         position = min(position, processed.position)
@@ -133,10 +135,16 @@ class JournalledPartitions:
             self._retention,
             context.clock.wall_ms,
         )
-        before = (cursor.state or {}).get(_JOB, context.job)
+        before = JobId((cursor.state or {}).get(_JOB, context.job))
         if before != context.job:
             theirs = PartitionFolder(before, context.task, number)
             journal.adopt(read_ended(store, theirs), theirs, cursor.position)
+            if context.upgrades not in (None, before):
+                # It has gone on in that journal already, and died before its cursor said so.
+                theirs = PartitionFolder(context.upgrades, context.task, number)
+                found = read_ended(store, theirs)
+                if found.origin == journal.origin:
+                    journal.adopt(found, theirs, cursor.position)
         if journal.end < cursor.position:
             raise StateError(
                 f"{context.where}: the journal {folder.prefix} ends at position {journal.end}, but "

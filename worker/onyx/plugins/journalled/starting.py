@@ -27,5 +27,7 @@ def position_in(
             return bounds.end
         case "recordsAgo":
             return max(bounds.first, bounds.end - start.records)
+        case "positions":
+            return start.positions.get(partition, bounds.first)
         case _:
             return start.position(partition)
