@@ -8,7 +8,7 @@ from onyx.errors import StateError
 from onyx.journal.chunk import Content, Remembered
 from onyx.journal.journal import COLLECTED_AGE_MS, Journal
 from onyx.journal.kept import Gone, Kept, surplus
-from onyx.journal.names import PartitionFolder, Span
+from onyx.journal.names import PartitionFolder, Place, Span
 from onyx.journal.opening import read_ended
 from onyx.journal.view import JournalView
 from onyx.model.retention import DAY_MS, NOTHING, Retention
@@ -197,3 +197,21 @@ def test_a_job_that_keeps_nothing_takes_over_what_it_reads_again(
     assert owner.journal.read(position)[1]
     owner.journal.drop(8)
     assert kept(store, NEXT_JOB) == []
+
+
+def test_a_file_at_the_end_that_is_gone_is_missed(store: MemoryBlobStore) -> None:
+    Owner(store).append(2).collect(4).append(2).collect(8)
+    assert kept(store) == [(0, 4), (4, 8)]
+    store.delete(store.list(FOLDER.kept_prefix)[-1].name)
+    with pytest.raises(Gone, match=r"position 4 .* is gone: it is kept from 8 on"):
+        followed(store)
+
+
+def test_a_chunk_at_the_end_that_is_gone_is_missed(store: MemoryBlobStore) -> None:
+    Owner(store).append(2).collect(4).append(2)
+    view = JournalView(store, FOLDER)
+    view.check_whole()
+    gone = FOLDER.chunk(Place(1, 4))
+    store.delete(gone)
+    with pytest.raises(StateError, match=f"{gone}, or else the summary .* is gone"):
+        view.check_whole()

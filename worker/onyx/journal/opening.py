@@ -96,6 +96,17 @@ def read_ended(store: BlobStore, folder: PartitionFolder) -> Found:
     return _patiently(store, folder, None)
 
 
+def check_whole(store: BlobStore, folder: PartitionFolder) -> None:
+    """Nobody appends any more. Raises StateError: the end of a log is gone."""
+    listing = _listing(store, folder)
+    try:
+        for version in sorted(listing.ends):
+            if version in listing.versions or ends.reached(store, folder.end(version)):
+                _last(store, folder, listing, version)
+    except Missing as missing:
+        raise _lost(folder, missing) from missing
+
+
 def fenced(folder: PartitionFolder, version: int) -> Fenced:
     """The error of a writer that does not own the partition any more."""
     return Fenced(

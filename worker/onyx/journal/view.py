@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from onyx.errors import Unavailable
-from onyx.journal.chunk import Chunk, Kind
+from onyx.journal.chunk import Chunk, Kind, Summary
 from onyx.journal.kept import Gone, Kept, KeptFile
 from onyx.journal.names import Listing, PartitionFolder, Place, listing_of
-from onyx.journal.opening import TRIES_MAX, Missing, read_chunk, read_summary
+from onyx.journal.opening import TRIES_MAX, Missing, check_whole, read_chunk, read_summary
 from onyx.storage.interface import BlobStore
 
 T = TypeVar("T")
@@ -82,8 +82,8 @@ class JournalView:
             chunk = read_chunk(self._store, self._folder, place)
             if chunk is None or chunk.kind is not Kind.DATA:
                 return None
-            self._last = chunk.end, place
-            if chunk.count:
+            self._last = max(position, chunk.end), place
+            if chunk.end > position:
                 return chunk
         return None
 
@@ -104,17 +104,24 @@ class JournalView:
             if file is not None:
                 return file
             behind += [found[1].first] if found is not None else []
+            if not places and collected:
+                end = self._summary(collected[0]).end
+                behind += [end] if position < end else []
             if behind:
                 raise Gone(
                     f"position {position:,} of partition {self._folder.partition} of the journal "
                     f"of job {self._folder.job}, task {self._folder.task}, is gone: it is kept "
                     f"from {min(behind):,} on"
                 )
-            if places:
-                self._last = position, places[-1]
+            if places or collected:
+                self._last = position, (places or collected)[-1]
             return None
 
         return self._steadily(look)
+
+    def check_whole(self) -> None:
+        """Nobody appends any more. Raises StateError: the end of the journal is gone."""
+        check_whole(self._store, self._folder)
 
     def _bounds(self, listing: Listing) -> Bounds:
         places = _places(listing)
@@ -125,9 +132,7 @@ class JournalView:
             return Bounds(min([*firsts, first.first]), last.end, last.origin)
         if not listing.summaries:
             return Bounds(0, 0, "")
-        summary = read_summary(self._store, self._folder, listing.summaries[-1])
-        if summary is None:
-            raise Missing(self._folder.summary(listing.summaries[-1]))
+        summary = self._summary(listing.summaries[-1])
         return Bounds(min(firsts, default=summary.end), summary.end, summary.origin)
 
     def _first(
@@ -148,6 +153,12 @@ class JournalView:
             else:
                 low = at
         return found
+
+    def _summary(self, place: Place) -> Summary:
+        summary = read_summary(self._store, self._folder, place)
+        if summary is None:
+            raise Missing(self._folder.summary(place))
+        return summary
 
     def _data(self, place: Place) -> Chunk | None:
         """A chunk with segments; None: it is a fence."""

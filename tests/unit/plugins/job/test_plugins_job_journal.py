@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
 
-from onyx.errors import Unavailable, UserError
+from onyx.errors import StateError, Unavailable, UserError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import JobId
@@ -195,6 +195,19 @@ def test_a_new_job_begins_where_it_says(start: StartFrom, first: int) -> None:
     assert following.read() == list(range(first, 10))
 
 
+@pytest.mark.parametrize("processed", [False, True])
+def test_a_position_that_is_not_there_yet_is_waited_for(processed: bool) -> None:
+    source = Source().append(2, 3)
+    if processed:
+        source.process()
+    following = source.follow(StartAt(position=8))
+    assert following.read() == []
+    source.append(1, 1)
+    assert following.read() == []
+    source.append(2, 1)
+    assert following.read() == [8, 9]
+
+
 def test_positions_of_partitions_that_are_not_there_are_refused() -> None:
     with pytest.raises(UserError, match="has a position for '7', which is no partition"):
         Source().plugin(start=StartAt(positions={"7": 8})).partitions()
@@ -239,6 +252,16 @@ def test_the_end_of_a_job_that_has_completed_is_the_end() -> None:
     assert following.read() == [0, 1, 2]
     assert following.reader.exhausted()
     assert source.follow("end").read() == []
+
+
+def test_a_job_that_has_completed_and_whose_last_chunk_is_gone_has_no_end() -> None:
+    source = Source().append(2, 1)
+    gone = source.store.list("v1/journal.inputs/")[-1].name
+    assert gone.endswith("/000000000002")
+    source.store.delete(gone)
+    source.state = "completed"
+    with pytest.raises(StateError, match="is gone"):
+        source.follow().read()
 
 
 @pytest.mark.parametrize("state", ["killed", "forgotten"])

@@ -127,7 +127,9 @@ class JournalFollower(JournalReader):
             return block.first, gathered(block.runs())
         if journal is not None and not self.obstacle:
             self.obstacle = no_more(self._context, self._options, journal.state)
-            self._ended = journal.state == "completed"
+            if journal.state == "completed":
+                self._view.check_whole()
+                self._ended = True
         return None
 
     def _asked(self) -> JobJournal | None:
