@@ -20,6 +20,7 @@ from onyx.plugins.columns_transactions import ColumnsStore, ColumnsTransactionWr
 from onyx.plugins.immediate import ImmediateColumnsOutput, ImmediateOutput
 from onyx.plugins.indexed import IndexedColumnsReader, IndexedReader, partition_names
 from onyx.plugins.options import Options, located, option_error, read_options, task_error
+from onyx.plugins.other_jobs import UpgradedJob
 from onyx.plugins.parts.columns import ColumnsBody, ColumnsFormat, ColumnsPartsWriter
 from onyx.plugins.parts.stores import parts_at
 from onyx.plugins.parts.writer import PartBody, PartFormat, PartsWriter
@@ -35,7 +36,6 @@ from onyx.plugins.protocol import (
     Reader,
     Token,
     TransactionalOutput,
-    UpgradedJob,
 )
 from onyx.plugins.roll_limits import RollLimits
 from onyx.plugins.sources.protocol import LiveSource, Portion

@@ -12,7 +12,7 @@ from tests.support.servers.object_stores import ObjectStore
 
 from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
-from onyx.plugins.job_output import JobOutput
+from onyx.plugins.other_jobs import JobOutput
 from onyx.plugins.protocol import START
 from onyx.plugins.registry import build_output
 from onyx.seams import SystemClock

@@ -20,7 +20,8 @@ from tests.support.spark.outputs import output
 
 from onyx.errors import Fenced, Unavailable, UserError, UserFunctionError
 from onyx.ids import GroupId, JobId
-from onyx.plugins.protocol import Output, UpgradedJob
+from onyx.plugins.other_jobs import UpgradedJob
+from onyx.plugins.protocol import Output
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.objects.fetch import rows_of
 from onyx.spark.objects.staged import Staged, write_list

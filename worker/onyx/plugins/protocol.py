@@ -24,7 +24,7 @@ from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import Spark
 from onyx.on_demand import OnDemand
-from onyx.plugins.job_output import JobJournal, JobOutput, no_jobs, no_journals
+from onyx.plugins.other_jobs import JobJournal, JobOutput, OldJournal, UpgradedJob, no_jobs
 from onyx.seams import Clock
 from onyx.storage.opening import absolute
 from onyx.storage.staging.interface import Token as Token
@@ -80,14 +80,6 @@ START = Cursor(0)
 
 def _no_store() -> BlobStore:
     raise UserError("there is no store for state in this process")
-
-
-class OldJournal(msgspec.Struct, frozen=True):
-    """The journal of the input of the same name in the job that a job upgrades."""
-
-    job: JobId
-    cursors: tuple[Cursor, ...]
-    """How far it has processed each partition."""
 
 
 class PluginContext(msgspec.Struct, frozen=True):
@@ -156,7 +148,7 @@ class PluginContext(msgspec.Struct, frozen=True):
     """An output of another job: of the id or name, by its task, and of versions that are known
     already, which decide. Blocks. Safe from any thread. Raises Unavailable: there is no such job
     yet; UserError: its output cannot be followed."""
-    journal_of: Callable[[str, str, Sequence[str]], JobJournal | None] = no_journals
+    journal_of: Callable[[str, str, Sequence[str]], JobJournal | None] = no_jobs
     """The journal of an input of another job, asked for like `output_of`; None: the task is no
     input."""
     upgrades: JobId | None = None
@@ -320,14 +312,6 @@ class StageOutput(Protocol):
         """Whether this peer of the task is the one that runs the stage. Asked for in each
         allocation version; two peers may believe it for a while."""
         ...
-
-
-class UpgradedJob(msgspec.Struct, frozen=True):
-    """The old job that a job upgrades."""
-
-    job: JobId
-    began: bool
-    """Whether it has read segments, so that its outputs may have written."""
 
 
 @runtime_checkable

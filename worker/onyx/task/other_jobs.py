@@ -14,7 +14,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import journals_of, keeps_journal, keeps_processed
 from onyx.model.report import listed, nearest
-from onyx.plugins.job_output import JobJournal, JobOutput, State
+from onyx.plugins.other_jobs import JobJournal, JobOutput, State
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
 from onyx.storage.opening import absolute

@@ -25,7 +25,7 @@ from onyx.model.retention import DAY_MS, Retention
 from onyx.plugins.job.follower import JournalFollower
 from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
-from onyx.plugins.job_output import JobJournal, State
+from onyx.plugins.other_jobs import JobJournal, State
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.starting import StartAt, StartFrom
 from onyx.storage.memory import MemoryBlobStore

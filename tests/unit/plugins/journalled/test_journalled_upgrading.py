@@ -17,7 +17,8 @@ from onyx.journal.names import PartitionFolder
 from onyx.journal.opening import read_ended
 from onyx.model.retention import Retention
 from onyx.plugins.journalled.partitions import JournalledPartitions
-from onyx.plugins.protocol import START, Cursor, OldJournal, PluginContext
+from onyx.plugins.other_jobs import OldJournal
+from onyx.plugins.protocol import START, Cursor, PluginContext
 from onyx.plugins.starting import StartAt, StartFrom
 from onyx.storage.memory import MemoryBlobStore
 
@@ -79,7 +80,7 @@ def test_what_a_version_took_is_carried_over_though_it_died_before_it_stored_a_c
     assert numbers(third, 1) == list(range(1, 5 if done else 3))
 
 
-PROCESSED = Cursor(6, STORED)
+OLD = OldJournal(JobId("v1"), (6,), (STORED,))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +109,7 @@ def test_a_version_begins_again_where_it_says_and_leaves_nothing_out_that_was_ta
     found = partitions(
         store,
         "v2",
-        begins_after=lambda: OldJournal(JobId("v1"), (PROCESSED,)),
+        begins_after=lambda: OLD,
         upgrades=JobId("v1"),
     )
     cursor = found.start("0", start)
@@ -116,9 +117,7 @@ def test_a_version_begins_again_where_it_says_and_leaves_nothing_out_that_was_ta
     assert numbers(found._journal("0", cursor), first) == list(range(first, 8))
 
 
-@pytest.mark.parametrize(
-    ("start", "old"), [(None, OldJournal(JobId("v1"), (PROCESSED,))), ("beginning", None)]
-)
+@pytest.mark.parametrize(("start", "old"), [(None, OLD), ("beginning", None)])
 def test_without_a_place_or_an_old_job_a_journal_is_a_new_one(
     store: MemoryBlobStore, start: StartFrom | None, old: OldJournal | None
 ) -> None:
@@ -143,9 +142,7 @@ def test_a_place_that_is_not_there_is_refused_by_the_option(
     folder = PartitionFolder(JobId("v1"), "work", 0)
     (kept,) = store.list(folder.kept_prefix)
     store.delete(kept.name)
-    processed = Cursor(4, STORED)
-    found = partitions(
-        store, "v2", partition_count, begins_after=lambda: OldJournal(JobId("v1"), (processed,))
-    )
+    before = OldJournal(JobId("v1"), (4,), (STORED,))
+    found = partitions(store, "v2", partition_count, begins_after=lambda: before)
     with pytest.raises(UserError, match="option 'startFrom'.*" + why):
         found.start("0", start)

@@ -22,8 +22,8 @@ from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
 from onyx.plugins.job.followed import check_another, no_more
 from onyx.plugins.job.options import JobOptions
-from onyx.plugins.job_output import JobOutput
 from onyx.plugins.journalled.owning import Unanswered
+from onyx.plugins.other_jobs import JobOutput
 from onyx.plugins.parts import offsets
 from onyx.plugins.parts.listing import NotThere, parts_in
 from onyx.plugins.parts.names import whose

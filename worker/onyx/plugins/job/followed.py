@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from onyx.errors import UserError
 from onyx.plugins.job.options import JobOptions
-from onyx.plugins.job_output import State
+from onyx.plugins.other_jobs import State
 from onyx.plugins.protocol import PluginContext
 
 

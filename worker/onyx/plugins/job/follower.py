@@ -28,9 +28,9 @@ from onyx.journal.view import Block, Bounds, JournalView
 from onyx.plugins.chunks import gathered
 from onyx.plugins.job.followed import check_another, no_more
 from onyx.plugins.job.options import JobOptions
-from onyx.plugins.job_output import JobJournal
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.journalled.starting import position_in
+from onyx.plugins.other_jobs import JobJournal
 from onyx.plugins.protocol import Cursor, PluginContext
 from onyx.plugins.starting import read_start
 from onyx.structs import prepared

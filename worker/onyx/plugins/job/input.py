@@ -24,10 +24,10 @@ from onyx.plugins.job.followed import check_another
 from onyx.plugins.job.follower import JournalFollower, first_position, follows_journal
 from onyx.plugins.job.options import REFUSED_OF_OUTPUTS, JobOptions
 from onyx.plugins.job.reader import PartsReader, at_of
-from onyx.plugins.job_output import JobJournal
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import OwnerReader
 from onyx.plugins.options import option_error
+from onyx.plugins.other_jobs import JobJournal
 from onyx.plugins.protocol import START, Cursor, PluginContext, Reader
 from onyx.plugins.starting import check_partitions, read_start, wrong_start
 

@@ -70,22 +70,21 @@ class JournalledPartitions:
             return START
         start = read_start(start_from)
         check_partitions(context, start, self.names)
-        if len(old.cursors) != len(self.names):
+        if len(old.positions) != len(self.names):
             what = (
-                f"goes on in the journal of job {old.job}, which has {len(old.cursors)} "
+                f"goes on in the journal of job {old.job}, which has {len(old.positions)} "
                 f"partitions, not {len(self.names)}: take as many, or leave it out to begin anew"
             )
             raise option_error(context, OPTION, what)
         store, number = context.durable_store(), self.names.index(partition)
-        processed = old.cursors[number]
-        job = JobId((processed.state or {}).get(_JOB, old.job))
+        job = JobId((old.states[number] or {}).get(_JOB, old.job))
         theirs = PartitionFolder(job, context.task, number)
         read_ended(store, theirs)
         view = JournalView(store, theirs)
         bounds = view.bounds()
         position = position_in(bounds, start, partition, context.clock.wall_ms(), view.since)
         # What is taken is processed, whatever happens: so nothing of it is left out.
-        position = min(position, processed.position)
+        position = min(position, old.positions[number])
         if position < bounds.first:
             what = f"is gone in partition {partition}: job {job} keeps from {bounds.first:,} on"
             raise option_error(context, OPTION, what)

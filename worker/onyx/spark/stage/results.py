@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId
-from onyx.plugins.protocol import PluginContext, UpgradedJob
+from onyx.plugins.other_jobs import UpgradedJob
+from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import StageRequest, StageRunner
 from onyx.spark.stage import versions
 from onyx.storage.staging.interface import PartStore

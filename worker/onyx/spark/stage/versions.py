@@ -19,7 +19,7 @@ import msgspec
 from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.path_names import path_name
-from onyx.plugins.protocol import UpgradedJob
+from onyx.plugins.other_jobs import UpgradedJob
 from onyx.storage.interface import Location
 from onyx.structs import prepared, stored
 

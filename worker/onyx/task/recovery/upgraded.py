@@ -6,7 +6,7 @@ from typing import Literal
 
 from onyx.log import job_documents
 from onyx.model.plugins import keeps_journal
-from onyx.plugins.protocol import OldJournal, UpgradedJob
+from onyx.plugins.other_jobs import OldJournal, UpgradedJob
 from onyx.task.parts.runtime import Runtime
 from onyx.task.recovery.old_job import planned
 from onyx.task.source.frontier import stored_cursors
@@ -34,4 +34,7 @@ def initialized_journal(runtime: Runtime) -> OldJournal | None:
     if not keeps_journal(entry.type, entry.plugin, entry.options):
         return None
     cursors = stored_cursors(runtime.services, job_id, runtime.task)
-    return OldJournal(job_id, tuple(cursors)) if cursors else None
+    if not cursors:
+        return None
+    positions, states = zip(*((each.position, each.state) for each in cursors), strict=True)
+    return OldJournal(job_id, positions, states)

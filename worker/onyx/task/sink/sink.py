@@ -14,6 +14,7 @@ from onyx.flow.batch import Segments
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
+from onyx.plugins.other_jobs import UpgradedJob
 from onyx.plugins.protocol import (
     Commit,
     OneResultOutput,
@@ -21,7 +22,6 @@ from onyx.plugins.protocol import (
     StageOutput,
     Token,
     TransactionalOutput,
-    UpgradedJob,
 )
 from onyx.program.writer import Writer
 from onyx.runs import Numbers

@@ -1,13 +1,15 @@
-"""What an input may learn of an output of another job of the cluster, or of an input's journal."""
+"""What a plugin may learn of other jobs of the cluster: an output, the journal of an input, and the
+job that its own upgrades."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal, NoReturn
 
 import msgspec
 
 from onyx.errors import UserError
+from onyx.ids import JobId
 
 State = Literal["runs", "completed", "killed", "forgotten"]
 """What became of the newest version of a job."""
@@ -31,11 +33,24 @@ class JobJournal(msgspec.Struct, frozen=True):
     state: State
 
 
-def no_jobs(job: str, task: str, known: Sequence[str]) -> JobOutput:
-    """For processes that are in no cluster."""
-    raise UserError("there are no other jobs in this process")
+class UpgradedJob(msgspec.Struct, frozen=True):
+    """The old job that a job upgrades."""
+
+    job: JobId
+    began: bool
+    """Whether it has read segments, so that its outputs may have written."""
 
 
-def no_journals(job: str, task: str, known: Sequence[str]) -> JobJournal | None:
+class OldJournal(msgspec.Struct, frozen=True):
+    """The journal of the input of the same name in the job that a job upgrades."""
+
+    job: JobId
+    positions: tuple[int, ...]
+    """How far it has processed each partition."""
+    states: tuple[Any, ...]
+    """The states of the cursors of these."""
+
+
+def no_jobs(job: str, task: str, known: Sequence[str]) -> NoReturn:
     """For processes that are in no cluster."""
     raise UserError("there are no other jobs in this process")
