@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StructField, StructType, YearMonthIntervalType
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 
@@ -106,6 +106,14 @@ def test_a_stream_that_cannot_be_is_an_error_of_its_first_call(
     for call in calls:
         with pytest.raises(UserError, match=error):
             call()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_rows_that_no_segment_can_be_are_refused_before_any_is_written(stream: bool) -> None:
+    source = OnyxDataSource({"job": "j", "workers": "h:1"})
+    schema = StructType([StructField("m", YearMonthIntervalType())])
+    with pytest.raises(UserError, match="column 'm' holds intervals of months: cast it to INT"):
+        (source.streamWriter if stream else source.writer)(schema, False)
 
 
 def test_options_come_in_lower_case_and_as_text() -> None:

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from onyx.errors import UserError
+from onyx.plugins.files.spark_footer import unreadable
 from onyx.spark.types import spark_schema
 from onyx.spark_source import schemas
 from onyx.spark_source.errors import in_one_line
@@ -70,6 +71,7 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
     def writer(self, schema: Any, overwrite: bool) -> JobWriter:
         """Writes rows into a running job."""
         options = write_options(self.options)
+        _require_segments(schema)
         if overwrite:
             raise UserError(
                 'format("onyx"): rows are added to what a job reads: use mode("append")'
@@ -80,6 +82,7 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
     def streamWriter(self, schema: Any, overwrite: bool) -> JobStreamWriter:
         """Writes the rows of each micro-batch into a running job."""
         options = write_options(self.options)
+        _require_segments(schema)
         if options.id is not None:
             raise UserError(
                 "format(\"onyx\"): a stream needs no option 'id': its checkpoint has one"
@@ -90,3 +93,10 @@ class OnyxDataSource(DataSource):  # type: ignore[misc]
                 '("update")'
             )
         return JobStreamWriter(target_of(options), options)
+
+
+def _require_segments(schema: Any) -> None:
+    """Raises UserError if rows of this schema cannot be segments."""
+    wrong = unreadable(schema.jsonValue())
+    if wrong:
+        raise UserError(f'format("onyx"): rows cannot become segments: {wrong}')
