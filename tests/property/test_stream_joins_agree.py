@@ -21,6 +21,7 @@ from onyx.joins.streams.spans import LEFT, RIGHT, Side
 from onyx.model.job import CatalogEntry, Job, JoinSide, Within
 from onyx.program.stream_join import StreamJoin, stream_join
 from onyx.program.streams.looking import look_at
+from onyx.program.streams.results import gathered
 from onyx.program.streams.state import JoinedStreams
 from onyx.settings import StateSettings
 from onyx.state.local.mapped import mapped
@@ -139,7 +140,7 @@ class Peer:
         shards = np.array([shard_of(key) for key in keys])
         added = self.state.add(side, segments, looked.times, looked.rows, shards)
         self.late += [(kind, rows[index]["n"]) for index in added.late]
-        for firing in added.firings:
+        for firing in gathered(int(shards[0]), added.made):
             assert isinstance(firing, Made)
             self.sees(as_dicts(firing.segments))
 

@@ -476,3 +476,54 @@ def test_after_a_rescaling_an_answer_still_waits_for_what_was_made_before(
     output.flushes = True
     for each in waiting:
         assert world.answered(each).status is Status.PROCESSED
+
+
+@pytest.mark.parametrize("peers", [(1, 3), (2, 4)])
+def test_after_a_rescaling_an_answer_waits_for_what_a_join_had_made(peers: tuple[int, int]) -> None:
+    sides = tuple({"name": each, "type": "function", "fn": "m:same"} for each in ("left", "right"))
+    catalog = [
+        {"name": "read", "type": "input", "plugin": "requests"},
+        *sides,
+        {
+            "name": "meet", "type": "join", "how": "inner", "fluxPolicy": "continue",
+            "left": {"task": "left", "key": "n", "at": "at"},
+            "right": {"task": "right", "key": "n", "at": "at", "prefix": "r_"},
+            "within": {"before": 0, "after": 0},
+        },
+        {"name": "give", "type": "function", "fn": "m:give"},
+        {"name": "write", "type": "output", "plugin": "blackhole"},
+    ]  # fmt: skip
+    workflow = [["read", "left"], ["read", "right"], ["left", "meet"], ["right", "meet"],
+                ["meet", "give"], ["give", "write"]]  # fmt: skip
+    spec = {"guarantee": "exactly-once", "workflow": workflow, "catalog": catalog,
+            "ackReturns": {"sum": "sum"}}  # fmt: skip
+
+    def give(segment: Segment) -> Segment:
+        onyx.ack_return("sum", segment["n"])
+        return segment
+
+    world = World.__new__(World)
+    world.bench = Bench(spec, {"m:same": lambda segment: segment, "m:give": give})
+    world.bench.start()
+    world.bench.rewire(meet=peers[0])
+    world.bench.settle()
+    world.numbers = iter(range(100))
+    (output,) = world.bench.outputs["write"]
+    waiting = [world.ask({"n": n, "at": n}) for n in range(6)]
+    answers = [world.answered(each) for each in waiting]
+    assert [each.parts["sum"].value for each in answers] == list(range(6)), "told apart"
+
+    output.flushes = False
+    waiting = [world.ask({"n": n, "at": n}) for n in range(10, 16)]
+    while world.mailbox.waiting[0]:
+        pass
+    world.bench.settle()
+    assert len(output.written) == 12
+    world.bench.rewire(meet=peers[1])
+    for _ in range(3):
+        world.bench.settle()
+        world.bench.clock.advance(1.0)
+    assert [each.done() for each in waiting] == [False] * len(waiting)
+    output.flushes = True
+    for each in waiting:
+        assert world.answered(each).status is Status.PROCESSED

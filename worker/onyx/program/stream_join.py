@@ -11,6 +11,7 @@ from onyx.flow.groups.getters import KeyGetter, key_getter
 from onyx.flow.predicates import Resolve
 from onyx.joins.streams.spans import TIME_MAX, US_A_MS, Extents, Interval, Latest, Spans
 from onyx.model.job import CatalogEntry, Job, JoinSide
+from onyx.model.requests import asked_for
 from onyx.model.workflow import sources_above
 from onyx.windows.assigning.coordinates import Coordinates
 from onyx.windows.coded import GroupKeys
@@ -47,6 +48,9 @@ class StreamJoin(msgspec.Struct, frozen=True):
     """The group keys of columns."""
     is_split: bool = True
     """The state is split by group."""
+    tells_apart: bool = False
+    """Whether it is noted of which segment of a request each was made, and it goes into the shard
+    of that."""
 
     @property
     def group_key(self) -> KeyGetter:
@@ -77,6 +81,7 @@ def stream_join(job: Job, task: str, resolve: Resolve) -> StreamJoin | None:
         entry.uniqueness_key if entry.deduplicate else None,
         () if late is None else (late,),
         frozenset(sources_above(job, task)),
+        tells_apart=task in asked_for(job),
     )
 
 

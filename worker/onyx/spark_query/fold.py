@@ -20,6 +20,7 @@ from onyx.program.held_kinds import HeldKinds
 from onyx.program.prepare import prepare
 from onyx.program.program import Program
 from onyx.program.streams.apply import join_batch, look
+from onyx.runs import Numbers
 from onyx.spark_query.failure import TaskFailed
 from onyx.spark_query.folding.contents import Contents
 from onyx.spark_query.folding.untracked import UntrackedFolding
@@ -129,6 +130,10 @@ class Fold(UntrackedFolding, HeldKinds):
         """Send these when the batch, or the page, is through."""
         if len(segments):
             self._emitted.append((child, segments))
+
+    def emit_for(self, shard: int, segments: Segments, parents: Numbers) -> None:
+        """Send these like `emit`: no request waits for what a query makes."""
+        self.emit(shard, segments)
 
     def changed(self, segments: int) -> None:
         """Nothing is recorded."""

@@ -20,7 +20,9 @@ from onyx.program.prepare import look_at_leaves
 from onyx.program.program import Program
 from onyx.program.stream_join import StreamJoin
 from onyx.program.streams.looking import look_at
+from onyx.program.streams.results import apart, gathered
 from onyx.program.streams.state import JoinedStreams
+from onyx.runs import Numbers, taken
 from onyx.telemetry.catalog import LATE_SEGMENTS
 from onyx.windows.coded import chosen, keyed, shards_in
 
@@ -36,6 +38,10 @@ class Joining(Emitting, Protocol):
     @property
     def shard_of(self) -> Mapping[Any, int]:
         """The shard of a group key."""
+        ...
+
+    def emit_for(self, shard: int, segments: Segments, parents: Numbers) -> None:
+        """Send these when that is safe. `parents`: the root of the tree that each was made of."""
         ...
 
     def fresh(self, batch: Batch, withdrawn: Sequence[int]) -> Mask | None:
@@ -63,10 +69,12 @@ def join_batch(program: Program, joining: Joining, work: BatchWork) -> None:
     assert routed is not None, "the phase before"
     side, looked, segments = _side(join, work), work.looked, leaves.segments
     groups = chosen(work.groups, leaves.parents)
+    origin = np.arange(len(leaves)) if leaves.parents is None else leaves.parents
     fresh = joining.fresh(batch, routed.withdrawn)
     if fresh is not None:
         where = np.flatnonzero(fresh if leaves.parents is None else fresh[leaves.parents])
         segments, groups, looked = chosen(segments, where), chosen(groups, where), None
+        origin = origin[where]
     if not len(segments):
         return
     looked = look_at(join, join.sides[side], segments) if looked is None else looked
@@ -75,10 +83,11 @@ def join_batch(program: Program, joining: Joining, work: BatchWork) -> None:
         values = [[side, value] for value in looked.unique]
         new = joining.first_seen(shards.tolist(), values)
         where = np.flatnonzero(new)
-        segments, shards = chosen(segments, where), shards[where]
+        segments, shards, origin = chosen(segments, where), shards[where], origin[where]
         looked = look_at(join, join.sides[side], segments)
     if len(segments):
-        _add(program, joining, side, segments, looked, shards)
+        roots = None if batch.roots is None else taken(batch.roots, origin)
+        _add(program, joining, side, segments, looked, shards, roots)
 
 
 def _add(
@@ -88,11 +97,17 @@ def _add(
     segments: Segments,
     looked: Looked,
     shards: Indices,
+    roots: Numbers | None,
 ) -> None:
     assert program.streams is not None, "asked before"
     added = joining.joined.add(side, segments, looked.times, looked.rows, shards)
     joining.changed(len(segments))
-    carry_out(joining, added.firings)
+    if program.streams.tells_apart and roots is not None:
+        for shard, made, of in apart(added.made, shards):
+            if shard not in joining.closed:
+                joining.emit_for(shard, made, taken(roots, of))
+    else:
+        carry_out(joining, gathered(int(shards[0]), added.made))
     if added.late:
         program.metrics.add(LATE_SEGMENTS, len(added.late))
         where = np.array(added.late, np.intp)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from onyx.codec.merged import merged, merged_batch, named
 from onyx.codec.segment_runs import encode_run
 from onyx.errors import UserError
 from onyx.flow.arrays import Indices
-from onyx.flow.batch import Segment, Segments, as_dicts, joined
+from onyx.flow.batch import Segment, Segments, as_dicts, joined, take
 from onyx.flow.columns.record_batch import Columns
 from onyx.joins.streams.spans import LEFT, Side
 from onyx.program.stream_join import StreamJoin
@@ -42,6 +42,8 @@ class Made(NamedTuple):
     segments: Segments
     batch: pa.RecordBatch | None = None
     """Columns that stand for them in the state log (`merged_batch`)."""
+    of: Indices | None = None
+    """Which of the segments that have just come each was made of."""
 
 
 class Results:
@@ -103,6 +105,20 @@ def _different(chosen: Chosen) -> tuple[list[Segment], list[int]]:
 
 def _columns(arrays: dict[str, pa.Array]) -> Columns:
     return Columns(pa.RecordBatch.from_arrays(list(arrays.values()), names=list(arrays)))
+
+
+def apart(parts: Sequence[Made], shards: Indices) -> Iterator[tuple[int, Segments, Indices]]:
+    """Results by the shard of the segment that has just come, with its index.
+
+    Args:
+        shards: of the segments that have just come.
+    """
+    for part in parts:
+        assert part.of is not None, "made of segments that have just come"
+        of_shard = shards[part.of]
+        for shard in np.unique(of_shard).tolist():
+            chosen = np.flatnonzero(of_shard == shard)
+            yield shard, take(part.segments, chosen), part.of[chosen]
 
 
 def gathered(shard: int, parts: Sequence[Made]) -> list[AnyFiring]:

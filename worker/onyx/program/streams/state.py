@@ -31,13 +31,21 @@ from onyx.program.streams.looking import look_at
 from onyx.program.streams.restoring import Restoring
 from onyx.program.streams.results import Chosen, Made, Results, gathered
 from onyx.program.streams.stored_form import Stored, segments_of
-from onyx.windows.firing import Added, Extent, Number, Pages
+from onyx.windows.firing import Extent, Number, Pages
 from onyx.windows.groups import Shards
 from onyx.windows.records import JoinRows, JoinSchema, Record, Records, WatermarkReached
 from onyx.windows.running import Files
 from onyx.windows.selection import EVERYTHING, Selection
 
 SIDES: tuple[Side, Side] = (LEFT, RIGHT)
+
+
+class Taken(NamedTuple):
+    """What became of segments of a side."""
+
+    made: list[Made]
+    late: list[int]
+    """The indices of those that came late."""
 
 
 class _Lone(NamedTuple):
@@ -89,7 +97,7 @@ class JoinedStreams:
 
     def add(
         self, side: Side, segments: Segments, times: Times, rows: Sequence[Rows], shards: Indices
-    ) -> Added:
+    ) -> Taken:
         """Take segments of a side.
 
         Args:
@@ -107,20 +115,24 @@ class JoinedStreams:
             if not there.all():
                 keys, where = tuple(key.filter(pa.array(there)) for key in keys), where[there]
             mine = every.take(where)
-            made += self._take(
-                side, KeyedRows.of(keys, times[where], shards[where], mine.rows), mine
-            )
+            its = KeyedRows.of(keys, times[where], shards[where], mine.rows)
+            made += self._take(side, its, mine, where)
             if self._join.sides[side].outer:
                 without = each.where[~there & ~late[each.where]]
-                made.append(self._results.of_lone(side, every.take(without).rows))
-        return Added(gathered(int(shards[0]), made), np.flatnonzero(late).tolist())
+                lone = self._results.of_lone(side, every.take(without).rows)
+                made.append(lone._replace(of=without))
+        return Taken(made, np.flatnonzero(late).tolist())
 
     def saw(self, side: Side, schema: pa.Schema) -> None:
         """Segments of a side have these columns, wherever they have gone."""
         self._results.saw(side, schema)
 
-    def _take(self, side: Side, rows: KeyedRows, stored: Stored) -> Iterator[Made]:
-        """Rows meet those that are there, and stay."""
+    def _take(self, side: Side, rows: KeyedRows, stored: Stored, of: Indices) -> Iterator[Made]:
+        """Rows meet those that are there, and stay.
+
+        Args:
+            of: the index of each row among the segments that have come.
+        """
         if not len(rows):
             return
         rows = in_order(rows)  # neighbours in a large array are found faster
@@ -129,7 +141,8 @@ class JoinedStreams:
             for part in self._stored[1 - side].parts:
                 for mine, others in part.pairs(rows, reach):
                     pair = Chosen(stored, rows.where[mine]), _chosen(part.rows, others)
-                    yield self._results.of_pairs(*(pair if side == LEFT else pair[::-1]))
+                    made = self._results.of_pairs(*(pair if side == LEFT else pair[::-1]))
+                    yield made._replace(of=of[rows.where[mine]])
         self._stored[side].add(rows)
         self._chronicle.added(side, rows)
 
