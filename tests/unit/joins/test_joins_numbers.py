@@ -22,6 +22,7 @@ KINDS = [
     (LARGE, pa.uint64()),
     (FRACTIONS, pa.float64()),
     (DECIMALS, pa.decimal128(30, 2)),
+    ([Decimal("-9.99"), Decimal("9.99"), Decimal("9.00")], pa.decimal128(3, 2)),
     (DECIMALS, pa.decimal256(50, 4)),
     (SMALL, pa.decimal128(2, 2)),
     (SMALL, pa.decimal64(12, 3)),

@@ -161,8 +161,8 @@ def _whole_decimals(column: pa.Array) -> pa.Array:
     if kind.scale < 0:  # Arrow does not compare those
         column = column.cast(pa.decimal256(min(kind.precision - kind.scale, 76), 0))
     elif kind.scale:
-        floor = pc.floor(column)
-        column = pc.if_else(pc.equal(column, floor), floor, None)
+        whole = pc.trunc(column)  # of a floor there may be no room for the last digit
+        column = pc.if_else(pc.equal(column, whole), whole, None)
     try:
         return column.cast(pa.int64())
     except pa.ArrowInvalid:  # some are too large

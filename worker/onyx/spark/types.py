@@ -3,7 +3,7 @@
 | a column of | is in Spark | and comes back |
 |---|---|---|
 | uint8 to uint64 | SMALLINT, INT, BIGINT, DECIMAL(20, 0) | by a note |
-| decimal32 to decimal256 | DECIMAL, of at most 38 digits | by a note |
+| decimal128, decimal256 | DECIMAL, of at most 38 digits | by a note |
 | times in any zone, or in none | TIMESTAMP, which has no zone | by a note |
 | null | STRING | by a note |
 | duration, time | INTERVAL DAY TO SECOND, TIME(6) | itself |
