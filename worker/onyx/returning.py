@@ -140,6 +140,13 @@ def collecting(
         _collector.reset(token)
 
 
+def give_again() -> None:
+    """What has been given back in the block is forgotten: it will be given again."""
+    collector = _collector.get()
+    if collector is not None:
+        collector.found.clear()
+
+
 @contextmanager
 def collecting_nothing() -> Iterator[None]:
     """What is given back in the block belongs to nobody."""

@@ -45,7 +45,8 @@ class Running:
 
     def __init__(self, env: TestEnv, fn: str, read: str, form: str, spec: str) -> None:
         self.env = env
-        does = f'fn: "{fn}"' if "Pricing" not in fn else f'processor: "{fn}"'
+        is_class = fn.partition(":")[2][:1].isupper()
+        does = f'processor: "{fn}"' if is_class else f'fn: "{fn}"'
         self.target: Channel = channel()
         self.name = f"requests-{next(_numbers)}"
         self.job: JobId = env.submit(
@@ -121,9 +122,20 @@ def test_a_request_is_taken_once_under_its_id_whomever_it_is_sent_to(
     assert len(running.end()) == 50
 
 
-@pytest.mark.parametrize("read", ["", "partitions: 4, partitionKey: order"])
-def test_segments_that_fail_are_the_answer_of_their_request_alone(env: TestEnv, read: str) -> None:
-    running = start(env, f"{GIVING}:divided", read)
+@pytest.mark.parametrize(
+    ("fn", "read", "form"),
+    [
+        ("divided", "", "dicts"),
+        ("divided", "partitions: 4, partitionKey: order", "dicts"),
+        ("Dividing", "", "dicts"),
+        ("Dividing", "partitions: 4, partitionKey: order", "dicts"),
+        ("DividingColumns", "", "arrow"),
+    ],
+)
+def test_segments_that_fail_are_the_answer_of_their_request_alone(
+    env: TestEnv, fn: str, read: str, form: str
+) -> None:
+    running = start(env, f"{GIVING}:{fn}", read, form=form)
     rows = [{"order": n, "count": n % 10} for n in range(50)]
     for appender in running.appenders:
         with pytest.raises(RequestFailed, match="segment 0 of the request failed") as raised:

@@ -69,6 +69,20 @@ def divided(order: dict[str, Any]) -> dict[str, Any]:
     return {**order, "each": 10 // order["count"]}
 
 
+class Dividing(Processor):
+    """Fails for a count of 0."""
+
+    def process_item(self, ordinal: int, item: dict[str, Any]) -> bool:
+        return self.try_emit(divided(item))
+
+
+class DividingColumns(Processor):
+    """Fails for a batch that has a count of 0."""
+
+    def process_item(self, ordinal: int, item: pa.RecordBatch) -> bool:
+        return self.try_emit(pa.RecordBatch.from_pylist([divided(row) for row in item.to_pylist()]))
+
+
 def kept(order: dict[str, Any], state: Any) -> dict[str, Any]:
     """Keeps something, and gives back for what it was given."""
     state.count = (state.count or 0) + order["count"]

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import onyx
 from onyx.processors import Inbox, Processor, Traverser, traverse
 from onyx.testing.processors import Watermark, verify_processor
 
@@ -299,3 +300,30 @@ def test_a_processor_that_leaves_one_side_until_the_other_is_complete_passes() -
 def test_a_processor_that_loses_what_it_should_leave_is_found() -> None:
     with pytest.raises(AssertionError, match="missing"):
         verify_processor(TakesTooEarly, input=TWO_SIDES, output=BOTH, parents=("users", "orders"))
+
+
+class AsksOnce(Processor):
+    """Asks for each item once more."""
+
+    def init(self) -> None:
+        self.asked: set[int] = set()
+
+    def process_item(self, ordinal: int, item: Any) -> Any:
+        if item["n"] not in self.asked:
+            self.asked.add(item["n"])
+            return onyx.FAIL
+        return self.try_emit(item)
+
+
+class Raises(Processor):
+    def process_item(self, ordinal: int, item: Any) -> bool:
+        raise ValueError("not this one")
+
+
+def test_an_item_that_is_to_be_read_again_comes_again() -> None:
+    verify_processor(AsksOnce, input=INPUT, output=INPUT, ordered=False)
+
+
+def test_what_a_processor_raises_is_said() -> None:
+    with pytest.raises(AssertionError, match="process of processor Raises raised ValueError: not"):
+        verify_processor(Raises, input=INPUT, output=[])

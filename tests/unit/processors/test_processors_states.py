@@ -15,6 +15,7 @@ from onyx.program.processing.calls import Calls
 from onyx.program.processing.outboxes import outbox_of
 from onyx.program.processing.snapshot import Snapshot
 from onyx.program.processing.states import ALL, ProcessorStates
+from onyx.program.processing.turns import Takes
 from onyx.program.processor import Parent, Processing
 from onyx.windows.buckets import InMemory
 from onyx.windows.coded import GroupKeys
@@ -61,6 +62,9 @@ def states_of(
     return ProcessorStates(its, lambda: calls, Snapshot(OWN, InMemory()), OWN, clock, lambda: ended)
 
 
+nothing_takes = Takes(anything=False, retries=False)
+
+
 def made(pages: Pages) -> list[tuple[int, Any]]:
     return [
         (each.shard, segment)
@@ -94,15 +98,15 @@ def test_a_parent_that_has_ended_is_told_once_and_the_rest_at_the_end() -> None:
 
 def test_what_has_ended_for_all_shards_is_not_done_again_by_who_takes_over() -> None:
     states = states_of()
-    states.process(0, [{}, {}])
+    states.process(0, [{}, {}], nothing_takes)
     assert ({"had": 2}) in [segment for _, segment in made(states.complete(OWN, 0))]
     assert made(restored(states, OWN).complete(OWN, 0)) == []
 
 
 def test_what_is_made_goes_into_no_shard_that_has_ended() -> None:
     over, going = states_of(), states_of()
-    over.process(0, [{}] * 5)
-    going.process(0, [{}] * 2)
+    over.process(0, [{}] * 5, nothing_takes)
+    going.process(0, [{}] * 2, nothing_takes)
     list(over.complete(OWN, 0))
     for states in (over, going):
         states.take_changes()
@@ -138,7 +142,7 @@ class InPages(Noted):
 
 def test_state_is_saved_between_two_pages_of_the_end_whatever_was_refused() -> None:
     states = states_of(InPages(), room=1)
-    states.process(0, [{}] * 3)
+    states.process(0, [{}] * 3, nothing_takes)
     states.take_changes()
     left, had = list[Any](), list[Any]()
     for page in states.complete(OWN, 0):
@@ -152,10 +156,10 @@ def test_state_is_saved_between_two_pages_of_the_end_whatever_was_refused() -> N
 
 def test_nothing_is_saved_when_nothing_was_called() -> None:
     states = states_of()
-    states.process(0, [{}])
+    states.process(0, [{}], nothing_takes)
     assert states.take_changes()
     assert states.take_changes() == {}
-    states.process(0, [])
+    states.process(0, [], nothing_takes)
     assert states.take_changes() == {}, "the entry is as it was"
 
 
@@ -170,7 +174,7 @@ def test_a_chunk_waits_for_nine_times_as_long_as_saving_took() -> None:
             return super().save_to_snapshot()
 
     states = states_of(Slow(), clock=clock)
-    states.process(0, [{}])
+    states.process(0, [{}], nothing_takes)
     states.take_changes()
     assert states.rest_s == 18.0
 
@@ -185,8 +189,8 @@ def test_a_cooperative_call_that_is_slow_is_named_once(caplog: pytest.LogCapture
 
     states = states_of(Slow(), clock=clock)
     with caplog.at_level(logging.WARNING, "onyx.task"):
-        states.process(0, [{}])
-        states.process(0, [{}])
+        states.process(0, [{}], nothing_takes)
+        states.process(0, [{}], nothing_takes)
     (record,) = caplog.records
     assert record.getMessage().startswith("process of processor m:Noted took 0.5 s")
 
@@ -196,7 +200,7 @@ def test_a_method_that_returns_no_bool_is_named(method: str) -> None:
     states = states_of(type("Wrong", (Noted,), {method: lambda self: None})())
 
     def run() -> None:
-        states.process(0, [{}])
+        states.process(0, [{}], nothing_takes)
         list(states.complete(OWN, 0))
 
     with pytest.raises(UserFunctionError, match=f"{method} of processor m:Noted returned a None"):
@@ -205,7 +209,7 @@ def test_a_method_that_returns_no_bool_is_named(method: str) -> None:
 
 def test_its_end_is_recorded_with_what_was_made_at_the_end() -> None:
     states = states_of()
-    states.process(0, [{}])
+    states.process(0, [{}], nothing_takes)
     states.take_changes()
     list(states.complete(OWN, 0))
     after = restored(states, OWN)
@@ -215,10 +219,10 @@ def test_its_end_is_recorded_with_what_was_made_at_the_end() -> None:
 
 def test_what_was_saved_last_is_shown_and_nothing_behind_the_end() -> None:
     states = states_of()
-    states.process(0, [1, 2])
+    states.process(0, [1, 2], nothing_takes)
     assert states.query("task") == []
     states.take_changes()
-    states.process(0, [3])
+    states.process(0, [3], nothing_takes)
     (entry,) = states.query("task")
     assert (entry.group, entry.state) == (0, 2)
     assert entry.lower in OWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from tests.support.examples import some_of
 from tests.support.jobs.bench import Bench
 
 from onyx.processors import Inbox, Processor, Traverser, traverse
-from onyx.program.processing import calls, outboxes
+from onyx.program.processing import calls, history, outboxes
 from onyx.settings import Settings
 from onyx.task.window_state import emissions
 
@@ -24,7 +25,7 @@ MADE = Counter((each["n"], i) for each in ITEMS for i in range(each["many"]))
 def small_outboxes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outboxes of 8 segments; a hundred count as too many for memory."""
     monkeypatch.setattr(outboxes.outbox_of, "__defaults__", (8, 8))
-    monkeypatch.setattr(calls.Calls.process, "__defaults__", (40,))
+    monkeypatch.setattr(calls.Calls.process, "__defaults__", (40, 0))
 
 
 class Expands(Processor):
@@ -93,6 +94,7 @@ def bench_of(
     peers: int = 1,
     grouped: bool = False,
     after: Bench | None = None,
+    items: Sequence[dict[str, Any]] = ITEMS,
     **task: Any,
 ) -> Bench:
     if grouped:
@@ -102,7 +104,7 @@ def bench_of(
         "workflow": [["read", "make"], ["make", "write"]],
         "catalog": [
             {"name": "read", "type": "input", "plugin": "sequence", "batchSize": 5,
-             "options": {"segments": ITEMS, "partitions": 1}},
+             "options": {"segments": list(items), "partitions": 1}},
             {"name": "make", "type": "function", "processor": "m:make", **task},
             {"name": "write", "type": "output", "plugin": "blackhole"},
         ],
@@ -117,6 +119,23 @@ def bench_of(
         settings=settings,
         after=after,
     )
+
+
+def until(bench: Bench, condition: Callable[[], bool]) -> Iterator[None]:
+    """Rounds until this holds."""
+    for _ in range(3_000):
+        if condition():
+            return
+        bench.round()
+        bench.clock.advance(0.01)
+        yield
+    raise AssertionError(bench.exceptions)
+
+
+def is_inside(bench: Bench) -> bool:
+    """Whether some of what is made of an item has arrived, and more will be made."""
+    windowing = bench.task("make").allocation.windowing
+    return bool(windowing is not None and windowing.held.unfinished and bench.written("write"))
 
 
 def made(bench: Bench) -> Counter[tuple[int, int]]:
@@ -147,12 +166,8 @@ def test_results_arrive_before_the_item_is_done_with(kind: str, guarantee: str) 
     bench = bench_of(make, guarantee, **more)
     bench.start()
     inside = 0
-    while not bench.completed:
-        bench.round()
-        bench.clock.advance(0.01)
-        windowing = bench.task("make").allocation.windowing
-        if windowing is not None and windowing.held.unfinished and bench.written("write"):
-            inside += 1
+    for _ in until(bench, lambda: bench.completed):
+        inside += is_inside(bench)
     assert inside > 0
     assert made(bench) == MADE
 
@@ -193,9 +208,8 @@ def test_a_large_item_is_finished_by_the_new_job_of_an_upgrade(kind: str) -> Non
     make, more = KINDS[kind]
     old = bench_of(make, **more)
     old.start()
-    while not (old.task("make").allocation.windowing.held.unfinished and old.written("write")):
-        old.round()
-        old.clock.advance(0.01)
+    for _ in until(old, lambda: is_inside(old)):
+        pass
     new = bench_of(make, after=old, **more)
     new.settle()
     assert new.completed
@@ -209,9 +223,7 @@ def test_no_more_is_made_of_an_item_than_may_be_on_its_way(
     bench = bench_of(Counts, grouped=True)
     bench.start()
     most = 0
-    while not bench.completed:
-        bench.round()
-        bench.clock.advance(0.01)
+    for _ in until(bench, lambda: bench.completed):
         most = max(most, bench.task("make").allocation.windowing.emissions.unsettled)
     assert made(bench) == MADE
     assert 50 < most <= 50 + 40 + 2 * 8
@@ -245,9 +257,8 @@ class Random(Counts):
 def test_what_differs_when_it_is_made_again_ends_the_job_rather_than_a_segment() -> None:
     bench = bench_of(Random, grouped=True)
     bench.start()
-    while not (bench.task("make").allocation.windowing.held.unfinished and bench.written("write")):
-        bench.round()
-        bench.clock.advance(0.01)
+    for _ in until(bench, lambda: is_inside(bench)):
+        pass
     bench.crash(bench.task("make"))
     for _ in range(200):
         bench.round()
@@ -274,3 +285,27 @@ def test_a_processor_may_wait_in_the_middle_of_a_large_item() -> None:
         if bench.completed:
             break
     assert made(bench) == MADE
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_task_starts_again_that_has_not_kept_what_it_has_to_do_again(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, more = KINDS[kind]
+    few = [{"n": n, "many": 2, "key": "ab"[n % 2]} for n in range(1, 80)]
+    monkeypatch.setattr(history.History.__init__, "__defaults__", (0,))
+    bench = bench_of(make, items=[*few, ITEMS[0]], **more)
+    bench.start()
+    for _ in until(bench, lambda: bool(bench.written("write"))):
+        pass
+    bench.slow = []
+    for _ in until(bench, lambda: bool(bench.restarted)):
+        pass
+    bench.finish_slow()
+    monkeypatch.setattr(history.History.__init__, "__defaults__", (1_000,))
+    bench.crash(bench.task("make"))
+    bench.settle()
+    assert bench.completed
+    assert not bench.exceptions
+    expected = {(each["n"], i) for each in [*few, ITEMS[0]] for i in range(each["many"])}
+    assert set(made(bench)) == expected

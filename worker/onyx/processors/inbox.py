@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
+from onyx.errors import UserFunctionError, describe_type
+from onyx.retry import Fail, asked_by
 from onyx.returning import gives_back
 
 T = TypeVar("T")
@@ -20,6 +22,8 @@ class Inbox(Generic[T]):
         self._count = len(self._items)
         self._removed = False
         """Whether the item that was given last is not here any more."""
+        self.failed: list[tuple[int, Exception]] = []
+        """The items that have failed, by number, and why."""
 
     @property
     def last(self) -> int:
@@ -44,9 +48,8 @@ class Inbox(Generic[T]):
 
     def keep_first(self) -> None:
         """The engine takes back all items but the first."""
-        while len(self._items) > 1:
-            self._items.pop()
-            self._count -= 1
+        self._count -= len(self._items) - 1
+        self._items = deque([self._items[0]])
 
     def peek(self) -> T | None:
         """The first item, which stays; None: the inbox is empty."""
@@ -62,6 +65,24 @@ class Inbox(Generic[T]):
         """Remove the first item. Raises IndexError: the inbox is empty."""
         self._items.popleft()
         self._removed = True
+
+    def fail(self, why: Exception | Fail) -> None:
+        """Remove the first item, which has failed: with `onyx.FAIL` or an `onyx.Retry` it is read
+        again, with another exception it goes where the job sends what fails in the task. It must
+        have changed nothing, and nothing may have been offered for it.
+
+        Raises:
+            IndexError: the inbox is empty.
+        """
+        error = asked_by(why)
+        if error is None and not isinstance(why, Exception):
+            raise UserFunctionError(
+                f"an item fails with {describe_type(why)}: give onyx.FAIL, a Retry, or another "
+                "exception"
+            )
+        self.remove()
+        number = self._count - len(self._items) - 1
+        self.failed.append((number, error or why))  # type: ignore[arg-type]
 
     def drain(self) -> list[T]:
         """All items, which are removed."""

@@ -14,6 +14,7 @@ from onyx.processors.building import FlatMapper, Traverser
 from onyx.processors.context import Context
 from onyx.processors.inbox import Inbox
 from onyx.processors.outbox import Outbox
+from onyx.retry import Fail, Retry, asked_by
 
 T = TypeVar("T")
 
@@ -50,11 +51,15 @@ class Processor:
             ordinal: number of the task that it comes from (`context.parents`).
             inbox: segments, or record batches where the task has columns.
         """
-        while inbox and self.process_item(ordinal, inbox.peek()):
-            inbox.remove()
+        while inbox and (done := self.process_item(ordinal, inbox.peek())):
+            if done is True or asked_by(done) is None:
+                inbox.remove()
+            else:
+                inbox.fail(done)
 
-    def process_item(self, ordinal: int, item: Any) -> bool:
-        """Work on one item; False: call again with the same one."""
+    def process_item(self, ordinal: int, item: Any) -> bool | Fail | Retry:
+        """Work on one item; False: call again with the same one. `onyx.FAIL` or an `onyx.Retry`, of
+        an item that has changed nothing yet: it is to be read again."""
         raise NotImplementedError("a processor has process_item or process")
 
     def try_process(self) -> bool:

@@ -170,8 +170,10 @@ class _Bench:
         given, left = [*self._left.pop(ordinal, []), *batch], list[Any]()
         for index, mine in self._dealt(given):
             turn = self._peers[index].calls.process(ordinal, mine, made_max=0)
+            if turn.error is not None:
+                raise turn.error
             self._made += turn.made
-            left += mine[turn.taken :]
+            left += [*(mine[at] for at, _ in turn.failed), *mine[turn.taken :]]
         if left:
             self._left[ordinal] = left
         return len(left) < len(given)

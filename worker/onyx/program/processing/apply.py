@@ -1,12 +1,13 @@
 """A processor over a batch.
 
-What it raises ends the job, or restarts the peer where a lifecycle says so: its state is between
-two items then, and only what was saved is whole. A segment that does not fit the schema of the task
-has failed before the processor could see it, so it is routed as others are.
+A segment that fails is routed as others are: one that does not fit the schema of the task, one of
+which the processor says so, and one with which it raises, if something takes care of that. What it
+raises otherwise ends the job, or restarts the peer where a lifecycle says so.
 """
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,14 +17,16 @@ from onyx.errors import UserFunctionError
 from onyx.flow.batch import Batch, Indices, as_dicts, as_given, take
 from onyx.flow.leaves import Leaves
 from onyx.flow.segment_failure import SegmentFailure
+from onyx.program.answering import NOBODY, Answering
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure
 from onyx.program.fitting import fit
 from onyx.program.keeping import Keeping
 from onyx.program.phases import Phase
 from onyx.program.processing.states import ProcessorStates
+from onyx.program.processing.turns import Takes
 from onyx.program.program import Program
-from onyx.returning import collecting, lost
+from onyx.returning import LOST, Returned, collecting, lost
 
 
 class KeepingProcessor(Keeping, Protocol):
@@ -35,9 +38,15 @@ class KeepingProcessor(Keeping, Protocol):
         ...
 
 
-def apply_processor(program: Program, keeping: KeepingProcessor, work: BatchWork) -> None:
+def apply_processor(
+    program: Program, keeping: KeepingProcessor, work: BatchWork, answering: Answering = NOBODY
+) -> None:
     """Have the segments of the batch processed that have not been applied. The batch is then what
-    the processor has taken."""
+    the processor has taken.
+
+    Args:
+        answering: says which segments requests have brought; what fails of these is the answer.
+    """
     batch, its = work.batch, program.processing
     if batch is None or work.leaves is not None:
         return
@@ -47,20 +56,40 @@ def apply_processor(program: Program, keeping: KeepingProcessor, work: BatchWork
     items, kept, misfits = _items(program, batch, where)
     keys = program.job.ack_returns
     work.returned = lost(keys, unapplied)
+    failures = misfits
     if items:
         try:
             with collecting(keys, len(kept), size_bytes) as returned:
-                taken, work.made = keeping.processing.process(its.ordinal(batch.upstream), items)
-            work.returned += [each._replace(at=int(kept[each.at])) for each in returned]
+                ordinal = its.ordinal(batch.upstream)
+                worked = keeping.processing.process(
+                    ordinal, items, _takes(program, batch, answering)
+                )
         except UserFunctionError as error:
             detail = f"{error} (the batch has {len(where)} segments)"
             raise Failure(Phase.APPLY_FN.value, error, detail, len(where)) from error
-        if taken < len(kept):
-            misfits = _leave(keeping, work, batch, kept[taken:], misfits)
+        work.made = worked.made
+        returned += [Returned(at, key, None, LOST) for at in worked.unfinished for key in keys]
+        work.returned += [each._replace(at=int(kept[each.at])) for each in returned]
+        failed = [(int(kept[at]), error) for at, error in worked.failed]
+        failures = sorted([*misfits, *failed], key=itemgetter(0))
+        if worked.taken < len(kept):
+            failures = _leave(keeping, work, batch, kept[worked.taken :], failures)
     if program.observed:
         program.event["results"] = work.made_as_given
     if work.batch is not None:
-        work.leaves = Leaves([], np.empty(0, dtype=np.intp), None, misfits)
+        work.leaves = Leaves([], np.empty(0, dtype=np.intp), None, failures)
+
+
+def _takes(program: Program, batch: Batch, answering: Answering) -> Takes:
+    """What takes care of a segment that fails. If nothing does, the job ends without any search for
+    it."""
+    conditions = program.own_conditions
+    anything = (
+        answering.any
+        or program.entry.dead_letter is not None
+        or (conditions is not None and bool(conditions.exceptional))
+    )
+    return Takes(anything, batch.roots is not None)
 
 
 def _leave(
@@ -68,19 +97,21 @@ def _leave(
     work: BatchWork,
     batch: Batch,
     left: Indices,
-    misfits: list[SegmentFailure],
+    failures: list[SegmentFailure],
 ) -> list[SegmentFailure]:
-    """These segments stay in the inbox, and are no part of the batch any more; what does not fit,
-    by its place in what is left of that."""
+    """These segments stay in the inbox, and are no part of the batch any more; what has failed, by
+    its place in what is left of that."""
     work.left = batch.take(left)
     done = np.delete(np.arange(len(batch)), left)
-    places = {at: place for place, at in enumerate(done.tolist())}
-    work.returned = [
-        each._replace(at=places[each.at]) for each in work.returned if each.at in places
-    ]
     if len(done):
         work.batch = batch.take(done)
-        return [(places[at], error) for at, error in misfits]
+        gone = frozenset(left.tolist()) if work.returned else frozenset()
+        work.returned = [
+            each._replace(at=int(np.searchsorted(done, each.at)))
+            for each in work.returned
+            if each.at not in gone
+        ]
+        return [(int(np.searchsorted(done, at)), error) for at, error in failures]
     # Nothing is to be routed. What it has made without taking anything, it has made of nothing.
     for shard, segments in work.made:
         keeping.emit(shard, segments)

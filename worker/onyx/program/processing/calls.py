@@ -25,9 +25,11 @@ SLOW_CALL_S = 0.1
 """A cooperative processor whose call takes longer is named in the log: others wait for it."""
 ENTRIES_AT_ONCE = 1_024
 """So many entries are restored by one call, at most."""
-MADE_MAX = 16_384
-"""With so many segments made, a turn ends before the next item; and what one item makes is kept in
-memory up to so many."""
+MADE_MAX = 65_536
+"""With so many segments made, a turn ends before the next item. Batches whose size Onyx chooses
+rarely make more."""
+OWN_SHARE = 4
+"""When an item makes a part of that more, one in so many, it is finished apart."""
 Entries = Callable[[list[tuple[Any, Any]], list[Any]], None]
 """Takes entries of a snapshot, and keys that are gone from it."""
 
@@ -39,6 +41,11 @@ class Turn(NamedTuple):
     """So many of the items it has taken, from the first on."""
     made: list[Any]
     """What it has offered."""
+    failed: Sequence[tuple[int, Exception]] = ()
+    """The items among those that have failed, by number, as the processor says."""
+    error: UserFunctionError | None = None
+    """The processor has raised, because of one of the items that it had: it is of no use any more.
+    """
     is_large: bool = False
     """The first item that is left has been worked on, and makes more than is kept in memory. Some
     is among what was offered."""
@@ -67,40 +74,47 @@ class Calls:
         """Begin."""
         self._call("init")
 
-    def process(self, ordinal: int, items: Sequence[Any], made_max: int = MADE_MAX) -> Turn:
+    def process(
+        self, ordinal: int, items: Sequence[Any], made_max: int = MADE_MAX, first: int = 0
+    ) -> Turn:
         """Have these items processed, until a call takes and offers nothing: then the processor
         waits for something, and what is left is for a later turn.
 
         Args:
             made_max: with so much made, the rest is for a later turn as well; 0: nothing is.
+            first: number of the first item, for what the processor gives back.
         """
         inbox, self._in_vain = Inbox(items), 0
         # A record batch is one item, and gives back a value for each of its rows.
-        current = None if isinstance(inbox.peek(), pa.RecordBatch) else lambda: inbox.last
+        current = None if isinstance(inbox.peek(), pa.RecordBatch) else lambda: first + inbox.last
         made: list[Any] = []
         weight, begun, taken, alone, before_it = 0, False, 0, False, 0
         while inbox:
             before = len(inbox)
-            with item_by_item(current):
-                self._call("process", ordinal, inbox)
+            try:
+                with item_by_item(current):
+                    self._call("process", ordinal, inbox)
+            except UserFunctionError as error:
+                self._outbox.take()
+                return Turn(taken, made, error=error)
             weight += self._outbox.segments
             offered, owes, took = self._outbox.take(), self._outbox.owes, before - len(inbox)
             made += offered
             taken += took
             if not (took or offered or owes or begun):
-                return Turn(taken, made)
+                return Turn(taken, made, inbox.failed)
             # Whether the first item was worked on, and is not done with.
             begun = owes or (not took and (begun or bool(offered)))
             self._moved("process", bool(took or offered))
             if not made_max:
                 continue
-            if alone and begun and weight - before_it >= made_max:
-                return Turn(taken, made, is_large=True)
-            if weight >= made_max and not alone:
+            if alone and begun and weight - before_it >= made_max // OWN_SHARE:
+                return Turn(taken, made, inbox.failed, is_large=True)
+            if inbox and weight >= made_max and not alone:
                 inbox.keep_first()
                 alone, before_it = True, weight
         self._check_offered("process", self._outbox.owes)
-        return Turn(taken, made)
+        return Turn(taken, made, inbox.failed)
 
     def work_off(self, ordinal: int, item: Any) -> Iterator[list[Any]]:
         """Have one item processed to its end; what each call has offered, which may be nothing."""

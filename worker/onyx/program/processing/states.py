@@ -6,25 +6,21 @@ in one chunk, whatever the outbox refuses meanwhile, and a crash never finds hal
 
 An item that makes more than is kept in memory (`unfinished`) is in no batch. It is taken into the
 log, and nothing else is given to the processor before it is finished: what it makes is sent page by
-page, like what fires at one moment. When that is known the processor is in the middle of it, and
-cannot save its state. So a new one takes its place, and does again what was done since the state
-was saved.
+page, like what fires at one moment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from itertools import chain, cycle
-from typing import Any, Final, NamedTuple
+from itertools import cycle
+from typing import Any, Final
 
-import pyarrow as pa
-
-from onyx.errors import UserFunctionError
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import TaskName
-from onyx.program.processing.calls import MADE_MAX, Calls, Turn
+from onyx.program.processing.calls import Calls
 from onyx.program.processing.snapshot import Snapshot
+from onyx.program.processing.turns import Takes, Turns, Worked
 from onyx.program.processing.unfinished import Sent, Unfinished, count_of, first_of, without
 from onyx.program.processing.waiting import why_left
 from onyx.program.processor import Processing
@@ -41,18 +37,8 @@ RESTS = 9
 """A chunk waits for so many times as long as it takes a processor to save its state."""
 MADE_AT_ONCE = 1_024
 """So many of what a processor makes go into one shard; then it is the turn of the next one."""
-InShard = tuple[int, Segments]
-"""What is made, with the shard that it is of."""
 ALL: Final = -1
 """In place of an ordinal: all has ended, and `complete` is done."""
-
-
-class _Done(NamedTuple):
-    """Calls of a method, until it was done."""
-
-    method: str
-    arguments: tuple[Any, ...]
-    made: list[Any]
 
 
 class ProcessorStates:
@@ -82,10 +68,10 @@ class ProcessorStates:
             durable: whether what is recorded outlives the peer.
         """
         self._its = its
-        self._begin = begin
-        self._calls = calls = begin()
         self._durable = durable
         self._snapshot = snapshot
+        self._turns = Turns(its, begin, snapshot, durable, self._save)
+        calls = self._turns.calls
         self._shards = cycle(own or [0])
         """Where what is made goes, in turn."""
         self._clock = clock
@@ -98,8 +84,6 @@ class ProcessorStates:
         """How long the next chunk should wait: a tenth of the time is for saving, at most."""
         self._called = False
         """Whether something was called since the state was saved."""
-        self._since: list[_Done] = []
-        """What was done since the state was saved."""
         self._is_inside = False
         """Whether the processor is in the middle of an item, and cannot save its state."""
         self.moves = 0
@@ -107,76 +91,18 @@ class ProcessorStates:
 
     # What is called.
 
-    def process(self, ordinal: int, items: Sequence[Any]) -> tuple[int, list[InShard]]:
-        """Have items processed; how many segments it has taken, and what was made, with its shards.
-        Raises what the processor has raised."""
+    def process(self, ordinal: int, items: Sequence[Any], takes: Takes) -> Worked:
+        """Have items processed, as `Turns.take`."""
         made: list[Any] = []
         if self._tries:
             with collecting_nothing():
                 made += self._all("try_process")
             self._next_try_ms = self._clock.wall_ms() + TRIED_EVERY_MS
         self._called = True
-        taken, offered = self._turn(ordinal, items)
-        made += offered
-        self.moves += bool(taken or made)
-        return taken, [(each.shard, each.segments) for each in self._made(made)]
-
-    def _turn(self, ordinal: int, items: Sequence[Any]) -> tuple[int, list[Any]]:
-        turn = self._calls.process(ordinal, items)
-        if turn.is_large:
-            return self._set_aside(ordinal, items, turn)
-        taken = items[: turn.taken]
-        self._since.append(_Done("process", (ordinal, taken), turn.made))
-        return _segments(taken), turn.made
-
-    def _set_aside(self, ordinal: int, items: Sequence[Any], turn: Turn) -> tuple[int, list[Any]]:
-        """The first item that is left makes more than is kept in memory: it is finished before
-        anything else is done."""
-        before, item, rest = items[: turn.taken], items[turn.taken], items[turn.taken + 1 :]
-        if not self._durable:  # this very processor goes on with it
-            self._begin_item(ordinal, item)
-            return _segments([*before, item]), turn.made
-        self._go_back()
-        made = self._again("process", ordinal, before)
-        self._since.append(_Done("process", (ordinal, before), made))
-        taken = _segments(before)
-        if isinstance(item, pa.RecordBatch) and len(item) > 1:
-            half = len(item) // 2
-            more, offered = self._turn(ordinal, [item.slice(0, half), item.slice(half), *rest])
-            return taken + more, made + offered
-        self._begin_item(ordinal, item)
-        return taken + _segments([item]), made
-
-    def _begin_item(self, ordinal: int, item: Any) -> None:
-        shard = self._snapshot.place(self._its.group_of(item))
-        self._snapshot.begin_item(Unfinished(shard, ordinal, item))
-
-    def _go_back(self) -> None:
-        """Another processor takes the place of this one, which is in the middle of an item: with
-        what was saved last, and after what was done since."""
-        self._calls.close()
-        self._calls = self._begin()
-        self._calls.restore(self._snapshot.entries())
-        for done in self._since:
-            made = self._again(done.method, *done.arguments)
-            if Sent().and_then(made) != Sent().and_then(done.made):
-                raise self._differs(f"{done.method} makes")
-
-    def _again(self, method: str, *arguments: Any) -> list[Any]:
-        if method != "process":
-            return list(chain.from_iterable(self._calls.until_done(method, *arguments)))
-        ordinal, items = arguments
-        turn = self._calls.process(ordinal, items, made_max=0)
-        if turn.taken < len(items):
-            raise self._differs("process takes")
-        return turn.made
-
-    def _differs(self, what: str) -> UserFunctionError:
-        return UserFunctionError(
-            f"processor {self._its.name}: {what} something else of the same items when it is "
-            "called again, so that an item cannot be sent in parts that makes more than "
-            f"{MADE_MAX:,} segments: what is made has to follow from the items and the state alone"
-        )
+        worked = self._turns.take(ordinal, items, takes)
+        made += worked.made
+        self.moves += bool(worked.taken or made)
+        return worked._replace(made=[(each.shard, each.segments) for each in self._made(made)])
 
     @property
     def unfinished(self) -> bool:
@@ -189,14 +115,14 @@ class ProcessorStates:
             self._save()
         self._is_inside = True
         sent, made_so_far = its.sent, Sent()
-        for offered in self._calls.work_off(its.ordinal, its.item):
+        for offered in self._turns.calls.work_off(its.ordinal, its.item):
             made = offered
             before = min(sent.segments - made_so_far.segments, count_of(made))
             if before > 0:
                 made_so_far = made_so_far.and_then(first_of(made, before))
                 made = without(made, before)
                 if made_so_far.segments == sent.segments and made_so_far != sent:
-                    raise self._differs("process makes")
+                    raise self._turns.differs("process makes")
             if not made:
                 yield PENDING
                 continue
@@ -205,7 +131,7 @@ class ProcessorStates:
                 self._snapshot.begin_item(its._replace(sent=sent))
             yield self._page(made)
         if made_so_far.segments < sent.segments:
-            raise self._differs("process makes")
+            raise self._turns.differs("process makes")
         self._is_inside, self._called = False, True
         self._snapshot.end_item(its.shard)
         if self._durable:
@@ -237,7 +163,9 @@ class ProcessorStates:
 
     def advance(self, watermark: Number) -> Pages:
         """Event time has come to here."""
-        if self._calls.overrides("try_process_watermark") and not self._snapshot.has_ended(ALL):
+        if self._turns.calls.overrides("try_process_watermark") and not self._snapshot.has_ended(
+            ALL
+        ):
             yield self._page(self._all("try_process_watermark", int(watermark)))
 
     def passed_on(self, watermark: int) -> int:
@@ -254,7 +182,7 @@ class ProcessorStates:
             return
         made: list[Any] = []
         self._called = True
-        for each in self._calls.until_done("complete"):
+        for each in self._turns.calls.until_done("complete"):
             made += each
             if self._in_pages and made:
                 yield self._page(made)
@@ -275,7 +203,7 @@ class ProcessorStates:
 
     def close(self) -> None:
         """The processor ends."""
-        self._calls.close()
+        self._turns.calls.close()
 
     def _ended_edges(self) -> list[int]:
         ended, known = self._ended(), self._snapshot
@@ -294,9 +222,8 @@ class ProcessorStates:
 
     def _all(self, method: str, *arguments: Any) -> list[Any]:
         self._called = True
-        made = list(chain.from_iterable(self._calls.until_done(method, *arguments)))
+        made = self._turns.all_of(method, *arguments)
         self.moves += bool(made) or method != "try_process"
-        self._since.append(_Done(method, arguments, made))
         return made
 
     def _page(self, items: list[Any]) -> list[AnyFiring]:
@@ -318,10 +245,11 @@ class ProcessorStates:
     def _save(self) -> None:
         begun_s = self._clock.monotonic_s()
         self._snapshot.begin()
-        self._calls.save(self._snapshot.take)
+        self._turns.calls.save(self._snapshot.take)
         self._snapshot.finish(self._whole)
         self._snapshot.trim()
-        self._since, self._called = [], False
+        self._turns.saved()
+        self._called = False
         self.rest_s = RESTS * (self._clock.monotonic_s() - begun_s)
 
     def take_files(self) -> Sequence[Files]:
@@ -343,17 +271,13 @@ class ProcessorStates:
         left = [shard for shard in self._snapshot.shards if not self._snapshot.is_over(shard, ALL)]
         if left:
             self._shards = cycle(left)
-        self._calls.restore(self._snapshot.entries())
+        self._turns.calls.restore(self._snapshot.entries())
 
     def query(
         self, name: str, asked: Selection = EVERYTHING, extents_max: int | None = None
     ) -> list[Extent]:
         """What it has saved last, by key."""
         return self._snapshot.query(asked, extents_max)
-
-
-def _segments(items: Sequence[Any]) -> int:
-    return sum(len(each) if isinstance(each, pa.RecordBatch) else 1 for each in items)
 
 
 def _parts(items: list[Any]) -> Iterator[Segments]:

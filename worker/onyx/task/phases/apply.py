@@ -34,7 +34,7 @@ def apply_fn(runtime: Runtime, allocation: Allocation, work: Work) -> Answer:
             if program.keyed is not None:
                 apply_keyed(program, windowing, work)
             else:
-                apply_processor(program, windowing, work)
+                apply_processor(program, windowing, work, allocation.answering)
         if allocation.edges is not None:
             _settle(allocation.edges, windowing.processing.moves, work)
     if not kept:
