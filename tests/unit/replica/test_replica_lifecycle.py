@@ -67,6 +67,15 @@ def test_the_version_in_which_a_job_was_ready_last_is_known_until_it_is_collecte
     assert log.new.ready_version("other") == NO_POSITION
 
 
+def test_the_last_parts_of_an_output_are_known_until_its_job_is_collected():
+    log = running()
+    log.tell(ExhaustInput(job="j", task="read", partitions=(1,)))
+    log.tell(SealOutput(job="j", task="write", parts=("part-a", "part-b")))
+    assert log.new.completed_jobs == ("j",)
+    assert log.new.records["j"].parts == Map({"write": ("part-a", "part-b")})
+    assert canonical.from_plain(canonical.to_plain(log.new)) == log.new
+
+
 def test_a_job_that_is_resumed_has_its_place_again():
     log = ReplicaLog("greedy").join("g", peers=3).submit("first").submit("second")
     log.tell(SuspendJob(job="first"))

@@ -4,7 +4,7 @@ job that its own upgrades."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, Protocol, runtime_checkable
 
 import msgspec
 
@@ -21,6 +21,18 @@ class JobOutput(msgspec.Struct, frozen=True):
     paths: Mapping[str, str]
     """Where each version that was not known writes, by its id: an absolute path or a URL."""
     state: State
+    last: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
+    """The names of the last part of each writer, of each version that has sealed the output."""
+
+
+@runtime_checkable
+class FollowedOutput(Protocol):
+    """The method that an output has in addition if other jobs follow what it publishes."""
+
+    def last_parts(self) -> Sequence[str]:
+        """The name of the last part of each writer of the task. Called after `seal`, when all is
+        published. Raises like `Output.write`."""
+        ...
 
 
 class JobJournal(msgspec.Struct, frozen=True):

@@ -97,6 +97,9 @@ class JobRecord(msgspec.Struct, frozen=True):
     stopped."""
     run: JobRun | None = None
     """None once the job has ended."""
+    parts: Map[TaskName, tuple[str, ...]] = NOTHING
+    """The names of the last part of each writer, of outputs that were sealed: without them nobody
+    who follows an output could tell that its last parts are gone."""
     ready_version: int = NO_POSITION
     """The newest allocation version in which all peers were ready: whatever the job has kept or
     promised, it did so in that version or before."""

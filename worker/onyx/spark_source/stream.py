@@ -96,10 +96,16 @@ class OutputStream(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         """The end of the next batch.
 
         Raises:
-            UserError: the checkpoint is another source's, or the folder is gone.
+            UserError: the checkpoint is another source's, or the folder is gone, or a part in it.
         """
         at = offsets.from_json(start)
         parts = self._parts(at)
+        for part in offsets.gaps(at, parts):
+            raise UserError(
+                f"{self._output.name}: part {part.path} is gone, which was published before others "
+                'that are there: put it back, or begin a new query with option("startingFrom", '
+                '"latest")'
+            )
         return offsets.to_json(offsets.advanced(at, parts, _limit(limit), self._rows_of))
 
     @in_one_line()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from onyx.errors import Unavailable, UserError
-from onyx.ids import JobId
+from onyx.ids import JobId, TaskName
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import journals_of, keeps_journal, keeps_processed
@@ -45,7 +45,9 @@ def output_of(services: Services, job: str, task: str, known: Sequence[str]) -> 
         for each, entry in entries.items()
         if entry is not None
     }
-    return JobOutput(paths, _state(replica, chain))
+    records = [(each, replica.records[each]) for each in chain if each in replica.records]
+    last = {str(each): record.parts.get(TaskName(task), ()) for each, record in records}
+    return JobOutput(paths, _state(replica, chain), last)
 
 
 def journal_of(services: Services, job: str, task: str, known: Sequence[str]) -> JobJournal | None:

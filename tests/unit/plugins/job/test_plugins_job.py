@@ -21,7 +21,7 @@ from tests.support.examples import examples
 from tests.support.failing_files import failing_files
 from tests.support.jobs.plugin_context import plugin_context
 
-from onyx.errors import Unavailable, UserError
+from onyx.errors import StateError, Unavailable, UserError
 from onyx.plugins.job.feed import PARTS_MAX, Known, PartsFeed, partition_of
 from onyx.plugins.job.input import JobInput
 from onyx.plugins.job.options import JobOptions
@@ -45,6 +45,7 @@ class Followed:
     paths: dict[str, str] = field(default_factory=dict)
     state: State = "runs"
     number: int = 0
+    last: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -52,7 +53,7 @@ class Followed:
 
     def output(self, job: str, task: str, known: Sequence[str]) -> JobOutput:
         assert (job, task) == ("first", "out")
-        return JobOutput(dict(self.paths), self.state)
+        return JobOutput(dict(self.paths), self.state, self.last)
 
     def publish(
         self, rows: int, writer: int = 0, number: int = 0, job: str = "first", form: str = "jsonl"
@@ -136,11 +137,11 @@ def test_parts_are_read_as_they_are_published_until_the_job_has_completed(
     with closing(reading.owner()) as plugin:
         (name,) = plugin.partitions()
         reader = plugin.open(name, START)
-        followed.publish(5, writer=1, number=4, form=form)
+        followed.publish(5, writer=1, form=form)
         found = read_until(reader, lambda all_: len(all_) == 5, reading.wake, columns=columns)
-        followed.publish(4, writer=0, number=2, form=form)  # a smaller name
-        followed.publish(0, writer=0, number=3)
-        followed.publish(3, writer=0, number=5, form=form)
+        followed.publish(4, writer=0, form=form)  # a smaller name
+        followed.publish(0, writer=0, number=1)
+        followed.publish(3, writer=0, number=2, form=form)
         found += read_until(reader, lambda all_: len(all_) == 7, reading.wake, columns=columns)
         assert not reader.exhausted()
         followed.state = "completed"
@@ -163,7 +164,7 @@ def test_from_the_end_only_what_is_published_later_is_read_whoever_goes_on(
         assert read_until(reader, lambda all_: len(all_) == 3, reading.wake) == [5, 6, 7]
         cursor = reader.cursor(2)
         reader.close()
-    followed.publish(2, writer=1, number=1)
+    followed.publish(2, writer=1)
     with closing(reading.owner()) as plugin:
         reader = plugin.open(name, cursor)
         found = read_until(reader, lambda all_: 9 in all_, reading.wake)
@@ -229,7 +230,10 @@ def test_whoever_goes_on_from_any_cursor_reads_the_same_rows_at_the_same_positio
     reading = Reading(followed, columns)
     rows: dict[int, int] = {}
     cursor = START
-    parts = list(enumerate(zip(sizes, writers, strict=False)))
+    parts = [
+        (writers[:at].count(each), (sizes[at], each))
+        for at, each in enumerate(writers[: len(sizes)])
+    ]
     for number, (rows_more, kept) in enumerate([*stops, (10_000, 0)]):
         last = number == len(stops)
         for at, (size, writer) in parts[: len(parts) if last else 2]:
@@ -306,10 +310,17 @@ def test_a_part_that_cannot_be_opened_or_read_now_is_the_next_one_still(
 class Looking:
     """A feed without a journal."""
 
-    def __init__(self, followed: Followed, cursor: Any = None, partitions: int = 1, mine: int = 0):
+    def __init__(
+        self,
+        followed: Followed,
+        cursor: Any = None,
+        partitions: int = 1,
+        mine: int = 0,
+        start_from: StartFrom = "beginning",
+    ) -> None:
         self.clock = ManualClock()
         made = replace(context(followed, MemoryBlobStore()), clock=self.clock)
-        options = JobOptions(job="first", task="out", partitions=partitions)
+        options = JobOptions(job="first", task="out", partitions=partitions, start_from=start_from)
         self.feed = PartsFeed(made, options, mine, cursor)
         self.cursor = cursor
 
@@ -418,6 +429,84 @@ def test_each_part_belongs_to_one_partition(tmp_path: Path) -> None:
     )
     assert all(found)
     assert {partition_of(f"/a/{each}", 3) for each in found[1]} == {1}
+
+
+def part(number: int, writer: int = 0) -> str:
+    return f"part-out--first--{WRITERS[writer]}-{number:06d}.jsonl"
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+def test_a_part_that_is_gone_before_others_of_its_writer_is_named(
+    tmp_path: Path, gone: int
+) -> None:
+    followed = Followed(tmp_path / "out")
+    for number in range(3):
+        followed.publish(1, number=number)
+    (followed.folder / part(gone)).unlink()
+
+    with pytest.raises(StateError, match=rf"task 'work': part .*{part(gone)} of job first is gone"):
+        Looking(followed).parts()
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+def test_the_last_parts_of_a_job_that_has_completed_are_named_if_they_are_gone(
+    tmp_path: Path, kept: int
+) -> None:
+    followed = Followed(tmp_path / "out")
+    for number in range(kept):
+        followed.publish(1, number=number)
+    looking = Looking(followed)
+    looking.parts()
+    followed.state, followed.last = "completed", {"first": [part(2)], "unknown": [part(9)]}
+
+    with pytest.raises(StateError, match=rf"part .*{part(kept)} of job first is gone"):
+        looking.parts()
+    assert not looking.feed.ended()
+    for number in range(kept, 3):
+        followed.publish(1, number=number)
+    assert looking.parts() == [part(number) for number in range(kept, 3)]
+
+
+def test_parts_that_were_read_may_be_removed(tmp_path: Path) -> None:
+    followed = Followed(tmp_path / "out")
+    for number in range(3):
+        followed.publish(1, number=number)
+    looking = Looking(followed)
+    assert len(looking.parts()) == 3
+    for number in range(3):
+        (followed.folder / part(number)).unlink()
+    followed.publish(1, number=3)
+    assert looking.parts() == [part(3)]
+    followed.state, followed.last = "completed", {"first": [part(3)]}
+    assert not looking.parts()
+    assert looking.feed.ended()
+
+
+def test_who_begins_at_the_end_misses_no_part_of_before(tmp_path: Path) -> None:
+    followed = Followed(tmp_path / "out")
+    followed.publish(1, number=4)
+    for partition in range(3):
+        looking = Looking(followed, partitions=3, mine=partition, start_from="end")
+        assert looking.parts() == []
+        assert Looking(followed, looking.cursor, 3, partition, "end").parts() == []
+    followed.publish(1, number=6)
+    mine = partition_of(part(5), 3)
+    with pytest.raises(StateError, match=part(5)):
+        Looking(followed, looking.cursor, 3, mine, "end").parts()
+
+
+def test_each_part_that_is_gone_is_missed_by_its_own_partition(tmp_path: Path) -> None:
+    followed = Followed(tmp_path / "out")
+    for number in range(3):
+        followed.publish(1, number=number)
+    (followed.folder / part(1)).unlink()
+    missed = []
+    for mine in range(3):
+        try:
+            Looking(followed, partitions=3, mine=mine).parts()
+        except StateError:
+            missed.append(mine)
+    assert missed == [partition_of(part(1), 3)]
 
 
 def test_more_parts_than_a_chunk_holds_come_in_several(tmp_path: Path) -> None:

@@ -174,6 +174,41 @@ def test_names_do_not_repeat_when_a_peer_comes_back_to_its_task(place):
     assert contents(place) == numbers(0, 1, 2)
 
 
+def test_a_writer_numbers_its_parts_without_gaps_and_the_last_ones_are_told(place):
+    first, second = files_output(place), files_output(place)
+    for output in (first, second, first, first):
+        output.write(numbers(1))
+        output.flush()
+    first.write(numbers(2))
+    first.close()  # what was begun is dropped, and no number is missing
+
+    found = sorted(name.rpartition("-") for name in visible(place))
+    assert [number for _, _, number in found] == [
+        f"{number:06d}.jsonl" for number in (0, 1, 2, 0)
+    ] or [number for _, _, number in found] == [f"{number:06d}.jsonl" for number in (0, 0, 1, 2)]
+    assert second.last_parts() == sorted(
+        max(name for name in visible(place) if name.startswith(writer))
+        for writer in {name.rpartition("-")[0] for name in visible(place)}
+    )
+
+
+def test_who_drops_a_part_goes_on_as_another_writer(place):
+    output = files_output(place)
+    output.begin(lambda token, segments: None)
+    output.write(numbers(1))
+    output.flush()
+    output.begin(lambda token, segments: None)
+    output.write(numbers(2))
+    output.flush()
+    output.write(numbers(3))
+    output.begin(lambda token, segments: None)
+    output.write(numbers(4))
+    output.flush()
+
+    writers = [name.rpartition("-")[0] for name in visible(place)]
+    assert sorted(writers.count(each) for each in set(writers)) == [1, 2]
+
+
 def test_nothing_to_write_makes_no_part(place):
     output = files_output(place)
     output.write([])

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from onyx.errors import OnyxError, Unavailable, UserError
+from onyx.errors import OnyxError, StateError, Unavailable, UserError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
 from onyx.plugins.job.followed import check_another, no_more
@@ -25,7 +25,7 @@ from onyx.plugins.job.options import JobOptions
 from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.other_jobs import JobOutput
 from onyx.plugins.parts import offsets
-from onyx.plugins.parts.listing import NotThere, parts_in
+from onyx.plugins.parts.listing import NotThere, part_of, parts_in
 from onyx.plugins.parts.names import whose
 from onyx.plugins.parts.offsets import Limit, Mark, Part
 from onyx.plugins.protocol import PluginContext
@@ -136,6 +136,7 @@ class PartsFeed(Unanswered):
         if not known.paths and read_start(self._options.start_from).form == "end":
             marks = offsets.end(known.marks, parts)
             return Content([], cursor=msgspec.to_builtins(Known(paths, dict(marks))))
+        parts = [each for each in parts if self._is_mine(each)]
         new = offsets.unread(known.marks, parts)[:PARTS_MAX]
         ends = not new and output.state == "completed"
         self.obstacle = "" if new else no_more(self._context, self._options, output.state)
@@ -156,10 +157,27 @@ class PartsFeed(Unanswered):
         return paths
 
     def _parts(self, paths: dict[str, str], output: JobOutput) -> list[Part]:
-        """The parts of this partition, up to the newest one of each writer that is certain: a
+        """The parts of all partitions, up to the newest one of each writer that is certain: a
         listing may have a part, and miss one before it that was published meanwhile."""
         before = self._listed(paths, output)
-        return offsets.settled(before, self._listed(paths, output))
+        found = offsets.settled(before, self._listed(paths, output))
+        self._check_gaps(found, paths, output)
+        return found
+
+    def _check_gaps(self, found: list[Part], paths: dict[str, str], output: JobOutput) -> None:
+        """That nothing was removed which this partition has not read. Each partition looks for its
+        own parts."""
+        if not self._known.paths and read_start(self._options.start_from).form == "end":
+            return
+        named = [(paths[job], names) for job, names in output.last.items() if job in paths]
+        last = [part_of(folder, name) for folder, names in named for name in names]
+        for part in offsets.gaps(self._known.marks, found, last):
+            if self._is_mine(part):
+                raise StateError(
+                    f"{self._context.where}: part {part.path} of job {self._options.job} is gone, "
+                    "which was published and not read yet. Parts must stay until they are read: "
+                    "put it back, or follow the output with `startFrom: end`"
+                )
 
     def _listed(self, paths: dict[str, str], output: JobOutput) -> list[Part]:
         wanted = {whose(self._options.task, job) for job in paths}
@@ -172,7 +190,7 @@ class PartsFeed(Unanswered):
                 # An output makes its folder when it starts; a bucket has none without objects.
                 if output.state == "completed" and not is_remote(folder):
                     raise
-        return [each for each in found if self._is_mine(each)]
+        return found
 
     def _is_mine(self, part: Part) -> bool:
         return partition_of(part.path, self._options.partitions or 1) == self._partition

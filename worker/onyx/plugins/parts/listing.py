@@ -5,6 +5,7 @@ Staged parts lie in folders below and have other names, so a listing never has o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 from onyx.errors import UserError
@@ -35,7 +36,18 @@ def parts_in(folder: str, wanted: Callable[[str], bool], name: str) -> Iterator[
     for file, path, size_bytes in files_in(folder, name):
         found = PART.fullmatch(file)
         if found and found["suffix"] in SUFFIXES and wanted(found["whose"]):
-            yield Part(path, found["writer"], int(found["number"]), size_bytes)
+            yield _part(found, path, size_bytes)
+
+
+def part_of(folder: str, file: str) -> Part:
+    """The part of a name in a folder, whether it is there or not."""
+    found = PART.fullmatch(file)
+    assert found, file
+    return _part(found, f"{location_of(folder)}/{file}", 0)
+
+
+def _part(found: re.Match[str], path: str, size_bytes: int) -> Part:
+    return Part(path, found["writer"], int(found["number"]), size_bytes)
 
 
 def files_in(folder: str, name: str) -> Iterator[tuple[str, str, int]]:

@@ -6,9 +6,10 @@ parts in the order of their numbers (`plugins/parts/writer`). So what a writer p
 behind its mark, and a writer that comes later has none yet: nothing slips in before an offset, also
 with several peers, lost workers and upgrades.
 
-Numbers have gaps, because all writers of a process share them. So a mark also counts the parts
-before it. A batch between two offsets has as many parts as the counts say, or it is refused: parts
-that were removed before a batch is repeated are an error, and not rows that are missing.
+Numbers have no gaps, so a part that is missing before another one of its writer is gone (`gaps`).
+A mark also counts the parts before it. A batch between two offsets has as many parts as the counts
+say, or it is refused: parts that were removed before a batch is repeated are an error, and not rows
+that are missing.
 
 Rejected: one order of all parts, by name or by time of change (a part of another peer would come
 before some that are read already); the set of the names (it grows with each part).
@@ -102,6 +103,36 @@ def settled(before: Iterable[Part], after: Iterable[Part]) -> list[Part]:
     for part in before:
         last[part.writer] = max(part.number, last.get(part.writer, -1))
     return [part for part in after if part.number <= last.get(part.writer, -1)]
+
+
+def _renumbered(part: Part, number: int) -> Part:
+    """Another part of the same writer."""
+    begin, _, suffix = part.path.rpartition(f"{part.writer}-{part.number:06d}")
+    return Part(f"{begin}{part.writer}-{number:06d}{suffix}", part.writer, number, 0)
+
+
+def gaps(start: Offset, parts: Iterable[Part], last: Iterable[Part] = ()) -> list[Part]:
+    """The parts that were published and are not there.
+
+    Args:
+        start: what is behind it may be gone.
+        last: parts that are known to have been published.
+    """
+    there: dict[str, set[int]] = {}
+    newest: dict[str, Part] = {}
+    for part in parts:
+        there.setdefault(part.writer, set()).add(part.number)
+        if part.writer not in newest or part.number > newest[part.writer].number:
+            newest[part.writer] = part
+    for part in last:
+        if part.writer not in newest or part.number > newest[part.writer].number:
+            newest[part.writer] = part
+    found = []
+    for writer, part in sorted(newest.items()):
+        numbers = there.get(writer, set())
+        wanted = range(start.get(writer, BEGIN).part, part.number + 1)
+        found += [_renumbered(part, each) for each in wanted if each not in numbers]
+    return found
 
 
 def end(start: Offset, parts: Iterable[Part]) -> Offset:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from onyx.errors import OnyxError, Unavailable
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
-from onyx.plugins.parts.names import part_name
+from onyx.plugins.parts.names import PartNames
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import ROLL_LIMITS, RollLimits
 from onyx.plugins.rolling import RollingWriter
@@ -90,6 +90,7 @@ class PartsWriter(RollingWriter):
         super().__init__(context, replace(limits, size_bytes=size_bytes))
         self._store = store
         self._form = form
+        self._names = PartNames(context, form.suffix)
         self._part: Part | None = None
         self._finished: deque[Part] = deque()
         self._left = False
@@ -115,6 +116,8 @@ class PartsWriter(RollingWriter):
                     part.staged.drop()
             if self._part is not None:
                 self._part.staged.drop()
+        if self._part is not None or not all(part.committed for part in self._finished):
+            self._names = PartNames(self._context, self._form.suffix)
         self._finished.clear()
         self._part = None
         self._begin(commit)
@@ -197,7 +200,8 @@ class PartsWriter(RollingWriter):
         return True
 
     def _open(self) -> Part:
-        staged = self._store.create(part_name(self._context, self._form.suffix))
+        staged = self._store.create(self._names.next)
+        self._names.used()
         now_s = self._context.clock.monotonic_s()
         self._part = Part(staged, self._form.begin(staged.file), now_s)
         return self._part

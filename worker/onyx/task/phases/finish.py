@@ -78,6 +78,7 @@ def seal(runtime: Runtime, status: Status, sealing: Sealing) -> Answer:
     status.obstacle = ""
     try:
         sink.seal()
+        parts = sink.last_parts()
     except Blocked:
         status.retry_after_s = now_s + BLOCKED_RETRY_S
         raise
@@ -100,5 +101,5 @@ def seal(runtime: Runtime, status: Status, sealing: Sealing) -> Answer:
     if is_stage:
         runtime.metrics.observe(SPARK_STAGE_SECONDS, clock.monotonic_s() - now_s)
     sealing.wanted = False
-    runtime.assignment.propose(SealOutput(job=runtime.job_id, task=runtime.task))
+    runtime.assignment.propose(SealOutput(job=runtime.job_id, task=runtime.task, parts=parts))
     return ADVANCED

@@ -14,7 +14,7 @@ from onyx.flow.batch import Segments
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
-from onyx.plugins.other_jobs import UpgradedJob
+from onyx.plugins.other_jobs import FollowedOutput, UpgradedJob
 from onyx.plugins.protocol import (
     Commit,
     OneResultOutput,
@@ -24,6 +24,7 @@ from onyx.plugins.protocol import (
     TransactionalOutput,
 )
 from onyx.program.writer import Writer
+from onyx.replica.commands.seal_output import PARTS_MAX
 from onyx.runs import Numbers
 
 
@@ -147,6 +148,13 @@ class Sink:
     def seal(self) -> None:
         """Seal the output of the whole task."""
         self._plugin.seal()
+
+    def last_parts(self) -> tuple[str, ...]:
+        """What those who follow the output are told of its end."""
+        if not isinstance(self._plugin, FollowedOutput):
+            return ()
+        names = self._plugin.last_parts()
+        return tuple(names) if len(names) <= PARTS_MAX else ()
 
     def close(self) -> None:
         """Close the plugin; what is not durable is dropped."""
