@@ -18,7 +18,7 @@ import pytest
 from tests.unit.docs.test_docs_pages import BLOCK, PAGES, ROOT, name
 
 import onyx
-from onyx import api
+from onyx import api, testing
 from onyx.builder import Job
 from onyx.client.appender import Appender
 from onyx.ids import JobId, PeerId
@@ -216,6 +216,15 @@ def spark_stages(page: Page) -> None:
     assert [each.args for each in flights.where.call_args_list] == [("condition",)] * 2
 
 
+def spark_debugging(page: Page) -> None:
+    def late_ones(_: Any, flights: list[dict[str, Any]], *, least: float) -> list[dict[str, Any]]:
+        return [each for each in flights if each["delay"] >= least]
+
+    run_stage = create_autospec(testing.run_stage, side_effect=late_ones)
+    page.patch.setattr(testing, "run_stage", run_stage)
+    page.run(0, late=None)["test_late_flights"]()
+
+
 def spark_of(page: Page) -> MagicMock:
     """Tests with Spark call the same ones; here it is about what the page says."""
     source = ModuleType("onyx.spark_source")
@@ -283,7 +292,7 @@ RUNS: dict[str, Run] = {
     f"docs/guide/{each.__name__.replace('_', '-')}.md": each
     for each in (
         builder, joins, kafka, keyed_state, processors, queues, requests, spark_data,
-        spark_stages, state_and_event_time, upgrading, windows,
+        spark_debugging, spark_stages, state_and_event_time, upgrading, windows,
     )
 } | {"docs/guide/functions-and-flow-conditions.md": functions}  # fmt: skip
 
