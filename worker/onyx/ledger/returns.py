@@ -50,6 +50,12 @@ def no_value(error: str) -> Part:
     return Part("last", None, 1, error)
 
 
+def without_values(parts: Mapping[str, Part], error: str) -> Parts:
+    """Parts whose values are gone, with the reason; what the engine says of the tree stays."""
+    of_engine = (OUTCOMES, RETRIED)
+    return {key: part if key in of_engine else no_value(error) for key, part in parts.items()}
+
+
 def collects(aggregator: str) -> bool:
     """Whether values are kept in a list: for `collect`, and for a function of the user's."""
     return aggregator == "collect" or ":" in aggregator

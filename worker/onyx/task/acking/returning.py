@@ -1,7 +1,9 @@
 """What functions give back for trees that are open, as their acker keeps it.
 
 It is sent to the input before the completion of the tree. What belongs to an attempt that never
-completes stays here until it is the oldest and there is no room.
+completes stays here until it is the oldest and there is no room. Then its values go, and who asked
+for them reads why; what failed in it is kept ten times longer, for an answer must not say that it
+was processed.
 """
 
 from __future__ import annotations
@@ -9,13 +11,17 @@ from __future__ import annotations
 import numpy as np
 
 from onyx.ids import AllocationVersion, JobId
-from onyx.ledger.returns import Trees, add_tree
+from onyx.ledger.returns import Trees, add_tree, without_values
 from onyx.runs import Numbers, Run, array_of
 from onyx.task.acking.owners import Owners
 from onyx.task.channels.wiring import Site
 from onyx.transport.interface import Transport
 
 TREES_MAX = 100_000
+"""Trees whose values are kept."""
+BARE_MAX = 10 * TREES_MAX
+"""Trees of which it is kept what failed, and that values are gone."""
+GONE = f"more than {TREES_MAX:,} trees with values were open at once"
 
 
 class Returning:
@@ -26,6 +32,7 @@ class Returning:
         self._job = job
         self._version = version
         self._trees: Trees = {}
+        self._bare: Trees = {}
         self._unsent: list[tuple[Site, Trees]] = []
 
     def add(self, trees: Trees) -> None:
@@ -33,18 +40,21 @@ class Returning:
         for root, parts in trees.items():
             add_tree(self._trees, root, parts)
         while len(self._trees) > TREES_MAX:
-            del self._trees[next(iter(self._trees))]
+            root = next(iter(self._trees))
+            add_tree(self._bare, root, without_values(self._trees.pop(root), GONE))
+        while len(self._bare) > BARE_MAX:
+            del self._bare[next(iter(self._bare))]
 
     def complete(self, roots: Numbers, owners: Owners) -> None:
         """These trees are complete: what was given back for them goes to their inputs."""
         if not self._trees:
             return
-        found = sorted(root for root in self._trees if _is_among(root, roots))
-        for site, mine in owners.split(np.array(found, dtype=np.uint64)):
-            roots_of_site = array_of(mine).tolist()
-            self._unsent.append((site, {root: self._trees[root] for root in roots_of_site}))
-        for root in found:
-            del self._trees[root]
+        found: Trees = {}
+        for trees in (self._bare, self._trees):
+            for root in [each for each in trees if _is_among(each, roots)]:
+                add_tree(found, root, trees.pop(root))
+        for site, mine in owners.split(np.array(sorted(found), dtype=np.uint64)):
+            self._unsent.append((site, {root: found[root] for root in array_of(mine).tolist()}))
 
     def send(self) -> bool:
         """Send what is to be sent; False if somebody does not take it now."""

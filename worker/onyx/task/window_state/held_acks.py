@@ -24,7 +24,7 @@ import numpy as np
 
 from onyx.flow.batch import U64
 from onyx.ledger.lineage import PARTITION_SHIFT, POSITIONS_MAX
-from onyx.ledger.returns import OUTCOMES, RETRIED, Part, Parts, Trees, no_value
+from onyx.ledger.returns import Parts, Trees, without_values
 from onyx.runs import Numbers, array_of
 from onyx.task.window_state.appends import Append
 from onyx.task.window_state.chunks import Columns
@@ -136,14 +136,9 @@ def _given(chunk: _Chunk, shard: int, position: int, parts: Parts) -> Iterator[t
             continue
         roots = _all_roots(chunk.values)
         if len(roots) > 1:
-            parts = {key: _of_several(key, part) for key, part in parts.items()}
+            parts = without_values(parts, MIXED)  # what failed has failed for all of them
         for root in roots:
             yield root, parts
-
-
-def _of_several(key: str, part: Part) -> Part:
-    """What has failed has failed for all of them; a value is nobody's."""
-    return part if key in (OUTCOMES, RETRIED) else no_value(MIXED)
 
 
 def _all_roots(values: Iterable[Columns]) -> list[int]:
