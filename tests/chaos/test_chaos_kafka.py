@@ -17,7 +17,6 @@ from onyx.log.server.process import ZooKeeperServer
 pytestmark = pytest.mark.server
 
 MODULE = Path(__file__).with_name("kafka_job.py")
-SOURCE, TARGET = "chaos-in", "chaos-out"
 PARTITIONS, MESSAGES, TRANSACTION = 3, 4_000, 500
 
 
@@ -35,12 +34,12 @@ def fill(broker: KafkaBroker, topic: str) -> Counter[int]:
     return Counter(numbers)
 
 
-def manifest(broker: KafkaBroker, gate: Path) -> dict[str, Any]:
+def manifest(broker: KafkaBroker, source: str, target: str, gate: Path) -> dict[str, Any]:
     place = {"bootstrapServers": broker.address}
     fields = {"partitionField": "p", "offsetField": "o"}
-    read = {**place, **fields, "topic": SOURCE, "bounded": True, "gate": str(gate)}
-    write = {**place, "topic": TARGET, "rollSeconds": 0.3}
-    catalog = [
+    read = {**place, **fields, "topic": source, "bounded": True, "gate": str(gate)}
+    write = {**place, "topic": target, "rollSeconds": 0.3}
+    catalog: list[dict[str, Any]] = [
         {"name": "read", "type": "input", "plugin": "kafka_job:gated_kafka", "maxPeers": 2,
          "options": read},
         {"name": "work", "type": "function", "fn": "kafka_job:numbered"},
@@ -63,9 +62,10 @@ def manifest(broker: KafkaBroker, gate: Path) -> dict[str, Any]:
 def test_every_message_is_there_once(
     zookeeper: ZooKeeperServer, kafka: KafkaBroker, tmp_path: Path, kills: int, stops: int
 ) -> None:
-    kafka.create(SOURCE, partitions=PARTITIONS)
-    kafka.create(TARGET, partitions=2)
-    wanted = fill(kafka, SOURCE)
+    source, target = (f"{kills}-kills-{end}" for end in ("in", "out"))
+    kafka.create(source, partitions=PARTITIONS)
+    kafka.create(target, partitions=2)
+    wanted = fill(kafka, source)
     gate = Gate(tmp_path / "gate", MESSAGES)
 
     def restart_broker(fault: int) -> None:
@@ -77,5 +77,5 @@ def test_every_message_is_there_once(
         kills=kills, stops=stops, seed=5, rescale=False, pause_max_s=0.5, besides=restart_broker
     )
     with Cluster(zookeeper.address, tmp_path, MODULE) as cluster:
-        disturb(cluster, manifest(kafka, tmp_path / "gate"), gate, faults)
-    compare(Counter(row["n"] for row in kafka.rows(TARGET)), wanted)
+        disturb(cluster, manifest(kafka, source, target, tmp_path / "gate"), gate, faults)
+    compare(Counter(row["n"] for row in kafka.rows(target)), wanted)
