@@ -116,5 +116,6 @@ def test_the_two_hours_are_two_unique_keys():
 
 
 def test_columns_keep_the_hour():
-    assert Columns.of(columns_of(ROWS).record_batch).row(1) == {"k": WINTER}
-    assert [row["k"].fold for row in map(columns_of(ROWS).row, range(2))] == [0, 1]
+    whole = Columns.of(columns_of(ROWS).record_batch)
+    for rows in (columns_of(ROWS), whole):  # PyArrow's zones are not those of Python everywhere
+        assert [rows.row(n)["k"].astimezone(UTC) for n in range(2)] == UTCS
