@@ -270,7 +270,7 @@ def test_clients_of_a_job_are_answered_while_another_upgrades_it(
         each.close()
     env.client.drain(new)
     assert env.client.wait(new, WAIT_S)
-    lines = [line for part in tmp_path.rglob("*.jsonl") for line in part.read_text().splitlines()]
+    lines = [line for part in tmp_path.glob("*.jsonl") for line in part.read_text().splitlines()]
     found = sorted(json.loads(line)["n"] for line in lines)
     assert found == sorted(each["n"] for row in rows for each in row)
 

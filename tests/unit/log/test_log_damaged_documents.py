@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from tests.support.log.memory_log import MemoryLog
 
@@ -17,7 +18,9 @@ from onyx.history import beside, marks
 from onyx.ids import GroupId, JobId, Position, TaskName
 from onyx.log import job_documents, worker_documents
 from onyx.log.frontier_documents import completed_position
+from onyx.model.parsing.job import parse_manifest
 from onyx.model.parsing.mapping import stored_job
+from onyx.outcomes import Report, TaskTotals
 from onyx.peer import loss_reports
 from onyx.replica import canonical
 from onyx.replica.state import Partitions, Replica
@@ -31,6 +34,16 @@ DAMAGED = [
     b"", b"{", b'{"position": 5', b'{"attempt":"a","outputs":{}', b'{"foreign": {"shape": [1]}}',
     b"[7]", b"null", b'{"job": "\xff"}', b"\xff\xfe", b"[" * 5_000,
 ]  # fmt: skip
+MANIFEST = """
+apiVersion: onyx.dev/v1alpha1
+kind: OnyxJob
+metadata: {name: j}
+spec:
+  workflow: [[in, out]]
+  catalog:
+    - {name: in, type: input, plugin: generator}
+    - {name: out, type: output, plugin: blackhole}
+"""
 damaged = pytest.mark.parametrize("data", DAMAGED)
 ZOOKEEPER = "restore the data of ZooKeeper"
 
@@ -86,12 +99,12 @@ def test_a_replica_that_is_none_is_an_error(data: bytes) -> None:
 def test_reports_for_people_that_cannot_be_read_hide_no_others(data: bytes) -> None:
     log = MemoryLog().client()
     log.put_document(job_documents.outcome(JOB, GroupId("g1")), data, None)
-    log.put_document(job_documents.outcome(JOB, GroupId("g2")), b'{"t": {"late": 3}}', None)
+    whole = Report(GroupId("g2"), working=False, tasks={TASK: TaskTotals(late=3)})
+    log.put_document(job_documents.outcome(JOB, GroupId("g2")), msgspec.json.encode(whole), None)
     log.put_document(worker_documents.deaths("host"), data, None)
     log.put_document(job_documents.frontier(JOB, 0), data, None)
-    assert {task: its.late for task, its in reports.totals(log, JOB).items() if its.late} == {
-        "t": 3
-    }
+    lines = reports.outcomes(log, Replica(), parse_manifest(MANIFEST), JOB)
+    assert lines == ("about 3 segments of in came late and counted in no window",)
     assert deaths.read_deaths(log) == []
     assert completed_position(log, JOB, 0) is None
     assert codes.began_with(data) == {}

@@ -18,10 +18,11 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from onyx.errors import UserError, UserFunctionError
+from onyx.on_demand import ModuleOnDemand
 
+pc = ModuleOnDemand("pyarrow.compute")
 MEMORY_MAX = "1GB"
 """What a connection may take for what it keeps between operators; a row is not bounded by it."""
 TABLE = "segments"
