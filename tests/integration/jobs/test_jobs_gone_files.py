@@ -20,7 +20,7 @@ CHAINED = """
     catalog:
       - {name: read, type: input, maxPeers: 1, batchSize: 10, plugin: PLUGIN,
          options: OPTIONS}
-      - {name: write, type: output, plugin: files, maxPeers: 1,
+      - {name: write, type: output, plugin: files, maxPeers: 1, batchSize: 10,
          options: {path: PATH, rollSegments: 10}}
 """
 WITH_STATE = """
