@@ -20,7 +20,6 @@ import msgspec
 from onyx.errors import OnyxError, StateError, Unavailable, UserError
 from onyx.flow.batch import U64
 from onyx.journal.chunk import Content, Remembered
-from onyx.plugins.job.followed import check_another, no_more
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.other_jobs import JobOutput
@@ -139,7 +138,7 @@ class PartsFeed(Unanswered):
         parts = [each for each in parts if self._is_mine(each)]
         new = offsets.unread(known.marks, parts)[:PARTS_MAX]
         ends = not new and output.state == "completed"
-        self.obstacle = "" if new else no_more(self._context, self._options, output.state)
+        self.obstacle = "" if new else self._options.no_more(self._context, output.state)
         if not new and not ends:
             return None
         marks = offsets.advanced(known.marks, parts, Limit(parts=PARTS_MAX), offsets.not_asked)
@@ -147,7 +146,7 @@ class PartsFeed(Unanswered):
         return Content([[{PATH: part.path} for part in new]] if new else [], cursor=cursor)
 
     def _checked(self, paths: dict[str, str]) -> dict[str, str]:
-        check_another(self._context, self._options, paths)
+        self._options.check_another(self._context, paths)
         if not paths:
             raise UserError(
                 f"{self._context.where}: job {self._options.job} has ended and is forgotten "

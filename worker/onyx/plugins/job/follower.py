@@ -26,7 +26,6 @@ from onyx.journal.kept import Gone
 from onyx.journal.names import PartitionFolder
 from onyx.journal.view import Block, Bounds, JournalView
 from onyx.plugins.chunks import gathered
-from onyx.plugins.job.followed import check_another, no_more
 from onyx.plugins.job.options import JobOptions
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.journalled.starting import position_in
@@ -126,7 +125,7 @@ class JournalFollower(JournalReader):
             self.obstacle, self._next_s = "", now_s
             return block.first, gathered(block.runs())
         if journal is not None and not self.obstacle:
-            self.obstacle = no_more(self._context, self._options, journal.state)
+            self.obstacle = self._options.no_more(self._context, journal.state)
             if journal.state == "completed":
                 self._view.check_whole()
                 self._ended = True
@@ -145,7 +144,7 @@ class JournalFollower(JournalReader):
                 f"{self._context.where}: the job that upgrades job {known.jobs[-1]} has no input "
                 f"{options.task} any more, whose journal could go on"
             )
-        check_another(self._context, options, journal.jobs)
+        options.check_another(self._context, journal.jobs)
         if journal.partitions not in (None, known.partitions):
             raise UserError(
                 f"{self._context.where}: input {options.task} of job {journal.jobs[-1]} has "

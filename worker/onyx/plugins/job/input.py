@@ -20,7 +20,6 @@ from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.indexed import partition_names
 from onyx.plugins.job.feed import PartsFeed
-from onyx.plugins.job.followed import check_another
 from onyx.plugins.job.follower import JournalFollower, first_position, follows_journal
 from onyx.plugins.job.options import REFUSED_OF_OUTPUTS, JobOptions
 from onyx.plugins.job.reader import PartsReader, at_of
@@ -98,7 +97,7 @@ class JobInput:
         context, options = self._context, self._options
         journal = context.journal_of(options.job, options.task, ())
         if journal is not None:
-            check_another(context, options, journal.jobs)
+            options.check_another(context, journal.jobs)
         return journal
 
     def _open_part(self, path: str, cursor: Cursor) -> Reader:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated
 
 import msgspec
 
-from onyx.errors import Problem
+from onyx.errors import Problem, UserError
 from onyx.plugins.options import Options
+from onyx.plugins.other_jobs import State
+from onyx.plugins.protocol import PluginContext
 from onyx.plugins.starting import Form, StartFrom, wrong_start
 
 _OF_PARTS = "the rows of a part have no times, and their positions follow from the order of parts"
@@ -39,3 +41,20 @@ class JobOptions(Options, frozen=True):
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         yield from wrong_start(self.start_from, {})
+
+    def check_another(self, context: PluginContext, jobs: Collection[str]) -> None:
+        """Raises UserError: the job follows itself."""
+        if context.job in jobs:
+            raise UserError(
+                f"{context.where}: a job cannot follow itself: job {self.job} is this one"
+            )
+
+    def no_more(self, context: PluginContext, state: State) -> str:
+        """Why nothing more comes of a job of which all is read; empty if something may."""
+        if state in ("runs", "completed"):
+            return ""
+        how = "was killed" if state == "killed" else "is known no more (`onyx gc`)"
+        return (
+            f"{context.where}: all is read that job {self.job} has published, and it {how}: submit "
+            "a job that upgrades it, or drain this one"
+        )

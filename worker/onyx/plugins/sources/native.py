@@ -27,14 +27,14 @@ from onyx.plugins.journalled.owning import Unanswered
 from onyx.plugins.journalled.reader import JournalReader
 from onyx.plugins.protocol import Cursor, PluginContext, Reader
 from onyx.plugins.sources.in_flight import Done, InFlight
-from onyx.plugins.sources.lease import Lease
 from onyx.plugins.sources.owed import Owed
 from onyx.plugins.sources.portions import messages_of
 from onyx.plugins.sources.protocol import LiveSource, OpenSource, Portion
 from onyx.telemetry.catalog import SOURCE_REDELIVERED
 
 logger = logging.getLogger(__name__)
-
+PART_OF_LEASE = 6
+END_TIMEOUT_S = 2.0
 RETRY_S = 1.0
 LOGGED_EVERY_S = 60.0
 
@@ -125,7 +125,7 @@ class NativePartition:
         self._drained = False
         self._lock = threading.Lock()
         """Guards the source and what is in flight."""
-        self._lease: Lease | None = None
+        self._lease: _Lease | None = None
         self._failed: Exception | None = None
         """What a call of `working` has raised."""
         self.in_flight = InFlight(position)
@@ -229,7 +229,7 @@ class NativePartition:
         if lease_s is None:
             return
         if self._lease is None:
-            self._lease = Lease(self.keep, f"onyx-lease-{self._context.task}")
+            self._lease = _Lease(self.keep, f"onyx-lease-{self._context.task}")
         self._lease.follow(lease_s)
 
     def keep(self, lease_s: float) -> None:
@@ -328,3 +328,30 @@ class NativeReader(Unanswered, JournalReader):
     def close(self) -> None:
         """Give the partition away."""
         self._closed()
+
+
+class _Lease:
+    """A thread that has the source hear some times within each lease what is worked on."""
+
+    def __init__(self, renew: Callable[[float], None], name: str) -> None:
+        """`renew` is called on the thread, with how long a lease is in seconds."""
+        self._renew = renew
+        self._lease_s = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def follow(self, lease_s: float) -> None:
+        """A lease is so long from now on."""
+        self._lease_s = lease_s
+        if not self._thread.is_alive() and not self._ended.is_set():
+            self._thread.start()
+
+    def end(self) -> None:
+        """End the thread."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join(END_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._lease_s / PART_OF_LEASE):
+            self._renew(self._lease_s)

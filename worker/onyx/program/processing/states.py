@@ -11,7 +11,7 @@ page, like what fires at one moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import cycle
 from typing import Any, Final
 
@@ -22,8 +22,7 @@ from onyx.program.processing.calls import Calls
 from onyx.program.processing.snapshot import Snapshot
 from onyx.program.processing.turns import Takes, Turns, Worked
 from onyx.program.processing.unfinished import Sent, Unfinished, count_of, first_of, without
-from onyx.program.processing.waiting import why_left
-from onyx.program.processor import Processing
+from onyx.program.processor import Parent, Processing
 from onyx.returning import collecting_nothing
 from onyx.seams import Clock
 from onyx.windows.firing import PENDING, AnyFiring, Extent, Made, Number, Pages
@@ -197,9 +196,12 @@ class ProcessorStates:
         Args:
             waiting: the tasks of which it leaves segments in its inbox, with how many.
         """
-        parents = enumerate(self._its.parents)
-        going = [each for ordinal, each in parents if not self._snapshot.has_ended(ordinal)]
-        return why_left(self._its.name, going, waiting)
+        going = [
+            each
+            for ordinal, each in enumerate(self._its.parents)
+            if not self._snapshot.has_ended(ordinal)
+        ]
+        return _why_left(self._its.name, going, waiting)
 
     def close(self) -> None:
         """The processor ends."""
@@ -287,3 +289,29 @@ def _parts(items: list[Any]) -> Iterator[Segments]:
         return
     for first in range(0, len(items), MADE_AT_ONCE):
         yield items[first : first + MADE_AT_ONCE]
+
+
+def _why_left(name: str, parents: Sequence[Parent], waiting: Mapping[TaskName, int]) -> str:
+    """Of a processor with this name, to which more may come from these, or is here."""
+    left = _and(f"{count:,} segments of {task}" for task, count in waiting.items())
+    said = f"processor {name} leaves {left} in its inbox"
+    others = [each for each in parents if each.task not in waiting]
+    if not others:
+        return (
+            f"{said}, and nothing more comes to it from another task: it waits for ever, unless "
+            "process takes them or the time is what it waits for"
+        )
+    said += f" and waits for more of {_and(each.task for each in others)}"
+    awaited = frozenset[str]().union(*(each.sources for each in others))
+    held = frozenset[str]().union(*(each.sources for each in parents if each.task in waiting))
+    if awaited & held:
+        said += (
+            f", which comes from {_and(sorted(awaited & held))} too: what is left there keeps that "
+            "from reading on, so they may wait for each other for ever (take what comes, and keep "
+            "it in the state)"
+        )
+    return said
+
+
+def _and(names: Iterable[str]) -> str:
+    return " and ".join(names)
