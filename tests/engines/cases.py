@@ -147,16 +147,7 @@ def tables(random: Random, form: str) -> Case:
     )
     how = random.choice(["left", "inner"])
     join = {"table": "lookup", "key": "k", "how": how}
-    spec = _spec(random, form, {"type": "function", "join": join})
-    spec["catalog"].append(
-        {
-            "name": "lookup",
-            "type": "table",
-            "plugin": "files",
-            "key": "id",
-            "options": {"path": "lookup"},
-        }
-    )
+    spec = _looked_up(_spec(random, form, {"type": "function", "join": join}))
     query = f"""select n, k, price, "row" from t {how} join (
         select * from lookup qualify row_number() over (partition by id order by "row" desc) = 1)
         on k = id"""
@@ -168,6 +159,13 @@ def tables(random: Random, form: str) -> Case:
         ("n", "k", "price", "row"),
         {"work": random.choice([1, 2])},
     )
+
+
+def _looked_up(spec: dict[str, Any], **more: str) -> dict[str, Any]:
+    """The job, with the table that its task looks up."""
+    table = {"name": "lookup", "type": "table", "plugin": "files", "key": "id"}
+    entry = {**table, "options": {"path": "lookup"}, **more}
+    return {**spec, "catalog": [*spec["catalog"], entry]}
 
 
 _COMPARABLE = [
@@ -200,17 +198,7 @@ def versions(random: Random, form: str) -> Case:
     )
     how = random.choice(["left", "inner"])
     join = {"table": "lookup", "key": "k", "how": how, "at": "ts", "columns": ["row"]}
-    spec = _spec(random, form, {"type": "function", "join": join})
-    spec["catalog"].append(
-        {
-            "name": "lookup",
-            "type": "table",
-            "plugin": "files",
-            "key": "id",
-            "versionKey": "since",
-            "options": {"path": "lookup"},
-        }
-    )
+    spec = _looked_up(_spec(random, form, {"type": "function", "join": join}), versionKey="since")
     query = f"""select n, "row" from t asof {how} join (
         select * from lookup
         qualify row_number() over (partition by id, since order by "row" desc) = 1) as v

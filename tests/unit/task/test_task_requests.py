@@ -62,8 +62,18 @@ class World:
             "catalog": catalog,
             **more,
         }
-        self.bench = Bench(spec, {"m:greet": greet, **(functions or {})})
-        self.bench.start()
+        self._begin(Bench(spec, {"m:greet": greet, **(functions or {})}))
+
+    @classmethod
+    def of(cls, bench: Bench) -> World:
+        """Of another job, with an input `read` of requests and an output `write`."""
+        world = cls.__new__(cls)
+        world._begin(bench)
+        return world
+
+    def _begin(self, bench: Bench) -> None:
+        self.bench = bench
+        bench.start()
         self.numbers = iter(range(1_000_000))
 
     @property
@@ -81,10 +91,14 @@ class World:
         self.until(future.done)
         return future.result()
 
-    def until(self, condition: Callable[[], bool]) -> None:
+    def taken(self) -> None:
+        """Wait until the thread of the journal has taken all requests."""
         ends_s = time.monotonic() + WAIT_S
         while self.mailbox.waiting[0]:
             assert time.monotonic() < ends_s, "the journal takes nothing"
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        self.taken()
         for _ in range(ROUNDS_MAX):
             self.bench.settle()
             if condition():
@@ -355,8 +369,7 @@ def test_a_hook_for_exceptions_decides_first(verdict: str) -> None:
 def test_a_failure_is_in_the_journal_before_it_is_answered_while_the_job_drains() -> None:
     world = World()
     waiting = world.ask(bad(1), good(2), id="one")
-    while world.mailbox.waiting[0]:
-        pass
+    world.taken()
     world.bench.drain()
     answer = world.answered(waiting)
 
@@ -374,8 +387,7 @@ def _nothing(wait_s: float) -> None:
 def test_the_frontier_of_a_job_that_drains_waits_for_what_the_journal_is_to_know() -> None:
     world = World()
     world.ask(bad(1), id="one")
-    while world.mailbox.waiting[0]:
-        pass
+    world.taken()
     world.bench.drain()
     judged, world.mailbox.judged = world.mailbox.judged, _nothing  # type: ignore[method-assign]
     world.bench.settle()
@@ -460,18 +472,22 @@ def test_after_a_rescaling_an_answer_still_waits_for_what_was_made_before(
     world = World(work, functions, guarantee="exactly-once")
     world.bench.rewire(work=peers[0])
     world.bench.settle()
+    wait_for_the_output(world, [{"n": n} for n in range(6)], work=peers[1])
+
+
+def wait_for_the_output(world: World, segments: list[Segment], **peers: int) -> None:
+    """Requests with a segment each are answered when the output is durable, and not before, though
+    a task has other peers meanwhile."""
     (output,) = world.bench.outputs["write"]
-    output.flushes = False
-    waiting = [world.ask({"n": n}) for n in range(6)]
-    while world.mailbox.waiting[0]:
-        pass
+    before, output.flushes = len(output.written), False
+    waiting = [world.ask(each) for each in segments]
+    world.taken()
     world.bench.settle()
-    assert len(output.written) == 6
-    world.bench.rewire(work=peers[1])
+    assert len(output.written) == before + len(segments)
+    world.bench.rewire(**peers)
     for _ in range(3):
         world.bench.settle()
         world.bench.clock.advance(1.0)
-
     assert [each.done() for each in waiting] == [False] * len(waiting)
     output.flushes = True
     for each in waiting:
@@ -502,28 +518,11 @@ def test_after_a_rescaling_an_answer_waits_for_what_a_join_had_made(peers: tuple
         onyx.ack_return("sum", segment["n"])
         return segment
 
-    world = World.__new__(World)
-    world.bench = Bench(spec, {"m:same": lambda segment: segment, "m:give": give})
-    world.bench.start()
+    world = World.of(Bench(spec, {"m:same": lambda segment: segment, "m:give": give}))
     world.bench.rewire(meet=peers[0])
     world.bench.settle()
-    world.numbers = iter(range(100))
-    (output,) = world.bench.outputs["write"]
     waiting = [world.ask({"n": n, "at": n}) for n in range(6)]
     answers = [world.answered(each) for each in waiting]
     assert [each.parts["sum"].value for each in answers] == list(range(6)), "told apart"
 
-    output.flushes = False
-    waiting = [world.ask({"n": n, "at": n}) for n in range(10, 16)]
-    while world.mailbox.waiting[0]:
-        pass
-    world.bench.settle()
-    assert len(output.written) == 12
-    world.bench.rewire(meet=peers[1])
-    for _ in range(3):
-        world.bench.settle()
-        world.bench.clock.advance(1.0)
-    assert [each.done() for each in waiting] == [False] * len(waiting)
-    output.flushes = True
-    for each in waiting:
-        assert world.answered(each).status is Status.PROCESSED
+    wait_for_the_output(world, [{"n": n, "at": n} for n in range(10, 16)], meet=peers[1])

@@ -292,7 +292,7 @@ def _parts(items: list[Any]) -> Iterator[Segments]:
 
 
 def _why_left(name: str, parents: Sequence[Parent], waiting: Mapping[TaskName, int]) -> str:
-    """Of a processor with this name, to which more may come from these, or is here."""
+    """What a processor with this name may wait for, to which more may come from these parents."""
     left = _and(f"{count:,} segments of {task}" for task, count in waiting.items())
     said = f"processor {name} leaves {left} in its inbox"
     others = [each for each in parents if each.task not in waiting]
