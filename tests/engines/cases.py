@@ -8,7 +8,7 @@ way, and the text of SQL that says what comes out. What the two engines are to d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -16,14 +16,6 @@ import pyarrow as pa
 from tests.engines.rows import KEYS, NUMBERS, Kind, column
 
 FORMS = ("dicts", "columns", "mixed")
-DIFFERENCES = {
-    "sum, min, max and average of null": "a segment without the value fails; SQL leaves it out",
-    "min and max of nothing": "an `init` is given, and counts as a value; SQL gives null",
-    "not of a comparison with null": "it holds, as in Python; in SQL it is null",
-    "text that is a number as a key of a number": "the segment fails; SQL casts it",
-    "NaN as a key": "it equals nothing; in DuckDB it equals itself",
-}
-"""Each by decision: the guide says it, and SQL has it otherwise."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,16 +74,7 @@ def windows(random: Random, form: str) -> Case:
         form,
         {"type": "reduce", "groupByKey": "k", "minPeers": 1, "fluxPolicy": "continue"},
         windows=[window],
-        triggers=[
-            {
-                "windowId": "window",
-                "id": "end",
-                "type": "segment",
-                "threshold": [100_000, "elements"],
-                "refinement": "accumulating",
-                "emit": "rows",
-            }
-        ],
+        triggers=[_AT_THE_END],
     )
     extents = {
         "fixed": f"select *, ts // {length} * {length} as lo, lo + {length - 1} as up from t",
@@ -118,6 +101,16 @@ def windows(random: Random, form: str) -> Case:
         {"work": random.choice([1, 2, 3])},
         spilled=random.random() < 0.3,
     )
+
+
+_AT_THE_END = {
+    "windowId": "window",
+    "id": "end",
+    "type": "segment",
+    "threshold": [100_000, "elements"],
+    "refinement": "accumulating",
+    "emit": "rows",
+}
 
 
 def _aggregations(number: str) -> dict[str, str]:
@@ -429,3 +422,72 @@ def _spec(random: Random, form: str, work: Mapping[str, Any], **more: Any) -> di
         ],
         **more,
     }
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A case about which the engines disagree by decision: the guide says what jobs do."""
+
+    case: Case
+    said: str
+    """A part of what the comparison says, or of the error that ends the job."""
+
+
+def _differing(
+    said: str,
+    columns: Mapping[str, Sequence[Any]],
+    work: Mapping[str, Any],
+    query: str,
+    **more: Any,
+) -> Difference:
+    table = pa.table({**columns, "n": range(len(next(iter(columns.values()))))})
+    tables = {"t": table, **more.pop("tables", {})}
+    spec = _spec(Random(0), "dicts", work, **more)
+    spec = _looked_up(spec) if "lookup" in tables else spec
+    return Difference(Case(query, spec, tables, query, ("state", "v", "row"), {"work": 1}), said)
+
+
+def _window(*aggregation: str, **more: Any) -> dict[str, Any]:
+    shape = {"id": "window", "task": "work", "type": "global", "aggregation": list(aggregation)}
+    return {"windows": [{**shape, **more}], "triggers": [_AT_THE_END]}
+
+
+_JOIN = {"type": "function", "join": {"table": "lookup", "key": "v", "how": "inner"}}
+_MEET = 'select v, "row" from t join lookup on v = id'
+DIFFERENCES: Mapping[str, Difference] = {
+    "a value that is added up is null: the segment fails; SQL leaves it out": _differing(
+        "NoneType",
+        {"v": [1, None]},
+        {"type": "reduce"},
+        "select sum(v) as state from t",
+        **_window("sum", "v"),
+    ),
+    "init counts as a value": _differing(
+        "only the job has [\"(Decimal('5'), None, None)\"]",
+        {"v": [7]},
+        {"type": "reduce"},
+        "select min(v) as state from t",
+        **_window("min", "v", init=5),
+    ),
+    "not of a comparison with null holds; in SQL it is null": _differing(
+        "only the job has ['(None, None, None)']",
+        {"v": [None, 9]},
+        {"type": "function", "fn": "m:same"},
+        "select v from t where not v < 5",
+        flowConditions=[{"from": "work", "to": ["write"], "predicate": ["not", ["<", "v", 5]]}],
+    ),
+    "text is no key of a number: the segment fails; SQL casts it": _differing(
+        "text",
+        {"v": ["7"]},
+        _JOIN,
+        _MEET,
+        tables={"lookup": pa.table({"id": [7], "row": [1]})},
+    ),
+    "NaN is no key: a table with it ends the job; in DuckDB it equals itself": _differing(
+        "has NaN, which equals nothing",
+        {"v": [float("nan")]},
+        _JOIN,
+        _MEET,
+        tables={"lookup": pa.table({"id": [float("nan")], "row": [1]})},
+    ),
+}

@@ -44,11 +44,13 @@ def _by_job(case: Case, folder: Path) -> list[Any]:
     state = StateSettings(memory_extents_max=2 if case.spilled else 0, scratch_dir=str(folder))
     functions = {"m:same": lambda segment: segment}
     bench = Bench(spec, functions, case.peers, settings=Settings(state=state))
-    bench.settle()
-    assert not bench.exceptions, bench.exceptions
-    assert bench.completed, "the job does not end"
-    for task in bench.tasks.values():
-        bench.stop(task, "job-completed")  # which closes its files
+    try:
+        bench.settle()
+        assert not bench.exceptions, bench.exceptions
+        assert bench.completed, "the job does not end"
+    finally:
+        for task in bench.tasks.values():
+            bench.stop(task, "job-completed")  # which closes its files
     return _parts(case, out) if case.written else bench.written("write")
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from tests.engines.cases import FORMS, WORLDS, case
+from tests.engines.cases import DIFFERENCES, FORMS, WORLDS, case
 from tests.engines.running import difference
 
 SHORT, LONG = 15, 60
@@ -31,3 +31,13 @@ def test_a_row_more_or_less_is_noticed(world: str, tmp_path: Path) -> None:
     for number, other in enumerate((twice, none)):
         (folder := tmp_path / str(number)).mkdir()
         assert made.name in difference(other, folder)
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_where_the_engines_differ_it_is_by_decision(name: str, tmp_path: Path) -> None:
+    differing = DIFFERENCES[name]
+    try:
+        found = difference(differing.case, tmp_path)
+    except AssertionError as error:  # the job has ended
+        found = str(error)
+    assert differing.said in found
