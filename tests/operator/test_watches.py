@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import aiohttp
+import kopf
 import pytest
 from kubernetes.client import Configuration
 from tests.operator.declaring import phase
@@ -18,6 +19,7 @@ from tests.operator.harness import Logs, Operator, chart_rights, cluster, job, s
 from tests.operator.test_operator_liveness import Clock, body
 from tests.support.patience import WAIT_S
 
+from onyx_operator.informers import cell
 from onyx_operator.informers.cell import Cell
 from onyx_operator.informers.informer import Informer
 from onyx_operator.kube import CLUSTERS, JOBS, Kube
@@ -201,6 +203,34 @@ def test_a_refused_watch_ends_its_cell_and_leaves_no_session_open(api: FakeApi) 
     assert "injected fault: Forbidden" in asyncio.run(scenario())
     sessions = [each for each in gc.get_objects() if isinstance(each, aiohttp.ClientSession)]
     assert all(each.closed for each in sessions)
+
+
+def test_what_swallows_its_end_does_not_outlive_its_cell(
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configuration = Configuration()
+    configuration.host = api.url
+    began, swallowed = threading.Event(), []
+
+    async def endless(**_: Any) -> None:
+        began.set()
+        while len(swallowed) < 3:
+            try:
+                await asyncio.sleep(0)
+            except asyncio.CancelledError as error:
+                swallowed.append(error)
+
+    monkeypatch.setattr(kopf, "operator", endless)
+    monkeypatch.setattr(cell, "STOP_TIMEOUT_S", 0.01)
+
+    async def scenario() -> None:
+        made = Cell(configuration, "swallower", [(JOBS, "")], lambda *_: None)
+        await asyncio.to_thread(began.wait)
+        await made.stop()
+        await asyncio.wait_for(made.ended, WAIT_S)
+
+    asyncio.run(scenario())
+    assert len(swallowed) == 3
 
 
 def _in(namespace: str) -> dict[str, Any]:

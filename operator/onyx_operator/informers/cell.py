@@ -38,7 +38,10 @@ WATCH_LIFETIME_S = 240
 """A watch is made anew after this, so that one that died silently does not stay dead."""
 REQUEST_TIMEOUT_S = 30
 STOP_TIMEOUT_S = 5.0
-"""Longest wait for a cell that is stopped; its thread does not keep the process."""
+"""Longest wait for kopf when a cell is stopped. What has not ended then is cancelled."""
+CANCELLATIONS_MAX = 20
+CANCELLED_WAIT_S = 0.1
+"""Longest wait behind each cancellation. A watch that reconnects swallows one, and ends by the next."""
 
 Deliver = Callable[[Resource, str, Object], None]
 """Called on the event loop of the operator with an event: the kind, kopf's word for what has
@@ -75,19 +78,24 @@ class Cell:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     async def stop(self) -> None:
-        """End kopf. A cell that does not end in time is abandoned: its events are dropped."""
+        """End kopf, which no event is taken from any more. What does not end in time would spin on
+        its thread for minutes, so its loop is stopped, and all that is left there cancelled."""
         self._deliver = _ignore
         with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended already
             self._inner.call_soon_threadsafe(self._stop.set)
-        await asyncio.wait([self.ended], timeout=STOP_TIMEOUT_S)
+        ended, _ = await asyncio.wait([self.ended], timeout=STOP_TIMEOUT_S)
+        if not ended:
+            with contextlib.suppress(RuntimeError):
+                self._inner.call_soon_threadsafe(self._inner.stop)
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: self._inner) as runner:
-                runner.run(self._operate())
+            self._inner.run_until_complete(self._operate())
             reason = "kopf has ended"
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"
+        self._inner.run_until_complete(_cancel_all())
+        self._inner.close()
         with contextlib.suppress(RuntimeError):  # the operator has ended
             self._loop.call_soon_threadsafe(self._finish, reason)
 
@@ -146,6 +154,18 @@ class Cell:
             if labels:
                 found.watching.label_selectors[resource.group, resource.plural] = labels
         return found
+
+
+async def _cancel_all() -> None:
+    """Cancel all other tasks of this loop, until they end or have swallowed it too often."""
+    own = {asyncio.current_task()}
+    for _ in range(CANCELLATIONS_MAX):
+        left = asyncio.all_tasks() - own
+        if not left:
+            return
+        for each in left:
+            each.cancel()
+        await asyncio.wait(left, timeout=CANCELLED_WAIT_S)
 
 
 def _left_behind(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
