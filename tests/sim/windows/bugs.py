@@ -188,7 +188,7 @@ PLANTS: Plants = {
     "B22": (Windowing, "fresh", _count_as_applied),
     "B23": (PendingWindow, "replay_all", _forget_resting),
     "B24": (send, "acked", ack_all),
-    "B25": (write, "without_retries", _count_as_written),
+    "B25": (write, "without", _count_as_written),
     "B26": (OrderedWindow, "_from", only_what_failed),
     "B27": (OrderedWindow, "waits", False),
     "B28": (OrderedWindow, "complete", PendingWindow.complete),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,8 @@ def shown(firings: Iterable[AnyFiring | Iterable[AnyFiring]]) -> list[str]:
 
 
 def singles(firing: AnyFiring) -> list[Firing]:
-    """What fires as single firings: a row for each, with what is null left out of states."""
+    """What fires as single firings: a row for each, with what is null left out of states. A column
+    has one type, so beside a sum that is beyond 64 bits the others are Decimals too."""
     if isinstance(firing, Firing):
         return [firing]
     return [
@@ -101,16 +103,18 @@ def singles(firing: AnyFiring) -> list[Firing]:
             firing.window, firing.trigger, firing.event_type, shard, firing.grouped, row["group"],
             -math.inf if row["lower"] is None else row["lower"],
             math.inf if row["upper"] is None else row["upper"],
-            _without_nulls(row["state"]), None, firing.watermark,
+            _as_alone(row["state"]), None, firing.watermark,
         )
         for shard in firing.shards
         for row in as_dicts(firing.of(shard))
     ]  # fmt: skip
 
 
-def _without_nulls(state: Any) -> Any:
+def _as_alone(state: Any) -> Any:
     if isinstance(state, dict):
-        return {key: each for key, each in state.items() if each is not None}
+        return {key: _as_alone(each) for key, each in state.items() if each is not None}
+    if isinstance(state, Decimal) and -(2**63) <= state < 2**63:
+        return int(state)
     return state
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 from tests.support.servers.object_stores import ObjectStore
 
-from onyx.storage import s3
 from onyx.storage.interface import BlobStore, Location
 from onyx.storage.memory import MemoryBlobStore
-from onyx.storage.objects.trailing import Trailing
 from onyx.storage.opening import location_of
 
 LOCATIONS = ["folder", "fake_s3", "s3_gateway"]
@@ -26,14 +24,6 @@ def opened(
     for name, value in server.environment.items():
         monkeypatch.setenv(name, value)
     return location_of(f"{ObjectStore(server).url}/some/location")
-
-
-@pytest.fixture
-def trailing(monkeypatch: pytest.MonkeyPatch) -> Trailing:
-    """Writes the notes of object stores when the test says so."""
-    made = Trailing(lambda work: None)
-    monkeypatch.setattr(s3, "TRAILING", made)
-    return made
 
 
 @pytest.fixture(params=["memory", *LOCATIONS])
