@@ -41,7 +41,7 @@ STOP_TIMEOUT_S = 5.0
 """Longest wait for kopf when a cell is stopped. What has not ended then is cancelled."""
 CANCELLATIONS_MAX = 20
 CANCELLED_WAIT_S = 0.1
-"""Longest wait behind each cancellation. A watch that reconnects swallows one, and ends by the next."""
+"""Longest wait behind each. A watch that reconnects swallows one, and ends by another."""
 
 Deliver = Callable[[Resource, str, Object], None]
 """Called on the event loop of the operator with an event: the kind, kopf's word for what has
