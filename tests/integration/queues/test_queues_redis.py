@@ -265,7 +265,7 @@ def test_without_a_journal_what_was_not_processed_is_given_to_the_next_owner(
     second = stream.owner(mode="native", cursors=cursors)
     assert sorted(each["n"] for each in second.read(2)) == [1, 4]
     second.cursors()
-    second.until(lambda: not stream.pending())
+    second.process_until(lambda: not stream.pending())
 
 
 SOURCE = {"mode": "native", "onFailure": "source"}
@@ -301,7 +301,7 @@ def test_what_may_succeed_later_is_given_again_and_counted(stream: Stream) -> No
     assert owner.read(1) == [{"n": 1}]
     assert counts(stream) == {ids[1]: 2}
     owner.process(3)
-    owner.until(lambda: not stream.pending())
+    owner.process_until(lambda: not stream.pending())
 
 
 def test_what_has_failed_for_good_is_left_to_whoever_looks_what_is_pending(
@@ -343,7 +343,7 @@ def test_what_is_worked_on_is_neither_left_nor_counted(
     assert found == []
     assert counts(stream) == dict.fromkeys(ids, 1)
     owner.process(0, 1)
-    owner.until(lambda: not stream.pending())
+    owner.process_until(lambda: not stream.pending())
 
 
 def test_an_entry_is_given_as_often_as_the_job_says(
@@ -420,7 +420,7 @@ def test_a_bad_entry_is_one_that_has_failed(stream: Stream, arrow: bool) -> None
     owner = stream.owner(context={"batch_format": "arrow"} if arrow else None, **SOURCE)
     assert owner.read(2) == [{"n": 0}, {"n": 2}]
     owner.process(0, 1)
-    owner.until(lambda: counts(stream) == {ids[1]: 1})
+    owner.process_until(lambda: counts(stream) == {ids[1]: 1})
 
 
 @pytest.fixture(scope="module")

@@ -97,6 +97,18 @@ class Owner:
             reader.returned(each, {OUTCOMES: Outcomes(failed=1, failures=failures).part()})
         reader.acked(np.array(positions, dtype=np.uint64))
 
+    def process_until(self, condition: Callable[[], bool]) -> None:
+        """Be done with what comes meanwhile: a connection may be lost, and acks with it."""
+
+        def processed() -> bool:
+            for reader in self.readers.values():
+                first = reader._position
+                reader.read(1_000)
+                reader.acked(np.arange(first, reader._position, dtype=np.uint64))
+            return condition()
+
+        self.until(processed)
+
     def give_back(self, *positions: int) -> None:
         """Functions ask for a retry of these positions of the first partition."""
         next(iter(self.readers.values())).given_up(np.array(positions, dtype=np.uint64))

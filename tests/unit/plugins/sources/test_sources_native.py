@@ -247,6 +247,18 @@ def test_a_source_has_not_ended_before_it_has_heard_of_what_failed() -> None:
     assert reader.exhausted()
 
 
+def test_a_drained_source_hears_what_it_could_not_hear_at_once() -> None:
+    world = World([1])
+    _, reader = world.owner()
+    reader.read(1)
+    reader.drain()
+    world.queue.down = lambda what: what == "ack"
+    reader.acked(positions(0))
+    world.queue.down = lambda what: False
+    world.clock.advance(RETRY_S)
+    assert (reader.read(1), world.queue.acked) == ([], [1])
+
+
 def test_a_message_that_is_no_segment_has_failed() -> None:
     class Odd(MemorySource):
         def receive(self, wait_s: float) -> Portion | None:

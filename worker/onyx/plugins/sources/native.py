@@ -137,7 +137,11 @@ class NativePartition:
         now_s = self._context.clock.monotonic_s()
         if self._failed is not None:
             raise self._failed
-        if self._drained or now_s < self._next_try_s:
+        if now_s < self._next_try_s:
+            return None
+        if self._drained:
+            with self._lock:
+                self._settle()
             return None
         with self._lock:
             try:
