@@ -1,7 +1,14 @@
-"""From an OnyxCluster to the log of its cluster: the one module that knows the defaults.
+"""From an OnyxCluster to the log of its cluster: the one module that knows the defaults, and
+to which addresses the operator goes.
 
 Workers (their environment) and the operator (its subscription) must agree on tenancy, address and
 job scheduler, so both are derived here.
+
+Whoever may write an OnyxCluster names its ZooKeeper. The operator has an account and certificates,
+and stands where that author may not. So it goes to its own servers and those that its settings
+list, in their spelling, and to no other. Rejected: to go anywhere without the account, which makes
+the operator a way to every port that it reaches; and to compare what names resolve to, which their
+owner changes later.
 """
 
 from __future__ import annotations
@@ -9,25 +16,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
-from onyx.settings import Settings, TlsSettings
+from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
+from onyx_operator.addresses import Server, as_read_in, servers_of
+from onyx_operator.settings import OperatorSettings
 
 
-def connection(cluster: Mapping[str, Any], base: Settings) -> Settings:
-    """The engine's settings for the log of an OnyxCluster.
+class NoLog(msgspec.Struct, frozen=True):
+    """Why the operator does not go to the log of a cluster."""
+
+    reason: str
+    """One word, for conditions and events."""
+    message: str
+
+
+def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settings | NoLog:
+    """The engine's settings for the log of an OnyxCluster, or why it can have none.
 
     The operator's own certificates and account are used for a cluster that has such, too, and for
     no other: a log made under an account is closed to workers without one.
 
     Args:
         cluster: the OnyxCluster object.
-        base: how ZooKeeper is reached (timeouts, certificates, account), and its address when the
-            cluster names none.
+        operator: how ZooKeeper is reached (timeouts, certificates, account), where that may be, and
+            its address when the cluster names none.
     """
-    spec = cluster.get("spec") or {}
+    base, spec = operator.engine, cluster.get("spec") or {}
     named = spec.get("zookeeper") or {}
-    zookeeper = replace(base.zookeeper, address=named.get("address") or base.zookeeper.address)
+    address = _address(named.get("address"), cluster["metadata"]["namespace"], operator)
+    if isinstance(address, NoLog):
+        return address
+    zookeeper = replace(base.zookeeper, address=address)
     if not (spec.get("tls") or {}).get("zookeeper"):
         zookeeper = replace(zookeeper, tls=TlsSettings())
     if not named.get("authSecret"):
@@ -44,3 +65,32 @@ def tenancy_of(cluster: Mapping[str, Any]) -> str:
     """The tenancy of an OnyxCluster: its namespace and name unless it names one."""
     metadata, spec = cluster["metadata"], cluster.get("spec") or {}
     return str(spec.get("tenancyId") or f"{metadata['namespace']}.{metadata['name']}")
+
+
+def _address(named: str | None, namespace: str, operator: OperatorSettings) -> str | NoLog:
+    """Where the operator reaches the ZooKeeper of a cluster, as its own settings write it."""
+    own = operator.engine.zookeeper.address
+    configured = own != ZooKeeperSettings().address  # the default is a laptop's: no pod reaches it
+    if named is None and configured:
+        return own
+    if named is None:
+        return NoLog(
+            "ZooKeeperAddressMissing",
+            "spec.zookeeper.address is missing, and the operator was given no "
+            "ONYX_ZOOKEEPER_ADDRESS: say where the log's ZooKeeper is, such as zookeeper:2181",
+        )
+    allowed: dict[Server, str] = {}
+    for text in (*((own,) if configured else ()), *operator.zookeeper_addresses):
+        allowed |= servers_of(text)
+    ways: dict[str, list[str]] = {written: [] for written in servers_of(named).values()}
+    for server, written in as_read_in(namespace, named).items():
+        ways[written] += [allowed[server]] if server in allowed else []
+    if not ways or not all(ways.values()):
+        return NoLog(
+            "ZooKeeperNotAllowed",
+            f"spec.zookeeper.address {named} has a server to which the operator may not go: "
+            "leave the address out, or let whoever installs the operator add each of its servers "
+            "to ONYX_OPERATOR_ZOOKEEPER_ADDRESSES",
+        )
+    _, slash, path = named.strip().partition("/")
+    return ",".join(found[0] for found in ways.values()) + f"{slash}{path}".rstrip("/")

@@ -43,7 +43,7 @@ def open_operator(
         liveness,
         Informer(JOBS, jobs.resync_interval_s, liveness, metrics),
         known,
-        Tenancies(settings.engine, lambda: [body for _, body in known.store.items()]),
+        Tenancies(settings, lambda: [body for _, body in known.store.items()]),
         connect,
         CHECKS,
     )

@@ -108,6 +108,10 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     """Label selector of further namespaces to watch, such as `onyx=on`."""
     namespaces_interval_s: float = 5.0
     """Interval at which the namespaces with these labels are listed."""
+    zookeeper_addresses: tuple[str, ...] = ()
+    """Servers of ZooKeeper that OnyxClusters may name besides those of `ONYX_ZOOKEEPER_ADDRESS`,
+    each as `host:port`, with `/path` where the log is below one. The operator goes to no others,
+    and shows its account and certificates to these."""
     kube: KubeSettings = field(default_factory=KubeSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     jobs: JobSettings = field(default_factory=JobSettings)

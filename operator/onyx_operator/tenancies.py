@@ -20,49 +20,42 @@ from typing import Any
 import msgspec
 
 from onyx.settings import Settings
+from onyx_operator.addresses import Server, as_read_in
 from onyx_operator.connection import connection, tenancy_of
 from onyx_operator.informers.store import key_of
 from onyx_operator.kube import Object
+from onyx_operator.settings import OperatorSettings
 from onyx_operator.work_queue import Key
 
 Body = Mapping[str, Any]
-_PORT = "2181"
 
 
 class LogAddress(msgspec.Struct, frozen=True):
     """Where a log is."""
 
     tenancy: str
-    servers: frozenset[str]
-    chroot: str
+    servers: frozenset[Server]
 
     def is_same(self, other: LogAddress | None) -> bool:
         """Whether both are one log."""
-        if other is None or (self.tenancy, self.chroot) != (other.tenancy, other.chroot):
+        if other is None or self.tenancy != other.tenancy:
             return False
         return not self.servers.isdisjoint(other.servers)
 
 
 def log_address(tenancy: str, address: str, namespace: str) -> LogAddress:
     """The log of a tenancy at an address, as pods of a namespace read it."""
-    hosts, slash, chroot = address.strip().partition("/")
-    servers: set[str] = set()
-    for each in filter(None, (part.strip().lower() for part in hosts.split(","))):
-        name, _, port = each.rpartition(":") if each.count(":") == 1 else (each, "", _PORT)
-        name = name.rstrip(".")
-        short = name.removesuffix(".cluster.local").removesuffix(".svc")
-        servers.add(f"{short}:{port}")
-        if short == name:
-            servers.add(f"{name}.{namespace}:{port}")
-    return LogAddress(tenancy, frozenset(servers), f"{slash}{chroot}".rstrip("/"))
+    return LogAddress(tenancy, frozenset(as_read_in(namespace, address)))
 
 
 class Tenancies:
     """The tenancies of all clusters that one operator sees. Belongs to one event loop."""
 
-    def __init__(self, engine: Settings, clusters: Callable[[], Iterable[Object]]) -> None:
-        """`engine`: the defaults of clusters; `clusters`: all that are known."""
-        self._engine = engine
+    def __init__(
+        self, settings: OperatorSettings, clusters: Callable[[], Iterable[Object]]
+    ) -> None:
+        """`settings`: with the defaults of clusters; `clusters`: all that are known."""
+        self._settings = settings
         self._clusters = clusters
         self._decided: dict[str, LogAddress] = {}
 
@@ -74,6 +67,8 @@ class Tenancies:
             more: others that there are beside those that are known.
         """
         wanted = self._wanted(body)
+        if wanted is None:
+            return None
         rivals = (
             self._rank(each, wanted)
             for each in (*self._clusters(), *more)
@@ -91,7 +86,8 @@ class Tenancies:
 
     def claim(self, body: Body) -> None:
         """This cluster has the log that it asks for from now on."""
-        self._decided[body["metadata"]["uid"]] = self._wanted(body)
+        if (wanted := self._wanted(body)) is not None:
+            self._decided[body["metadata"]["uid"]] = wanted
 
     def forget(self, body: Body) -> list[Key]:
         """A cluster is gone: others that may have its log now."""
@@ -116,8 +112,11 @@ class Tenancies:
             return False
         return wanted.is_same(self._held(body)) or wanted.is_same(self._wanted(body))
 
-    def _wanted(self, body: Body) -> LogAddress:
-        found = connection(body, self._engine)
+    def _wanted(self, body: Body) -> LogAddress | None:
+        """What it asks for; None if it may not."""
+        found = connection(body, self._settings)
+        if not isinstance(found, Settings):
+            return None
         return log_address(found.tenancy_id, found.zookeeper.address, body["metadata"]["namespace"])
 
     def _held(self, body: Body) -> LogAddress | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onyx.settings import Settings
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.spec import Refusal, read_spec
-from onyx_operator.settings import ClusterSettings
+from onyx_operator.settings import ClusterSettings, OperatorSettings
 
 UID = "6f8b3cf0-0000-4000-8000-0000000000c1"
+OPERATOR = OperatorSettings(
+    zookeeper_addresses=("zk:2181", "zk-0:2181", "zk-1:2181"),
+    clusters=ClusterSettings(spark_role="Role/onyx-spark"),
+)
 SMALL: Mapping[str, Any] = {"image": "onyx-worker:1.0", "zookeeper": {"address": "zk:2181"}}
 WHOLE: Mapping[str, Any] = {
     "tenancyId": "flights",
@@ -89,7 +92,6 @@ def pool(
     spec: Mapping[str, Any] = SMALL, code: Mapping[str, Any] | None = None, name: str = "fleet"
 ) -> Pool:
     """The pool of a cluster that can be made."""
-    defaults = ClusterSettings(spark_role="Role/onyx-spark")
-    found = read_spec(cluster(spec, name), code, Settings(), defaults)
+    found = read_spec(cluster(spec, name), code, OPERATOR)
     assert not isinstance(found, Refusal), found
     return found

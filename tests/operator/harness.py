@@ -52,6 +52,7 @@ QUICK = {
     "ONYX_OPERATOR_CLUSTERS_RETRY_MIN_S": "0.01",
     "ONYX_OPERATOR_CLUSTERS_RETRY_MAX_S": "0.1",
     "ONYX_OPERATOR_CLUSTERS_WORKER_IMAGE": "onyx-worker:test",
+    "ONYX_OPERATOR_ZOOKEEPER_ADDRESSES": "zookeeper:2181",
 }
 """Settings for tests: one namespace, free ports, short waits."""
 

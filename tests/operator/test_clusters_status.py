@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import yaml
-from msgspec.structs import replace
 from tests.operator.clusters import CODE, SMALL, SPARK, WHOLE, cluster, pool
 
 from onyx.deaths import Cause, Death
@@ -20,7 +19,7 @@ from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import DEPLOYMENTS
 from onyx_operator.clusters.spec import Refusal, deleting, read_spec, taken
 from onyx_operator.clusters.status import status
-from onyx_operator.settings import ClusterSettings
+from onyx_operator.settings import ClusterSettings, OperatorSettings
 from onyx_operator.work_queue import Key
 
 NOW_S = 1_795_262_400.0
@@ -214,7 +213,7 @@ def test_a_pod_that_waits_for_what_only_events_tell_is_named() -> None:
 
 def test_a_bad_edit_leaves_the_workers_as_they_are_and_says_so() -> None:
     before = reported(pool(), workers(**all_ready(2)))
-    refused = read_spec(cluster({"replica": 3}), None, Settings(), ClusterSettings())
+    refused = read_spec(cluster({"replica": 3}), None, OperatorSettings())
     assert isinstance(refused, Refusal)
     found = reported(
         refused,
@@ -257,6 +256,7 @@ def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> N
     [
         ({"image": "i"}, None, "ZooKeeperAddressMissing", "spec.zookeeper.address is missing"),
         ({"zookeeper": {"address": "zk:1"}}, None, "ImageMissing", "spec.image is missing"),
+        ({"image": "i", "zookeeper": {"address": "away:1"}}, None, "ZooKeeperNotAllowed", "away:1"),
         (WHOLE, None, "CodeMissing", "ConfigMap flights-code of spec.code is not there"),
         ({"replicas": "2"}, None, "InvalidSpec", "spec.replicas"),
         ({"settings": {"ONYX_MODULES": "x"}}, None, "InvalidSpec", "use spec.modules"),
@@ -272,24 +272,33 @@ def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> N
 def test_what_is_missing_is_asked_for(
     spec: Mapping[str, Any], code: Any, reason: str, message: str
 ) -> None:
-    refused = read_spec(cluster(spec), code, Settings(), ClusterSettings())
+    refused = read_spec(
+        cluster(spec),
+        code,
+        OperatorSettings(zookeeper_addresses=("zk:2181", "zk-0:2181", "zk-1:2181")),
+    )
 
     assert isinstance(refused, Refusal)
     assert refused.reason == reason
     assert message in refused.message
 
 
+WITH_DEFAULTS = OperatorSettings(
+    zookeeper_addresses=("zk-0:2181", "zk-1:2181"),
+    clusters=ClusterSettings(worker_image="onyx-worker:2"),
+    engine=Settings(zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181")),
+)
+
+
 def test_the_operators_own_address_and_image_are_the_defaults() -> None:
-    engine = replace(Settings(), zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181"))
-    found = read_spec(cluster({}), None, engine, ClusterSettings(worker_image="onyx-worker:2"))
+    found = read_spec(cluster({}), None, WITH_DEFAULTS)
 
     assert not isinstance(found, Refusal)
     assert (found.zookeeper_address, found.image) == ("onyx-zookeeper:2181", "onyx-worker:2")
 
 
 def test_the_clusters_own_address_and_image_win() -> None:
-    engine = replace(Settings(), zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181"))
-    found = read_spec(cluster(WHOLE), CODE, engine, ClusterSettings(worker_image="onyx-worker:2"))
+    found = read_spec(cluster(WHOLE), CODE, WITH_DEFAULTS)
 
     assert not isinstance(found, Refusal)
     assert found.zookeeper_address == "zk-0:2181,zk-1:2181"

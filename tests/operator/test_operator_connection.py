@@ -8,6 +8,7 @@ import pytest
 
 from onyx.settings import Settings, TlsSettings, ZooKeeperSettings
 from onyx_operator.connection import connection
+from onyx_operator.settings import OperatorSettings
 
 CERTIFICATES = TlsSettings("ca.crt", "tls.crt", "tls.key")
 BASE = Settings(
@@ -22,7 +23,10 @@ PLAIN = ZooKeeperSettings(address="chart:2181")
 
 
 def found(**spec: Any) -> Settings:
-    return connection({"metadata": {"namespace": "team", "name": "blue"}, "spec": spec}, BASE)
+    cluster = {"metadata": {"namespace": "team", "name": "blue"}, "spec": spec}
+    settings = connection(cluster, OperatorSettings(engine=BASE, zookeeper_addresses=("own:2181",)))
+    assert isinstance(settings, Settings), settings
+    return settings
 
 
 def test_a_cluster_that_names_nothing_has_a_tenancy_of_its_own() -> None:

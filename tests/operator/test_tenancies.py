@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from onyx.settings import Settings
+from onyx_operator.settings import OperatorSettings
 from onyx_operator.tenancies import Tenancies, log_address
 from onyx_operator.work_queue import Key
+
+OPERATOR = OperatorSettings(zookeeper_addresses=("zk:2181", "elsewhere:2181", "new:2181"))
 
 
 def asks(
@@ -24,7 +26,7 @@ def asks(
 
 def holders(*clusters: Mapping[str, Any]) -> dict[str, str]:
     """Who is in the way of whom."""
-    known = Tenancies(Settings(), lambda: [dict(each) for each in clusters])
+    known = Tenancies(OPERATOR, lambda: [dict(each) for each in clusters])
     found = {each["metadata"]["name"]: known.holder(each) for each in clusters}
     return {name: holder.name for name, holder in found.items() if holder is not None}
 
@@ -56,7 +58,7 @@ def test_who_was_first_has_the_log_and_keeps_it(
 
 def test_who_has_claimed_a_log_keeps_it_before_any_status_says_so() -> None:
     clusters = [asks("z", 2)]
-    known = Tenancies(Settings(), lambda: clusters)
+    known = Tenancies(OPERATOR, lambda: clusters)
     known.claim(clusters[0])
     older = asks("a", 1)
     assert known.holder(older) == Key("team", "z")
@@ -69,7 +71,7 @@ def test_who_has_claimed_a_log_keeps_it_before_any_status_says_so() -> None:
 
 def test_who_was_refused_does_not_take_over_from_one_that_was_not_seen_yet() -> None:
     first, second = asks("first", 1, **HOLDS), asks("second", 2)
-    known = Tenancies(Settings(), lambda: [second])
+    known = Tenancies(OPERATOR, lambda: [second])
     assert known.holder(second, first) == Key("team", "first")
     second["status"] = {"tenancyHolder": "team/first"}
     assert known.is_refused(second)

@@ -30,9 +30,8 @@ async def check(
     """Problems and warnings of an OnyxCluster that is valid by itself. A dry run that cannot be
     made is a warning."""
     body = {**cluster, "metadata": {"uid": _NO_UID, **cluster["metadata"]}}
-    settings = operator.settings
     code = {"metadata": {"name": "code"}}  # which files it has changes nothing here
-    pool = read_spec(body, code, settings.engine, settings.clusters)
+    pool = read_spec(body, code, operator.settings)
     if isinstance(pool, Refusal):
         return (), (Problem("spec", pool.message),)
     holder = operator.tenancies.holder(body)

@@ -52,8 +52,8 @@ class Clusters:
 
     async def _observe(self, _: Key, body: Object) -> Observed:
         found = await observe(self._operator, body)
-        log = connection(body, self._operator.settings.engine)
-        return replace(found, deaths=self._deaths(log))
+        log = connection(body, self._operator.settings)
+        return replace(found, deaths=self._deaths(log) if isinstance(log, Settings) else ())
 
     async def _act(self, body: Object, _: Observed, plan: Plan) -> Plan | None:
         return await act(self._operator.kube, body, plan)

@@ -64,12 +64,12 @@ async def referring_jobs(kube: Kube, namespace: str, name: str) -> list[Object]:
 
 
 async def _wanted(operator: Operator, body: Object) -> Pool | Refusal:
-    settings, metadata = operator.settings, body["metadata"]
+    metadata = body["metadata"]
     if "deletionTimestamp" in metadata:
         jobs = await referring_jobs(operator.kube, metadata["namespace"], metadata["name"])
         return deleting([str(job["metadata"]["name"]) for job in jobs])
     code = await _code_config_map(operator.kube, body)
-    found = read_spec(body, code, settings.engine, settings.clusters)
+    found = read_spec(body, code, operator.settings)
     if isinstance(found, Refusal):
         return found
     before = await _holder_before(operator, body)

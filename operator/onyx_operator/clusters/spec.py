@@ -9,10 +9,9 @@ import msgspec
 
 from onyx.errors import ManifestError
 from onyx.model.parsing.cluster import parse_cluster
-from onyx.settings import Settings, ZooKeeperSettings
 from onyx_operator.clusters.pool import Pool, code_of
-from onyx_operator.connection import connection
-from onyx_operator.settings import ClusterSettings
+from onyx_operator.connection import NoLog, connection
+from onyx_operator.settings import OperatorSettings
 from onyx_operator.work_queue import Key
 
 DELETING = "Deleting"
@@ -32,31 +31,25 @@ class Refusal(msgspec.Struct, frozen=True):
 def read_spec(
     cluster: Mapping[str, Any],
     config_map: Mapping[str, Any] | None,
-    engine: Settings,
-    defaults: ClusterSettings,
+    operator: OperatorSettings,
 ) -> Pool | Refusal:
     """The pool that a cluster asks for, or why there is none.
 
     Args:
         cluster: the OnyxCluster object.
         config_map: the ConfigMap that `spec.code` names; None when it is not there.
-        engine: defaults for clusters, see `connection`.
-        defaults: the operator's own settings, such as the image for clusters that name none.
+        operator: defaults for clusters, and what they may ask for.
     """
     try:
         parsed = parse_cluster(cluster)
     except ManifestError as error:
         return Refusal("InvalidSpec", str(error))
-    found = connection(cluster, engine)
+    defaults, found = operator.clusters, connection(cluster, operator)
     image = parsed.image or defaults.worker_image
     if not image:
         return Refusal("ImageMissing", "spec.image is missing: name an image of workers")
-    if parsed.zookeeper.address is None and not _configured(engine):
-        return Refusal(
-            "ZooKeeperAddressMissing",
-            "spec.zookeeper.address is missing, and the operator was given no "
-            "ONYX_ZOOKEEPER_ADDRESS: say where the log's ZooKeeper is, such as zookeeper:2181",
-        )
+    if isinstance(found, NoLog):
+        return Refusal(found.reason, found.message)
     if parsed.code is not None and config_map is None:
         return Refusal(
             "CodeMissing",
@@ -105,9 +98,3 @@ def as_declared(message: str, pods_key: str) -> str:
     `pods_key`, such as `spec.podTemplate`, for its template of pods."""
     text = message.replace(" .spec.", " spec.")
     return text.replace("spec.template.", f"{pods_key}.") if pods_key else text
-
-
-def _configured(engine: Settings) -> bool:
-    """Whether the operator has an address in its settings; the default is a laptop's, which no pod
-    can reach."""
-    return engine.zookeeper.address != ZooKeeperSettings().address

@@ -70,8 +70,9 @@ class Departures:
 
     def cluster_gone(self, key: Key, body: Object) -> None:
         """An OnyxCluster is gone: its log is remembered for jobs that go with it."""
-        settings = connection(body, self._operator.settings.engine)
-        self._parted[key] = settings, self._now_s()
+        settings = connection(body, self._operator.settings)
+        if isinstance(settings, Settings):
+            self._parted[key] = settings, self._now_s()
 
     def job_gone(self, body: Object, cluster: Key, settings: Settings | None) -> None:
         """An OnyxJob is gone. `settings`: of the log of its cluster, None if that is gone too."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from onyx.model.declaration import Declaration
-from onyx.settings import Settings, ZooKeeperSettings
-from onyx_operator.connection import connection
+from onyx.settings import Settings
+from onyx_operator.connection import NoLog, connection
 from onyx_operator.context import Operator
 from onyx_operator.jobs.record import read_record
 from onyx_operator.logs.state import Trouble
@@ -49,14 +49,10 @@ class LogsOfJobs:
                 f"kubectl describe oc/{cluster.name} says what to do"
             )
             return Trouble("ClusterRefused", message, without_workers=True)
-        engine = self._operator.settings.engine
-        named = ((body.get("spec") or {}).get("zookeeper") or {}).get("address")
-        if not named and engine.zookeeper.address == ZooKeeperSettings().address:
-            return Trouble(
-                "ClusterNotReady",
-                f"OnyxCluster {cluster.name} names no ZooKeeper: set its spec.zookeeper.address",
-            )
-        return connection(body, engine)
+        found = connection(body, self._operator.settings)
+        if isinstance(found, NoLog):
+            return Trouble("ClusterNotReady", f"OnyxCluster {cluster.name}: {found.message}")
+        return found
 
     def heir(self, body: Mapping[str, Any], found: Settings | Trouble) -> Key | None:
         """The cluster that has taken over the log with the job of an object whose own cluster is
