@@ -9,6 +9,7 @@
      |   +- PoisonSegment         processes died over a segment, which is not tried any more
      |   +- SettingsError         a setting of a worker or client is wrong
      |   +- SegmentError          a segment cannot travel: a value, its size, or corrupt bytes
+     |   +- OutputFailed          an output cannot make durable what it had taken
      |   +- StateError            durable state of a task is damaged, missing or another's
      |   +- LogReplaced           the log is not the one that this process knew: ZooKeeper was wiped
      +- Unavailable               try again later: ZooKeeper, a peer or a file cannot be reached now
@@ -45,6 +46,7 @@ __all__ = [
     "NameNotRegistered",
     "OnyxError",
     "OutOfMemory",
+    "OutputFailed",
     "PoisonSegment",
     "Problem",
     "SegmentError",
@@ -125,6 +127,11 @@ class SettingsError(UserError):
 class SegmentError(UserError):
     """A segment cannot travel between processes: it holds a value that has no encoding, it is too
     large or nested too deeply, or the bytes that came are not segments."""
+
+
+class OutputFailed(UserError):
+    """What an output had taken cannot be made durable, or the output cannot be used: no segment
+    that is written now is to blame."""
 
 
 class StateError(UserError):

@@ -6,14 +6,23 @@ A plugin is a function that takes a `PluginContext` and returns an `Input` or an
 `onyx.testing` has the checks for it, `docs/guide/plugins.md` has examples. The modules behind this
 one may change with any version.
 
-Errors say what Onyx does: `UserError` ends the job, `Unavailable` is tried again later, `Blocked`
-waits until a person has made room, `Fenced` ends this incarnation, `WorkLost` begins the task anew.
-Any other exception counts as a mistake of the plugin and ends the job.
+Errors say what Onyx does: `UserError` ends the job, `OutputFailed` does so for requests too,
+`Unavailable` is tried again later, `Blocked` waits until a person has made room, `Fenced` ends
+this incarnation, `WorkLost` begins the task anew. Any other exception counts as a mistake of the
+plugin and ends the job.
 """
 
 from __future__ import annotations
 
-from onyx.errors import Blocked, Fenced, Problem, Unavailable, UserError, WorkLost
+from onyx.errors import (
+    Blocked,
+    Fenced,
+    OutputFailed,
+    Problem,
+    Unavailable,
+    UserError,
+    WorkLost,
+)
 from onyx.flow.batch import Segment
 from onyx.ids import GroupId, JobId
 from onyx.plugins.columns_transactions import ColumnsStore, ColumnsTransactionWriter
@@ -65,6 +74,7 @@ __all__ = [
     "OneResultOutput",
     "Options",
     "Output",
+    "OutputFailed",
     "PartBody",
     "PartFormat",
     "PartStore",

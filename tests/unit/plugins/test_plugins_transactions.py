@@ -8,7 +8,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from tests.support.jobs.transactions import AFTER, BEFORE, MemoryStore
 
 from onyx.codec.values import decode_values, encode_values
-from onyx.errors import Fenced, Unavailable, UserError
+from onyx.errors import Fenced, OutputFailed, Unavailable, UserError
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.plugins.columns_transactions import ColumnsTransactionWriter
 from onyx.plugins.protocol import Output, TransactionalOutput
@@ -278,9 +278,35 @@ def test_a_segment_that_does_not_fit_is_told_before_it_is_committed():
     output.begin(commit)
     with pytest.raises(UserError, match="no column"):
         output.write([{"bad": 1}])
-    with pytest.raises(UserError, match="no column"):
-        output.flush()
+    output.flush()
     assert reported == []
+
+
+def test_a_segment_that_is_refused_breaks_nothing_for_the_others():
+    store = MemoryStore()
+    output = writer(store)
+    output.write(numbers(1))
+    with pytest.raises(UserError, match="no column") as caught:
+        output.write([{"n": 2}, {"bad": 1}])
+    assert not isinstance(caught.value, OutputFailed)
+    output.write(numbers(3))
+    output.flush()
+    assert (store.rows, output.durable()) == (numbers(1, 3), 2)
+
+
+def test_what_is_written_after_a_transaction_was_refused_is_not_to_blame(monkeypatch):
+    store = MemoryStore()
+    output = writer(store, RollLimits(segments=1))
+
+    def refuse(*_):
+        raise UserError("job 'flights', task 'work': a row is there twice")
+
+    monkeypatch.setattr(store, "apply", refuse)
+    for _ in range(2):
+        with pytest.raises(OutputFailed, match="task 'work': a row is there twice"):
+            output.write(numbers(1))
+    with pytest.raises(OutputFailed, match="a row is there twice"):
+        output.flush()
 
 
 def test_a_value_that_cannot_travel_is_told_with_job_and_task():

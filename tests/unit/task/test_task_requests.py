@@ -13,7 +13,7 @@ from tests.support.jobs.bench import JOB, Bench
 from tests.support.patience import WAIT_S
 
 import onyx
-from onyx.errors import Unavailable
+from onyx.errors import OutputFailed, Unavailable
 from onyx.ids import GroupId, TaskName
 from onyx.journal.journal import Journal
 from onyx.journal.names import PartitionFolder
@@ -440,6 +440,36 @@ def test_a_plugin_that_cannot_write_now_is_waited_for() -> None:
     picky(world, later)
     assert world.answer(good(0), good(1)).status is Status.PROCESSED
     assert world.written == [0, 1]
+
+
+def test_what_an_output_had_taken_and_cannot_keep_is_no_answer_to_what_comes_then() -> None:
+    world = World()
+
+    def failed(segment: Segment) -> None:
+        raise OutputFailed("task 'write': the table is gone")
+
+    picky(world, failed)
+    world.ask(good(0))
+    for _ in range(ROUNDS_MAX):
+        world.bench.settle()
+    assert "the table is gone" in str(world.bench.exceptions)
+
+
+def test_what_a_plugin_raises_at_a_flush_ends_the_job_and_names_it() -> None:
+    world = World()
+    (output,) = world.bench.outputs["write"]
+
+    def flush() -> None:
+        raise KeyError("no such table")
+
+    output.flush = flush  # type: ignore[method-assign]
+    world.ask(good(0))
+    for _ in range(ROUNDS_MAX):
+        world.bench.settle()
+    (reported, *_) = world.bench.exceptions
+    assert reported["task"] == "write"
+    assert "raised KeyError: 'no such table' (test_task_requests.py, line" in reported["detail"]
+    assert reported["detail"].startswith("plugin ")
 
 
 @pytest.mark.parametrize("verdict", ["kill", "defer"])

@@ -362,6 +362,8 @@ class Output(Protocol):
 
         Raises:
             Unavailable: not now; the same segments come again.
+            OutputFailed: what was taken before cannot be made durable, or nothing can be written.
+                This ends the job, as does what the other methods raise.
             Exception: some of them can never be written. None of them was taken: those of requests
                 come again one by one, and what fails then is the answer to a request.
         """

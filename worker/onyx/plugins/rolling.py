@@ -20,7 +20,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from onyx.errors import Unavailable
+from onyx.errors import OnyxError, OutputFailed, StateError, Unavailable, UserError, describe
 from onyx.ids import GroupId
 from onyx.plugins.protocol import Commit, PluginContext, Token
 from onyx.plugins.roll_limits import RollLimits
@@ -114,9 +114,16 @@ class RollingWriter:
         )
 
     @contextlib.contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guarded(self, may_refuse: bool = False) -> Iterator[None]:
         """After a failure the writer stays broken, because the state of its unit is unknown.
-        Unavailable is no failure: nothing is lost, and the call may be repeated."""
+        Unavailable is no failure: nothing is lost, and the call may be repeated.
+
+        Args:
+            may_refuse: a UserError is about the segments of this call, and none of them was taken.
+
+        Raises:
+            OutputFailed: instead of a UserError about what was taken before, or about the store.
+        """
         if self._broken is not None:
             raise self._broken
         try:
@@ -124,5 +131,18 @@ class RollingWriter:
         except Unavailable:
             raise
         except Exception as error:
-            self._broken = error
-            raise
+            if may_refuse and isinstance(error, UserError) and not isinstance(error, OutputFailed):
+                raise
+            self._broken = self._failed(error)
+            if self._broken is error:
+                raise
+            raise self._broken from error
+
+    def _failed(self, error: Exception) -> Exception:
+        if isinstance(error, OutputFailed | StateError):
+            return error
+        if isinstance(error, UserError):
+            return OutputFailed(str(error))
+        if isinstance(error, OnyxError):
+            return error
+        return OutputFailed(f"{self._context.where}: {describe(error)}")

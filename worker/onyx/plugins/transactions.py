@@ -165,7 +165,8 @@ class TransactionWriter(RollingWriter):
                     f"task {self._context.task!r}: this incarnation may have been declared dead; "
                     "waiting until that is known"
                 )
-            packed = pack()
+        packed = pack()  # what it refuses is not taken, and breaks nothing
+        with self._guarded():
             # Before the first segment is taken: what is taken must be applied some time, and
             # without a position nothing is.
             if not self._known:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 
 from onyx.errors import Fenced, Unavailable, WorkLost, contained, describe
-from onyx.program.failure import Failure, report
+from onyx.program.failure import Failure, blamed, code_line, report
 from onyx.program.lifecycles import Verdict
 from onyx.program.phases import Phase
 from onyx.replica.commands.kill_job import KillJob
@@ -95,7 +95,7 @@ def step(task: Task) -> Progress:
         _decide(task, failure)
         return WAITING
     except BaseException as error:
-        _decide(task, Failure(phase.value, contained(error)))
+        _decide(task, _failure_of(task, contained(error)))
         return WAITING
     if status.obstacle and phase in _TRIED_AT_EVERY_STEP:
         status.obstacle = ""
@@ -135,7 +135,14 @@ def _read_mail(task: Task) -> None:
     except Failure as failure:
         _decide(task, failure)
     except BaseException as error:
-        _decide(task, Failure(task.phase.value, contained(error)))
+        _decide(task, _failure_of(task, contained(error)))
+
+
+def _failure_of(task: Task, error: Exception) -> Failure:
+    """What was raised in the phase of a task; by its plugin, if other code than ours did that."""
+    plugin = None if task.job is None else task.job.entry(task.name).plugin
+    by_plugin = plugin is not None and code_line(error)
+    return Failure(task.phase.value, error, blamed(f"plugin {plugin}", error) if by_plugin else "")
 
 
 def _await_new_version(task: Task, since_s: float) -> Progress:

@@ -3,11 +3,13 @@
 import fnmatch
 import gzip
 import io
+import math
 import os
 from datetime import UTC, date, datetime
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
@@ -15,7 +17,7 @@ from tests.support.clocks import ManualClock
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 
-from onyx.errors import Fenced, Unavailable, UserError
+from onyx.errors import Fenced, OutputFailed, Unavailable, UserError
 from onyx.plugins.parts.stores import published
 from onyx.plugins.registry import build_output
 from onyx.storage.opening import location_of
@@ -359,11 +361,38 @@ def test_a_path_that_is_a_file_is_told(tmp_path):
 )
 def test_a_value_without_a_form_is_named_and_never_counts_as_durable(place, options, segments, why):
     output = files_output(place, options)
-    with pytest.raises(UserError, match=why):
+    with pytest.raises(UserError, match=why) as caught:
         write_and_flush(output, segments)
-    with pytest.raises(UserError):
-        output.flush()
+    if isinstance(caught.value, OutputFailed):  # the segments had been taken
+        with pytest.raises(OutputFailed, match=why):
+            output.flush()
     assert output.durable() == 0
+
+
+@pytest.mark.parametrize("first", [[], [{"n": 0}]])
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_segment_without_a_form_breaks_nothing_for_the_others(tmp_path, columns, first):
+    """A batch in which it is leaves nothing in the part, and no part is made for it."""
+    output = files_output(tmp_path, {})
+
+    def write(segments):
+        if columns:
+            output.write_columns(pa.RecordBatch.from_pylist(segments))
+        elif segments:
+            output.write(segments)
+
+    if first:
+        write(first)
+    with pytest.raises(UserError, match="key 'n'") as caught:
+        write([{"n": 1.0}] * 3_000 + [{"n": math.nan}])
+    assert not isinstance(caught.value, OutputFailed)
+    output.flush()
+    assert len(list(tmp_path.glob("part-*"))) == len(first)
+    write([{"n": 2}])
+    output.flush()
+    assert output.durable() == len(first) + 1
+    parts = sorted(tmp_path.glob("part-*"))
+    assert [msgspec.json.decode(each.read_bytes()) for each in parts] == [*first, {"n": 2}]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ class CommittingWriter(RollingWriter):
                 self._publish()
             if self._full is not None and self._is_due(self._open):
                 raise self._dispatch.unavailable()
-            full = self._bodies.add(segments)  # first: it may refuse them
+        full = self._bodies.add(segments)  # what it refuses is not taken, and breaks nothing
+        with self._guarded():
             unit = self._opened()
             self._put(unit, self._dispatch.requests(full))
             unit.segments += len(segments)

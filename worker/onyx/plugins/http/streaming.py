@@ -25,8 +25,9 @@ class StreamingWriter(RollingWriter):
         with self._guarded():
             self._settle()
             self._dispatch.require_room(len(self._deliveries))
-            was_empty = not self._bodies.waiting
-            full = self._bodies.add(segments)
+        was_empty = not self._bodies.waiting
+        full = self._bodies.add(segments)  # what it refuses is not taken, and breaks nothing
+        with self._guarded():
             if was_empty or full:
                 self._opened_s = self._context.clock.monotonic_s()
             self._send(full)

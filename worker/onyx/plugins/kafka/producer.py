@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from confluent_kafka import KafkaError, Producer
 
-from onyx.errors import OnyxError, Unavailable
+from onyx.errors import OutputFailed, Unavailable
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
@@ -58,7 +58,7 @@ class ReportedWriter:
         self._batches: deque[_Batch] = deque()
         """Not durable yet."""
         self._durable = 0
-        self._broken: OnyxError | None = None
+        self._broken: OutputFailed | None = None
         settings = {
             "linger.ms": LINGER_MS,
             "queue.buffering.max.kbytes": BUFFER_KIB,
@@ -68,8 +68,8 @@ class ReportedWriter:
             self._producer = Producer(settings)
 
     def write(self, segments: list[Segment]) -> None:
-        """Raises UserError when a segment cannot be a message or was refused, Unavailable when
-        there is no room now: nothing was taken."""
+        """Raises UserError when a segment cannot be a message, Unavailable when there is no room
+        now: nothing was taken. OutputFailed: a broker has refused what was taken before."""
         self._take(len(segments), lambda: self._messages.of(segments))
 
     def write_columns(self, columns: Columns) -> None:
@@ -147,7 +147,7 @@ class ReportedWriter:
 
     def _refused(self, error: KafkaError) -> None:
         if self._broken is None:
-            self._broken = self._client.error(self._doing, error)
+            self._broken = OutputFailed(str(self._client.error(self._doing, error)))
 
     @property
     def _doing(self) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from onyx.codec.segments import bytes_each
-from onyx.errors import UserError
+from onyx.errors import OutputFailed, UserError
 from onyx.flow.columns.record_batch import Columns, concatenated, keys_of
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.segment import Segment
@@ -25,6 +25,7 @@ COLUMNS_SEGMENTS = 8_192
 """Segments that are made into columns at a time: below about 1,000, Arrow costs ten times more."""
 COLUMNS_BYTES = 16_777_216
 """The size of large ones, as they would be encoded for another worker."""
+WITHOUT_KEYS = "the segments have no keys, so there are no columns"
 Fit = Callable[[pa.Table], pa.Table]
 
 
@@ -59,7 +60,7 @@ class _JsonLinesBody:
         (self._out or self._file).write(self._encode(segments))
 
     def add_columns(self, columns: Columns) -> None:
-        for lines in self._encode_columns(columns):
+        for lines in list(self._encode_columns(columns)):  # all or nothing is taken
             (self._out or self._file).write(lines)
 
     def size_bytes(self) -> int:
@@ -118,7 +119,7 @@ class _ParquetBody:
     def add_columns(self, columns: Columns) -> None:
         self._make_columns()
         if not columns.record_batch.num_columns:
-            raise self._without_keys()
+            raise self._unwritable(WITHOUT_KEYS)
         self._keep(pa.Table.from_batches([columns.record_batch]))
 
     def size_bytes(self) -> int:
@@ -130,17 +131,20 @@ class _ParquetBody:
             table = concatenated(self._tables)
             pq.write_table(table, self._file, compression=self._compression)
         except MISMATCH as error:
-            raise self._unwritable(f"{error}") from error
+            raise OutputFailed(str(self._unwritable(f"{error}"))) from error
 
     def _make_columns(self) -> None:
         if not self._waiting:
             return
         segments, self._waiting, self._waiting_bytes = self._waiting, [], 0.0
-        keys = keys_of(segments)
-        if not keys:
-            raise self._without_keys()
-        columns = [self._column(key, segments) for key in keys]
-        self._keep(pa.table(columns, names=keys))
+        try:
+            keys = keys_of(segments)
+            if not keys:
+                raise self._unwritable(WITHOUT_KEYS)
+            columns = [self._column(key, segments) for key in keys]
+            self._keep(pa.table(columns, names=keys))
+        except UserError as error:  # most of these segments were taken by earlier calls
+            raise OutputFailed(str(error)) from error
 
     def _keep(self, table: pa.Table) -> None:
         try:
@@ -155,9 +159,6 @@ class _ParquetBody:
             return to_array([segment.get(key) for segment in segments])
         except MISMATCH as error:
             raise self._unwritable(f"key {key!r}: {error}") from error
-
-    def _without_keys(self) -> UserError:
-        return self._unwritable("the segments have no keys, so there are no columns")
 
     def _unwritable(self, what: str) -> UserError:
         return task_error(

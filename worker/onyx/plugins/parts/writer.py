@@ -35,7 +35,12 @@ class PartBody(Protocol):
     """The contents of one part while it is written."""
 
     def add(self, segments: list[Segment]) -> None:
-        """Encode segments. Raises UserError when a value has no form in this format."""
+        """Encode segments.
+
+        Raises:
+            UserError: a value has no form in this format; nothing was taken.
+            OutputFailed: what was taken before has no form in it.
+        """
         ...
 
     def size_bytes(self) -> int:
@@ -142,7 +147,8 @@ class PartsWriter(RollingWriter):
         """Add segments to the open part.
 
         Raises:
-            UserError: a value has no form in this format, or the store cannot be used.
+            UserError: a value has no form in this format; nothing was taken.
+            OutputFailed: the store, or the part, cannot be used.
             Unavailable: the store cannot be reached now; nothing was taken.
             Fenced: this incarnation was declared dead.
         """
@@ -156,7 +162,9 @@ class PartsWriter(RollingWriter):
                 waiting.staged.settle()
             part = self._part or self._open()
             part.staged.make_room()
+        with self._guarded(may_refuse=True):
             add(part.body)
+        with self._guarded():
             part.segments += count
             if self._is_due(part):
                 # These segments are taken, so it is the next call that raises.
@@ -210,7 +218,7 @@ class PartsWriter(RollingWriter):
         if not self._context.permitted():
             return
         self._tend_fence()
-        if self._part is not None:
+        if self._part is not None and self._part.segments:
             self._part.body.finish()
             self._finished.append(self._part)
             self._part = None

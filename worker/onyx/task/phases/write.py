@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from onyx.errors import Fenced, InvariantViolated, StateError, Unavailable, WorkLost
+from onyx.errors import (
+    Fenced,
+    InvariantViolated,
+    OutputFailed,
+    StateError,
+    Unavailable,
+    WorkLost,
+)
 from onyx.flow.batch import Batch, chosen_by
 from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
@@ -21,7 +28,7 @@ from onyx.task.sink.sink import Sink
 from onyx.task.table import ADVANCED, WAITING, Answer
 from onyx.task.windowed.upkeep import make_answers_durable
 
-_NOT_OF_SEGMENTS = (Unavailable, Fenced, WorkLost, StateError, InvariantViolated)
+_NOT_OF_SEGMENTS = (Unavailable, Fenced, WorkLost, OutputFailed, StateError, InvariantViolated)
 """Failures that are about no segment."""
 
 
