@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from onyx.errors import UserError
 from onyx.flow.batch import as_dicts
 from onyx.flow.columns.record_batch import Columns, concatenated, from_dicts
 from onyx.flow.columns.values import to_array
@@ -83,3 +84,15 @@ def test_columns_of_large_ints_stand_behind_those_of_small_ones():
     assert concatenated(tables[::-1])["k"].to_pylist() == [2**63, 1, None]
     with pytest.raises(pa.ArrowInvalid):
         concatenated([pa.table({"k": [-1]}), tables[1]])
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"k": [1], "at": 1}, "table t: key k: values of type list<item: int64> cannot be keys"),
+        ({"k": 1, "at": "x"}, "table t: key at: values of kind text are no times"),
+    ],
+)
+def test_a_table_that_cannot_be_looked_up_names_the_key(row: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Table("t", from_dicts([row])[0], ["k"], "at")

@@ -159,7 +159,7 @@ def test_what_is_late_goes_to_a_child_of_its_own_and_is_counted() -> None:
         ({"id": 1, "n": 99}, "join join: a segment has no key 'at', which is the at"),
         ({"id": 1, "at": "noon", "n": 99}, "join join: at 'at' holds a str 'noon'"),
         ({"id": [1], "at": 0, "n": 99}, "cannot be keys of a join"),
-        ({"id": 1, "at": 2**62, "n": 99}, "farther from 1970"),
+        ({"id": 1, "at": 2**62, "n": 99}, "at 'at' holds a time farther from 1970"),
     ],
 )
 @pytest.mark.parametrize("columns", [False, True])

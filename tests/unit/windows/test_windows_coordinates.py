@@ -2,10 +2,11 @@
 
 from datetime import UTC, date, datetime, timedelta, timezone
 
+import pyarrow as pa
 import pytest
 
 from onyx.errors import UserError
-from onyx.flow.columns.record_batch import from_dicts
+from onyx.flow.columns.record_batch import Columns, from_dicts
 from onyx.windows.assigning.coordinates import Coordinates
 
 NOON_MS = 1_442_145_600_000
@@ -35,12 +36,27 @@ def test_a_date_is_its_midnight_in_utc():
 
 
 def test_a_batch_of_ints_is_known_to_be_one():
-    assert OF_TIME.of([{"at": 3}, {"at": 1}]) == ([3, 1], True)
+    found, ints = OF_TIME.of([{"at": 3}, {"at": 1}])
+    assert (found.tolist(), ints) == ([3, 1], True)
     assert OF_TIME.of([{"at": 3}, {"at": 1.5}]) == ([3, 1.5], False)
 
 
 @pytest.mark.parametrize(
-    "value", [None, True, [], "noon", float("nan"), float("inf"), 1e25, -1e300, b"12"]
+    "value",
+    [
+        None,
+        True,
+        [],
+        "noon",
+        float("nan"),
+        float("inf"),
+        1e25,
+        -1e300,
+        b"12",
+        2**62,
+        -(2**62),
+        2**70,
+    ],
 )
 def test_what_is_no_instant_is_an_error_with_all_that_it_takes_to_find_it(value):
     with pytest.raises(UserError) as caught:
@@ -48,6 +64,15 @@ def test_what_is_no_instant_is_an_error_with_all_that_it_takes_to_find_it(value)
     kind = "no value" if value is None else type(value).__name__
     for part in ("window hourly", "task count", "'at'", kind):
         assert part in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [2**62, -(2**62), -(2**63), 2**63, 2**64 - 1, 2.0**62])
+def test_what_has_no_extent_of_64_bits_is_refused_in_columns_as_well(value):
+    kind = pa.uint64() if value >= 2**63 else None
+    columns = Columns(pa.record_batch({"at": pa.array([1, value], kind)}))
+    for coordinates in (OF_TIME, OF_ELEMENTS):
+        with pytest.raises(UserError, match=r"'at' holds .* nearer to 0 than 2\*\*62"):
+            coordinates.of(columns)
 
 
 @pytest.mark.parametrize("value", ["2015-09-13", datetime(2015, 9, 13, tzinfo=UTC)])
@@ -78,7 +103,7 @@ def test_a_segment_without_the_key_is_an_error():
 def test_columns_have_the_places_of_dicts(values, time):
     coordinates = Coordinates("window w of task gather", "at", time)
     found, _ = coordinates.of(from_dicts([{"at": value} for value in values])[0])
-    assert found.tolist() == coordinates.of([{"at": value} for value in values])[0]
+    assert found.tolist() == list(coordinates.of([{"at": value} for value in values])[0])
 
 
 @pytest.mark.parametrize("value", [None, True, float("nan"), 2.0**63, "x", date(2020, 1, 1), [1]])

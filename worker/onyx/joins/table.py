@@ -11,6 +11,7 @@ batch, which takes longer than the batch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -42,14 +43,16 @@ class Table(Mapping[Any, Row]):
         self.rows = rows
         columns = [self.column(each) for each in self.key]
         self._numbers = KeyNumbers(len(self.key))
-        numbers = self._numbers.add(columns)
+        with self._naming(" and ".join(self.key)):
+            numbers = self._numbers.add(columns)
         self._require_all(numbers >= 0, " and ".join(self.key))
         self._versions: Versions | None = None
         if version_key is None:
             self._last = np.empty(len(self._numbers), np.intp)
             self._last[numbers] = np.arange(len(rows))  # of one number the last assignment stays
         else:
-            self._versions = Versions(numbers, self.column(version_key))
+            with self._naming(version_key):
+                self._versions = Versions(numbers, self.column(version_key))
             self._require_all(self._versions.there, version_key)
             self._last = self._versions.newest(len(self._numbers))
         self._in_order = len(self._numbers) == len(rows)
@@ -129,6 +132,14 @@ class Table(Mapping[Any, Row]):
             names = ", ".join(self.rows.record_batch.schema.names)
             raise UserError(f"table {self.name}: no row has {name!r}: they have {names}")
         return self.rows.column(name) if self.rows.has(name) else pa.nulls(0)
+
+    @contextmanager
+    def _naming(self, key: str) -> Iterator[None]:
+        """Errors that say of which key they are."""
+        try:
+            yield
+        except UserError as error:
+            raise UserError(f"table {self.name}: key {key}: {error}") from error
 
     def _require_all(self, there: Mask, name: str) -> None:
         if there.all():

@@ -1,5 +1,5 @@
-"""What a window by Spark can take of segments: coordinates and numbers that fit columns of 64 bits,
-and whole coordinates where sessions are made of them.
+"""What a window by Spark can take of segments: numbers that fit columns of 64 bits, and whole
+coordinates where sessions are made of them.
 
 Checked when a batch is prepared, where a segment that does not fit fails alone. On peers Python
 computes with whatever can be added and compared.
@@ -16,7 +16,6 @@ from onyx.flow.segment_failure import Refusal
 from onyx.windows.aggregations.numbers import Keyed
 from onyx.windows.compiled import CompiledWindow
 
-COORDINATE_MAX = 2**62
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
 _NUMBERS = frozenset({int, float})
 
@@ -25,12 +24,6 @@ def check_portable(window: CompiledWindow, coordinates: Any, extracted: Any) -> 
     """Raises Refusal: a segment has a coordinate or value that Spark cannot compute with
     exactly."""
     where = f"window {window.window.id} of task {window.window.task}, by Spark"
-    if (
-        coordinates is not None
-        and len(coordinates)
-        and not -COORDINATE_MAX < min(coordinates) <= max(coordinates) < COORDINATE_MAX
-    ):
-        raise Refusal(f"{where}: a coordinate is beyond 62 bits; leave such segments out before")
     if window.window.type == "session" and not _whole(coordinates):
         raise Refusal(
             f"{where}: a coordinate is a fraction, and sessions need whole ones; round it in the "

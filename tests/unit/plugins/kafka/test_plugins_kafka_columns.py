@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +19,7 @@ from onyx.plugins.kafka.messages import Messages
 from onyx.plugins.kafka.options import OutputOptions
 from onyx.plugins.options import read_options
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NOON = datetime(2026, 3, 1, 12, 0, 0, 1_001, UTC)
 
 
@@ -38,7 +40,7 @@ def test_json_messages_are_those_of_dicts(rows: Columns) -> None:
 
 
 @pytest.mark.parametrize("key", [["a", None, "ü"], [1, None, -2], [b"x", b"", None], [None] * 3])
-@pytest.mark.parametrize("at", [[5, None, 0], [NOON, None, NOON], [None] * 3])
+@pytest.mark.parametrize("at", [[5, None, 2**63 - 1], [NOON, None, NOON], [None] * 3])
 @pytest.mark.parametrize("value", [["x", None, ""], [b"\xff", None, b""], [7, 8, 9]])
 def test_key_value_and_time_are_those_of_dicts(key: Any, at: Any, value: Any) -> None:
     rows = batch(k=key, at=at, v=value)
@@ -70,12 +72,33 @@ def test_headers_are_those_of_dicts() -> None:
         ({"k": [1.5]}, "key 'k' holds a float; a str, bytes or an int is wanted"),
         ({"at": [-5]}, "key 'at' holds a int; milliseconds since 1970"),
         ({"at": ["soon"]}, "key 'at' holds a str; milliseconds since 1970"),
+        ({"at": [0]}, "key 'at' holds a int; milliseconds since 1970, above 0"),
+        (
+            {"at": pa.array([2**63], pa.uint64())},
+            "key 'at' holds a int; milliseconds since 1970, above 0 and of 63 bits",
+        ),
+        ({"at": [EPOCH]}, "key 'at' holds a datetime; .* or a time after 1970 began"),
+        ({"at": [EPOCH.replace(year=1969)]}, "key 'at' holds a datetime; milliseconds since 1970"),
         ({"k": ["x"], "n": ["y" * 1_000_000]}, r"a message of 1,000,\d+ bytes is too large"),
     ],
 )
 def test_what_is_no_message_is_refused_with_its_key(given: Any, why: str) -> None:
+    made = messages(keyField="k", timestampField="at")
     with pytest.raises(UserError, match=why):
-        messages(keyField="k", timestampField="at").of_columns(batch(**given))
+        made.of_columns(batch(**given))
+    with pytest.raises(UserError, match=why):
+        made.of(to_dicts(batch(**given)))
+
+
+def test_a_time_without_a_zone_is_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        (message,) = messages(timestampField="at").of([{"at": NOON.replace(tzinfo=None)}])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert message.timestamp_ms == NOON.timestamp() * 1_000 // 1
 
 
 def read(found: list[Any]) -> list[dict[str, Any]]:

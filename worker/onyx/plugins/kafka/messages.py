@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import repeat
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from onyx.errors import UserError
 from onyx.flow.columns.moments import is_within
 from onyx.flow.columns.record_batch import Columns, from_dicts, to_dicts
 from onyx.flow.columns.values import python_values
+from onyx.flow.instants import milliseconds
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines
 from onyx.plugins.kafka.options import OutputOptions
@@ -25,8 +26,9 @@ MESSAGE_BYTES_MAX = 1_000_000
 """What librdkafka takes unless message.max.bytes says otherwise."""
 FRAME_BYTES = 512
 """More than what comes to key and value in a message alone in its batch."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS = 2**63 - 1
+"""The times of messages are between 1970 and this: librdkafka takes 0 for now, and brokers refuse
+what is below."""
 
 
 class OutMessage(NamedTuple):
@@ -127,11 +129,12 @@ class Messages:
         if field is None or not columns.has(field):
             return [0] * len(columns)
         array = columns.column(field)
+        times = array
         if kinds.is_timestamp(array.type):
-            array = pc.divide(array.cast(pa.int64()), 1_000)
-        if not kinds.is_integer(array.type) or not is_within(array, 0, _LATEST_MS):
+            times = pc.divide(array.cast(pa.int64()), 1_000)
+        if not kinds.is_integer(times.type) or not is_within(times, 1, _LATEST_MS):
             return [self._timestamp({field: value}, field) for value in python_values(array)]
-        return python_values(pc.fill_null(array, 0))
+        return python_values(pc.fill_null(times, 0))
 
     def _message(self, segment: Segment, value: bytes | None) -> OutMessage:
         options = self._options
@@ -154,11 +157,11 @@ class Messages:
         value = segment.get(field)
         if value is None:
             return 0
-        if type(value) is int and value >= 0:
-            return value
-        if type(value) is datetime:
-            return (value.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
-        raise self._error(field, value, "milliseconds since 1970 or a time")
+        at_ms = milliseconds(value) if type(value) is datetime else value
+        if type(at_ms) is int and 0 < at_ms <= _LATEST_MS:
+            return at_ms
+        wanted = "milliseconds since 1970, above 0 and of 63 bits, or a time after 1970 began"
+        raise self._error(field, value, wanted)
 
     def _headers(self, segment: Segment, field: str) -> list[tuple[str, str | bytes | None]]:
         value = segment.get(field)

@@ -41,7 +41,10 @@ def _times(join: StreamJoin, side: StreamSide, segments: Segments) -> Times:
     except OverflowError:
         found = np.full(len(segments), TIME_MAX)
     if len(found) and not -TIME_MAX < found.min() <= found.max() < TIME_MAX:
-        raise Refusal(f"join {join.task}: a time is farther from 1970 than 70,000 years")
+        raise Refusal(
+            f"join {join.task}: at {side.times.key!r} holds a time farther from 1970 than 70,000 "
+            "years"
+        )
     return found
 
 

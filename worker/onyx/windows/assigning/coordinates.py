@@ -30,10 +30,12 @@ from onyx.windows.coded import Array, numbers_of
 from onyx.windows.firing import Number
 
 _INTS = frozenset({int})
+_NUMBERS = frozenset({int, float})
 _US_A_MS = np.int64(1_000)
 _MS_A_DAY = np.int64(86_400_000)
-COORDINATE_MAX = 2.0**63
-"""The bound of floats: farther out an extent has no bounds that differ from one another."""
+COORDINATE_MAX = 2**62
+"""The bound of coordinates: farther out the bounds of an extent may have more than 64 bits, and
+those of floats do not differ from one another."""
 _MS_MAX = 2**63 // 1_000
 """Farther out microseconds have no 64 bits."""
 
@@ -48,7 +50,8 @@ class Coordinates:
             word: what the key is in the manifest.
         """
         self._where = where
-        self._key = key
+        self.key = key
+        """Under which segments have them."""
         self._word = word
         self._time = time
         self._get = itemgetter(key)
@@ -67,27 +70,27 @@ class Coordinates:
         except KeyError:
             raise self._missing() from None
         if _INTS.issuperset(map(type, values)):
-            return values, True
+            with contextlib.suppress(OverflowError):
+                found = np.array(values, np.int64)
+                if _are_within(found):
+                    return found, True
         return [self.number(value) for value in values], False
 
     def _of_columns(self, columns: Columns) -> tuple[Axis, bool]:
-        if not columns.has(self._key):
+        if not columns.has(self.key):
             raise self._missing()
-        column = columns.column(self._key)
+        column = columns.column(self.key)
         found = numbers_of(column)
-        if found is not None and found.dtype == np.int64:
-            return found, True
-        if found is not None and (np.abs(found) < COORDINATE_MAX).all():
-            return found, False
+        if found is not None and _are_within(found):
+            return found, found.dtype == np.int64
         if self._time and not column.null_count and kinds.is_timestamp(column.type):
             return column.cast(pa.int64()).to_numpy() // _US_A_MS, True
         if self._time and not column.null_count and kinds.is_date32(column.type):
             return column.cast(pa.int32()).to_numpy() * _MS_A_DAY, True
-        keys = KeyCodes.of_column(columns, self._key)
+        keys = KeyCodes.of_column(columns, self.key)
         coordinates = [self.number(value) for value in keys.raws]
         if _INTS.issuperset(map(type, coordinates)):
-            with contextlib.suppress(OverflowError):
-                return np.array(coordinates, np.int64)[keys.codes], True
+            return np.array(coordinates, np.int64)[keys.codes], True
         return [coordinates[code] for code in keys.codes.tolist()], False
 
     def microseconds(self, segments: Segments) -> NDArray[np.int64]:
@@ -109,18 +112,18 @@ class Coordinates:
         return np.array(list(map(self._instant, values)), np.int64)
 
     def _us_of_columns(self, columns: Columns) -> NDArray[np.int64]:
-        if not columns.has(self._key):
+        if not columns.has(self.key):
             raise self._missing()
-        column = columns.column(self._key)
+        column = columns.column(self.key)
         found = numbers_of(column)
-        if found is not None and (np.abs(found) < COORDINATE_MAX).all():
+        if found is not None and (found.dtype == np.int64 or _are_within(found)):
             return _us(found)
         if not column.null_count and kinds.is_timestamp(column.type):
             times: NDArray[np.int64] = column.cast(pa.int64()).to_numpy()
             return times
         if not column.null_count and kinds.is_date32(column.type):
             return _us(column.cast(pa.int32()).to_numpy() * _MS_A_DAY)
-        keys = KeyCodes.of_column(columns, self._key)
+        keys = KeyCodes.of_column(columns, self.key)
         return np.array(list(map(self._instant, keys.raws)), np.int64)[keys.codes]
 
     def _instant(self, value: Any) -> int:
@@ -144,8 +147,7 @@ class Coordinates:
         Raises:
             UserError: none.
         """
-        kind = type(value)
-        if kind is int or (kind is float and abs(value) < COORDINATE_MAX):
+        if type(value) in _NUMBERS and abs(value) < COORDINATE_MAX:
             found: Number = value
             return found
         if self._time and isinstance(value, date | str):
@@ -155,19 +157,26 @@ class Coordinates:
 
     def _unfit(self, value: Any) -> UserError:
         wanted = "int or float (ms since the epoch), a datetime, a date or ISO 8601 text"
-        shown = f" {value!r}"[:60] if isinstance(value, str | float) else ""
+        shown = f" {value!r}"[:60] if type(value) in (str, *_NUMBERS) else ""
         kind = "no value" if value is None else f"a {type(value).__name__}{shown}"
         return UserError(
-            f"{self._where}: {self._word} {self._key!r} holds {kind}; use "
+            f"{self._where}: {self._word} {self.key!r} holds {kind}; use "
             + (wanted if self._time else "an int or a float")
-            + ", below 2**63, or drop such segments in the task's function"
+            + ", nearer to 0 than 2**62, or drop such segments in the task's function"
         )
 
     def _missing(self) -> UserError:
         return UserError(
-            f"{self._where}: a segment has no key {self._key!r}, which is the {self._word}; drop "
+            f"{self._where}: a segment has no key {self.key!r}, which is the {self._word}; drop "
             "such segments in the task's function or with a flow condition before it"
         )
+
+
+def _are_within(numbers: Array) -> bool:
+    """Whether all are numbers, and coordinates."""
+    if not len(numbers):
+        return True
+    return bool(numbers.min() > -COORDINATE_MAX and numbers.max() < COORDINATE_MAX)
 
 
 def _us(milliseconds: Array) -> NDArray[np.int64]:
