@@ -74,6 +74,10 @@ def declared(draw: st.DrawFn, several: bool) -> tuple[dict[str, Any], dict[str, 
         kind = {"type": "watermark"}
     else:
         kind = draw(st.sampled_from(BY_SEGMENT)) | {"fireAllExtents": draw(st.booleans())}
+    at_end = (
+        ["always", "changed"] if kind["type"] == "watermark" else ["always", "changed", "never"]
+    )
+    kind |= {"fireAtEnd": draw(st.sampled_from(at_end))}
     after = [*FORGETTING] if several else [*FORGETTING, {"refinement": "accumulating"}]
     return window, {**kind, **draw(st.sampled_from(after))}
 
@@ -125,7 +129,8 @@ def on_peers(
 ) -> Counter[str]:  # fmt: skip
     """What windows of a peer fire: event time advances behind each read."""
     names = {"timeoutGap": "timeout_gap", "allowedLateness": "allowed_lateness",
-             "fireAllExtents": "fire_all_extents", "postEvictor": "post_evictor"}  # fmt: skip
+             "fireAllExtents": "fire_all_extents", "fireAtEnd": "fire_at_end",
+             "postEvictor": "post_evictor"}  # fmt: skip
     its, fires = ({names.get(key, key): tuple(value) if isinstance(value, list) else value
                    for key, value in each.items()} for each in (window, trigger))  # fmt: skip
     windows = task_windows((its, [fires]), group_by="key" if grouped else None, functions=CALLS)

@@ -48,6 +48,9 @@ TRIGGERS = {
     "segment": {"type": "segment", "threshold": (3, "elements")},
     "all extents": {"type": "segment", "threshold": (2, "elements"), "fire_all_extents": True},
     "timer": {"type": "timer", "period": (5, "milliseconds")},
+    "last timer": {"type": "timer", "period": (5, "milliseconds"), "fire_at_end": "changed"},
+    "last watermark": {"type": "watermark", "fire_at_end": "changed"},
+    "last segment": {"type": "segment", "threshold": (3, "elements"), "fire_at_end": "changed"},
     "punctuation": {"type": "punctuation", "pred": "m:whole"},
     "user": {"type": "m:trigger"},
 }

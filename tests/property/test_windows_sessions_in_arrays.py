@@ -23,6 +23,7 @@ TRIGGERS = st.lists(
         {
             "type": st.just("watermark"),
             "refinement": st.sampled_from(["discarding", "accumulating"]),
+            "fire_at_end": st.sampled_from(["always", "changed"]),
             "delay": st.sampled_from([None, (3, "elements")]),
         }
     )
@@ -31,6 +32,7 @@ TRIGGERS = st.lists(
             "type": st.just("percentile-watermark"),
             "watermark_percentage": st.sampled_from([0.3, 0.5]),
             "refinement": st.sampled_from(["discarding", "accumulating"]),
+            "fire_at_end": st.sampled_from(["always", "changed"]),
         }
     ),
     min_size=1,

@@ -99,7 +99,7 @@ class Extent:
     kept: list[str] = field(default_factory=list)
     """Of the texts of earlier segments what `last_one` has kept."""
     unfired: list[Trigger] = field(default_factory=list)
-    """Watermark triggers that have not seen all its segments."""
+    """Triggers that have not fired since its last segment."""
     session_key: Any = None
     """Value of the window's `sessionKey`, which distinguishes the sessions of a group."""
 
@@ -221,10 +221,13 @@ class WindowModel:
         return fired
 
     def complete(self) -> list[Fired]:
-        """Every extent fires for every trigger."""
+        """Every extent fires for every trigger, as far as `fireAtEnd` says so."""
         fired = []
         for group, trigger in itertools.product(list(self.groups), self.triggers):
-            fired += self._fire_all(trigger, "job-completed", group)
+            for extent in list(self.groups[group]):
+                has_changed = trigger in extent.unfired
+                if {"always": True, "changed": has_changed, "never": False}[trigger.fire_at_end]:
+                    fired.append(self._fire(trigger, "job-completed", group, extent))
         return fired
 
     def extents(self) -> Iterator[tuple[Any, float, float, Any]]:
@@ -245,10 +248,11 @@ class WindowModel:
         """What the watermark has passed and has changed since it last fired."""
         fired = []
         for group in groups:
-            for extent in list(self.groups[group]):
-                if trigger in extent.unfired and self._is_passed(trigger, extent, group):
-                    extent.unfired.remove(trigger)
-                    fired.append(self._fire(trigger, "watermark", group, extent))
+            fired += [
+                self._fire(trigger, "watermark", group, extent)
+                for extent in list(self.groups[group])
+                if trigger in extent.unfired and self._is_passed(trigger, extent, group)
+            ]
         return fired
 
     def _is_passed(self, trigger: Trigger, extent: Extent, group: Any) -> bool:
@@ -297,6 +301,7 @@ class WindowModel:
 
     def _fire(self, trigger: Trigger, event_type: str, group: Any, extent: Extent) -> Fired:
         state = aggregate(self.window, extent)
+        extent.unfired = [each for each in extent.unfired if each is not trigger]
         passed = event_type == "watermark" and trigger.type == "watermark"
         if trigger.post_evictor == ("all",) or (trigger.refinement == "discarding" and passed):
             self.groups[group].remove(extent)

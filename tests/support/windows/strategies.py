@@ -108,6 +108,7 @@ SHAPES = st.one_of(
     st.just({"type": "global"}),
     st.builds(lambda gap: {"type": "session", "timeout_gap": _elements(gap)}, st.integers(1, 6)),
 )  # fmt: skip
+AT_END = st.sampled_from(["always", "changed", "changed", "never"])
 PASSING = st.one_of(
     st.just({"type": "watermark"}),
     st.builds(
@@ -160,6 +161,7 @@ def triggers(draw: st.DrawFn, window: Window, name: str, passing: bool) -> Trigg
         refinement=refinement,
         post_evictor=evictor,
         fire_all_extents=kind["type"] != "timer" and draw(st.booleans()),
+        fire_at_end="always" if kind["type"].startswith("app:") else draw(AT_END),
         **kind,
     )
 

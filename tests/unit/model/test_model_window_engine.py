@@ -70,6 +70,7 @@ SESSION = {"type": "session", "windowKey": "t", "timeoutGap": [1, "hour"]}
         spec({"type": "global", "aggregation": ["max", "v"], "init": 0}),
         spec({"type": "global"}, {"type": "timer", "period": [1, "minute"]}, read={}),
         spec(spark={"master": "local[2]"}),
+        spec(trigger={"fireAtEnd": "never"}),
     ],
 )
 def test_what_spark_can_express_is_taken(job: dict[str, Any]) -> None:
@@ -105,6 +106,7 @@ def test_what_spark_can_express_is_taken(job: dict[str, Any]) -> None:
             spec(trigger={"refinement": "m:f", "postEvictor": ["none"]}),
             'spec.triggers[0].refinement: is "m:f", which changes states in Python',
         ),
+        (spec(trigger={"fireAtEnd": "changed"}), "spec.triggers[0].fireAtEnd: is changed, but"),
         (spec(upgrade={"from": "old"}), "spec.windows[0].engine: is spark in a job that upgrades"),
         (
             spec(upgradePolicy="KeepState"),

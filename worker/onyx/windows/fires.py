@@ -7,7 +7,7 @@ about, fire one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Any
@@ -18,7 +18,7 @@ from onyx.windows.extent_view import ExtentView
 from onyx.windows.firing import AnyFiring, EventType, Firing, FiringRows, Number, Pages, many
 from onyx.windows.firing_rows import columns_of, held
 from onyx.windows.groups import group_value
-from onyx.windows.triggers.progress import Course, Progress
+from onyx.windows.triggers.progress import Course, Progress, Unit
 from onyx.windows.triggers.timers import Timers
 from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import GONE, Extents, Fire, OnPeer
@@ -86,6 +86,8 @@ class Fires:
             mine = units(shard)
             if trigger.by_group:
                 mine = ((None, key) for key in dict.fromkeys(key for _, key in mine))
+            elif event_type == "job-completed" and trigger.at_end == "changed":
+                mine = self._unfired(trigger, mine)
             for number, its in groupby(self.progress.left(course, mine), itemgetter(0)):
                 while keys := [key for _, key in islice(its, self._together(number, groups))]:
                     fired = self._fire_groups(trigger, event_type, shard, number, keys)
@@ -103,6 +105,16 @@ class Fires:
             elif event_type == "job-completed":
                 self.progress.finish(course)
         yield page
+
+    def _unfired(self, trigger: Trigger, units: Iterable[Unit]) -> Iterator[Unit]:
+        """Units that have changed since a trigger fired for them. Of a group with all its extents
+        each is asked when it fires."""
+        unfired = self._extents.unfired
+        return (
+            (number, key)
+            for number, key in units
+            if number is None or unfired(trigger.name, key, number)
+        )
 
     def _together(self, number: int | None, groups: int) -> int:
         """How many groups fire next: those for which a page of so many has room, if each fires
@@ -133,6 +145,8 @@ class Fires:
             pairs = self._extents.pairs(number, keys)
             watermark = self._watermarks.known(shard)
             fired = self._fired(trigger, event_type, number, pairs, watermark)
+            if trigger.notes_fired:
+                self._extents.have_fired(trigger.name, number, keys)
             self._refine(trigger, number, pairs, fired)
             return fired
         return list(chain.from_iterable(self._of_group(trigger, event_type, key) for key in keys))
@@ -142,6 +156,8 @@ class Fires:
             extents = trigger.on_group(self._view, event_type, key)
         else:
             extents = self._extents.find(key)
+        if event_type == "job-completed" and trigger.at_end == "changed":
+            extents = [each for each in extents if self._extents.unfired(trigger.name, key, each)]
         for extent in extents:
             yield self._fire(trigger, event_type, key, extent, None)
 
@@ -181,6 +197,8 @@ class Fires:
     ) -> Firing:  # fmt: skip
         """A group of an extent fires, and is refined or removed."""
         firing = self._view.firing(trigger.declared, event_type, key, extent, segment)
+        if trigger.notes_fired:
+            self._extents.have_fired(trigger.name, extent, [key])
         if trigger.refinement.evicts:
             self._extents.put(key, extent, GONE)
         elif trigger.refinement.changes:

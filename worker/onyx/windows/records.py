@@ -91,7 +91,8 @@ class SetSessions(WindowRecord, frozen=True, tag="sessions"):
     uppers: Sequence[Number]
     states: Sequence[Any]
     fired: Sequence[Sequence[str]]
-    """Names of the watermark triggers that have seen the last segment of each session."""
+    """Names of the triggers that have fired since the last segment of each session, of those of
+    which that is noted."""
 
 
 class SetSessionArrays(WindowRecord, frozen=True, tag="session-arrays"):
@@ -123,14 +124,14 @@ class AddToSessions(WindowRecord, frozen=True, tag="session-add"):
 
 
 class Fired(TriggerRecord, frozen=True, tag="fired"):
-    """A watermark trigger has fired for all groups of an extent but those that wait again."""
+    """A trigger has fired for all groups of an extent but those that wait again."""
 
     extent: int
     waiting: Sequence[Any]
 
 
 class FiredGroups(TriggerRecord, frozen=True, tag="fired-groups"):
-    """A watermark trigger has fired for these groups of an extent that fires page by page."""
+    """A trigger has fired for these groups of an extent, and they have got no segments since."""
 
     extent: int
     groups: Sequence[Any]

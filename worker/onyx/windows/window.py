@@ -153,7 +153,8 @@ class Window(AllInRecords):
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
         """The job ends for these shards."""
         for trigger in self._triggers.values():
-            yield from self._fires.of_shards(trigger, "job-completed", shards)
+            if trigger.at_end != "never":
+                yield from self._fires.of_shards(trigger, "job-completed", shards)
         self._timers.restart(shards, now_ms)
 
     def query(self, asked: Selection, extents_max: int | None) -> list[Extent]:

@@ -264,6 +264,7 @@ class TriggerKeys(TypedDict, total=False):
     emit: Fn
     batch_format: Literal["dicts", "arrow"]
     fire_all_extents: bool
+    fire_at_end: Literal["always", "changed", "never"]
     threshold: Amount
     period: Amount
     pred: Fn

@@ -63,6 +63,12 @@ class Trigger(msgspec.Struct, frozen=True):
         ),
     ] = False
     """Every extent of the group may fire, not only those of the segment."""
+    fire_at_end: Annotated[
+        Literal["always", "changed", "never"],
+        Key(restriction="Not with a type of your own, whose functions say what fires."),
+    ] = "always"
+    """Which extents fire when the job ends: `always` all that there are, `changed` those that have
+    got segments since the trigger fired for them last, `never` none."""
     threshold: Annotated[
         tuple[int, str] | None,
         Amount(names.ELEMENT_UNITS),

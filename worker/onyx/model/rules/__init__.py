@@ -79,6 +79,7 @@ JOB: tuple[JobRule, ...] = (
     windows.check_late_tasks,
     windows.check_trigger_windows,
     windows.check_delays,
+    windows.check_last_firings,
     windows.check_emissions,
     states.check_tasks,
     processors.check_processors,

@@ -42,6 +42,11 @@ def check_condition(draft: Draft, path: str, report: Report) -> None:
 def check_trigger(draft: Draft, path: str, report: Report) -> None:
     """A trigger of Onyx reads only the keys of its type."""
     kind = good(draft, "type")
+    if kind is not None and kind not in TRIGGERS and "fire_at_end" in draft:
+        _refuse(
+            report, path, "fire_at_end", f"has no effect on {kind}, whose functions say what fires",
+            "remove it: trigger_fire is asked with event_type job-completed",
+        )  # fmt: skip
     if kind not in TRIGGERS:
         return
     if TRIGGERS[kind].fires_all and "fire_all_extents" in draft:

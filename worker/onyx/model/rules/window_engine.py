@@ -77,6 +77,9 @@ def _check_trigger(
         what = f"is {kind}, but no input assigns watermarks, so each segment would be one"
         hint = f"give an input watermarkKey or assignWatermarkFn, {_PEERS}"
         report.add(at(path, "type"), what, hint)
+    if good(draft, "fire_at_end") == "changed":
+        what = "is changed, but with engine spark nothing notes which groups have fired"
+        report.add(at(path, "fireAtEnd"), what, f"take always or never, {_PEERS}")
     if refinement is not None and refinement not in names.REFINEMENTS:
         what = f"is {show(refinement)}, which changes states in Python, with engine spark"
         report.add(at(path, "refinement"), what, f"take accumulating or discarding, {_PEERS}")

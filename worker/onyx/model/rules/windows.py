@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onyx.model import names
 from onyx.model.keys.section import Draft
-from onyx.model.kinds import AGGREGATIONS, EMIT_ROWS, WINDOWS, aggregation_name
+from onyx.model.kinds import AGGREGATIONS, EMIT_ROWS, TRIGGERS, WINDOWS, aggregation_name
 from onyx.model.report import Report, at, nearest, show
 from onyx.model.rules.looking import entries, good, known_tasks, whole
 from onyx.model.workflow import children
@@ -207,6 +207,27 @@ def check_delays(spec: Draft, path: str, report: Report) -> None:
                 at(where, "delay"),
                 "is longer than allowedLateness of its window: extents would be dropped unfired",
                 "make allowedLateness as long",
+            )
+
+
+def check_last_firings(spec: Draft, path: str, report: Report) -> None:
+    """A trigger that fires at the end alone does so."""
+    types = {
+        good(draft, "id"): good(draft, "type")
+        for draft, _ in entries(spec, "windows", path, "windows")
+    }
+    for draft, where in entries(spec, "triggers", path, "triggers"):
+        kind = TRIGGERS.get(good(draft, "type") or "")
+        window = WINDOWS.get(types.get(good(draft, "window_id")) or "")
+        never = good(draft, "fire_at_end") == "never"
+        if not never or kind is None or window is None:
+            continue
+        if window.single and kind.looks_at == "watermarks":
+            report.add(
+                at(where, "fireAtEnd"),
+                f"is never, but a {kind.name} trigger fires for a {window.name} window at the end "
+                "alone: it would never fire",
+                "remove it, or take another type of trigger",
             )
 
 

@@ -112,9 +112,10 @@ class SparkWindow:
         return 0 if self._emitting.pending else self._timers.next_tick_ms()
 
     def complete(self, shards: Collection[int], now_ms: int) -> Pages:
-        """The job ends for these shards: every trigger fires for all their extents."""
+        """The job ends for these shards: every trigger that does so at the end fires for all their
+        extents."""
         yield from self._emitting.left()
-        for trigger in self.compiled.triggers:
+        for trigger in (each for each in self.compiled.triggers if each.at_end != "never"):
             mine = self._emitting.unfinished(trigger.name, shards)
             yield from self._fire(trigger, "job-completed", self._contents.extents(mine), mine)
         self._timers.restart(shards, now_ms)

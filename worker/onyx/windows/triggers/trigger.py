@@ -7,8 +7,9 @@ the next one is asked:
 * A segment has come into some extents (`on_segment`, if `by_segment`).
 * The watermark has passed an extent that has got segments since it fired last (if `by_watermark`,
   at the watermark `due`).
-* A timer is due (if there is a `period_ms`), or the job is completed: every extent fires. A trigger
-  that is `by_group` is asked instead (`on_group`), and at each watermark as well.
+* A timer is due (if there is a `period_ms`), or the job is completed: every extent fires; at the
+  end it may be only those that have changed, or none (`at_end`). A trigger that is `by_group` is
+  asked instead (`on_group`), and at each watermark as well.
 
 Where no input of the job assigns watermarks, the segments themselves are the watermark: the
 greatest coordinate that a shard has seen.
@@ -112,6 +113,7 @@ class Trigger:
         period = declaration.trigger.period
         self.period_ms = None if period is None else standard(period)
         self.refinement = _refinement(declaration)
+        self.at_end = self.declared.fire_at_end
         self.in_rows = in_rows(self.declared, declaration.columns) and not self.refinement.calls
         """Whether groups fire as rows. (A refinement of the user's own looks at single ones.)"""
 
@@ -120,6 +122,12 @@ class Trigger:
         made = copy(self)
         made.states = GroupStates(window, self.name, shards)
         return made
+
+    @property
+    def notes_fired(self) -> bool:
+        """Whether it must be noted what it has fired for. Of a trigger that is `by_watermark` that
+        is noted anyway."""
+        return self.at_end == "changed" and not self.by_watermark
 
     @property
     def forgets(self) -> bool:

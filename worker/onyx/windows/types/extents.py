@@ -139,6 +139,17 @@ class Extents(ABC, Generic[E]):
         for key in keys:
             self.put(key, extent, GONE)
 
+    # Triggers that fire at the end for what has changed.
+
+    @abstractmethod
+    def unfired(self, trigger: str, key: Any, extent: E) -> bool:
+        """Whether a group that an extent has got segments since a trigger fired for it last."""
+
+    @abstractmethod
+    def have_fired(self, trigger: str, extent: E, keys: Sequence[Any]) -> None:
+        """A trigger of which that is noted fires for groups of an extent, and no watermark is the
+        reason. Called before they are refined."""
+
     # Watermarks pass.
 
     @abstractmethod

@@ -173,7 +173,7 @@ class NumberedExtents(Extents[int]):
             self.remove(extent, [key])
             return
         self._buckets.put(extent, key, state)
-        self._waiting.changed(extent)
+        self._waiting.changed(extent, [key])
 
     def pairs(self, number: int, keys: Sequence[Any]) -> Sequence[Pair]:
         """The groups of these that an extent has, with their states."""
@@ -183,13 +183,14 @@ class NumberedExtents(Extents[int]):
         """Give groups that an extent has the first state."""
         if keys:
             self._buckets.reset(extent, keys)
-            self._waiting.changed(extent)
+            self._waiting.changed(extent, keys)
 
     def remove(self, extent: int, keys: Collection[Any]) -> None:
         """An extent loses groups that it has."""
         if not keys:
             return
         self._buckets.remove(extent, keys)
+        self._waiting.removed(extent, keys)
         if not self._buckets[extent]:
             self._forget(extent)
 
@@ -202,6 +203,16 @@ class NumberedExtents(Extents[int]):
         self._buckets.pop(number).free()
         self._expiring.remove(number)
         self._waiting.forget(number)
+
+    # Triggers that fire at the end for what has changed.
+
+    def unfired(self, trigger: str, key: Any, extent: int) -> bool:
+        """Whether a group that an extent has got segments since a trigger fired for it last."""
+        return self._waiting.has(trigger, extent, key)
+
+    def have_fired(self, trigger: str, extent: int, keys: Sequence[Any]) -> None:
+        """A trigger of which that is noted fires for groups of an extent."""
+        self._waiting.have_fired(trigger, extent, keys)
 
     # Watermarks pass.
 

@@ -1,4 +1,4 @@
-"""Extents of one trigger that wait for the watermark to pass them, and which groups of them.
+"""Extents of one trigger that wait to fire, mostly for the watermark, and which groups of them.
 
 An extent that has not been passed waits as a whole, so that a batch costs one look-up however many
 groups it has. One that has fired and is kept (`accumulating`) waits only for the groups that have
@@ -7,6 +7,9 @@ got more segments since, which are listed.
 An extent that is too large to fire at once fires in parts, shard by shard, and remembers which
 groups each part had. So nothing that is kept or recorded lists more groups than a part or a shard
 has.
+
+A trigger that no watermark makes fire, but the end of the job if something has changed, has extents
+that wait for the end (`NEVER` due). Its groups fire one by one, or some at a time.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from typing import Any
 from onyx.windows.dues import Dues
 from onyx.windows.firing import Number
 from onyx.windows.groups import Keys
+
+NEVER = float("inf")
+"""No watermark reaches it."""
 
 
 class Half:
@@ -50,8 +56,8 @@ class Passing:
         """Extents that have fired and are kept."""
         self.changed: dict[int, None] = {}
         """The groups of them that have fired since changes were taken."""
-        self.also: dict[int, list[Any]] = {}
-        """Groups that have fired since then, of extents that fire in parts."""
+        self.also: dict[int, Keys] = {}
+        """Groups of which it is to be recorded that they have fired, unless they wait again."""
         self.half: dict[int, Half] = {}
         """Extents of which some shards have fired."""
 
@@ -81,13 +87,24 @@ class Passing:
 
     def part(self, extent: int, shard: int | None, keys: Sequence[Any]) -> None:
         """Some groups of an extent that stays have fired: of a shard, or of those listed."""
-        self.also.setdefault(extent, []).extend(keys)
+        self.note(extent, keys)
         listed = self.waiting.get(extent)
         if shard is not None:
             self.half.setdefault(extent, Half()).fired(shard, keys)
         elif listed is not None:
             for key in keys:
                 del listed[key]
+
+    def note(self, extent: int, keys: Iterable[Any]) -> None:
+        """Groups of an extent have fired, which is to be recorded."""
+        self.also.setdefault(extent, {}).update(dict.fromkeys(keys))
+
+    def lose(self, extent: int, keys: Iterable[Any]) -> None:
+        """An extent has lost groups."""
+        listed, noted = self.waiting.get(extent) or {}, self.also.get(extent, {})
+        for key in keys:
+            listed.pop(key, None)
+            noted.pop(key, None)
 
     def through(self, extent: int) -> None:
         """The last part of an extent has fired, and it stays."""

@@ -267,6 +267,18 @@ class SessionExtents(Extents[Session]):
         if group in self._groups and not held:
             del self._groups[group]
 
+    # Triggers that fire at the end for what has changed.
+
+    def unfired(self, trigger: str, key: Any, extent: Session) -> bool:
+        """Whether a group that an extent has got segments since a trigger fired for it last."""
+        return trigger not in extent.fired
+
+    def have_fired(self, trigger: str, extent: Session, keys: Sequence[Any]) -> None:
+        """A trigger of which that is noted fires for a session."""
+        if trigger not in extent.fired:
+            extent.fired = [*extent.fired, trigger]
+            self._record_all(extent.owner)
+
     # Watermarks pass.
 
     def pass_watermark(

@@ -15,7 +15,8 @@ Owner = tuple[Any, Any]
 
 
 class Session:
-    """One session; `fired` names the watermark triggers that have seen its last segment."""
+    """One session; `fired` names the triggers that have fired since its last segment, of those of
+    which that is noted."""
 
     __slots__ = ("fired", "lower", "owner", "state", "upper")
 

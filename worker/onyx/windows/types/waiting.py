@@ -1,24 +1,26 @@
-"""Which groups of numbered extents wait for the watermark to pass, by trigger, and their records.
+"""Which groups of numbered extents wait to fire, by trigger, and their records.
 
 Watermarks that inputs assign are those of all shards, so one `Passing` a trigger is enough. Where
-the segments are the watermark each shard has its own, and so has each trigger and shard.
+the segments are the watermark each shard has its own, and so has each trigger and shard. Triggers
+that `notes_fired` wait for the end of the job, in extents that have none of their own too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from onyx.windows.buckets import Bucket
 from onyx.windows.firing import Number
 from onyx.windows.groups import Keys, dump_keys, load_keys
 from onyx.windows.records import Fired, FiredGroups, Records, append
+from onyx.windows.triggers.trigger import Trigger
 from onyx.windows.types.extents import OnPeer
-from onyx.windows.types.passing import Passing
+from onyx.windows.types.passing import NEVER, Passing
 
 
 class Waiting:
-    """Extents of one window, for all its triggers that are `by_watermark`."""
+    """Extents of one window, for all its triggers of which it is noted what they have fired."""
 
     def __init__(
         self,
@@ -37,12 +39,20 @@ class Waiting:
         self._shards = on_peer.shards
         self._bounds = bounds
         self._buckets = buckets
-        triggers = on_peer.compiled.triggers if bounded else ()
-        self._triggers = [each for each in triggers if each.by_watermark]
+        self._triggers = [
+            each for each in on_peer.compiled.triggers if bounded and each.by_watermark
+        ]
+        self._ending = {
+            each.name: Passing()
+            for each in on_peer.compiled.triggers
+            if _waits_for_end(each, bounded)
+        }
+        """By trigger, of those that wait for the end of the job."""
         self._passing: dict[tuple[str, int | None], Passing] = {}
         """By trigger, and by shard where the segments are the watermark."""
         if not self._of_segments:
             self._passing = {(each.name, None): Passing() for each in self._triggers}
+        self._passing |= {(name, None): each for name, each in self._ending.items()}
 
     def of(self, trigger: str, shard: int | None) -> Passing | None:
         """The extents that wait for a watermark of all shards, or of one."""
@@ -50,6 +60,10 @@ class Waiting:
 
     def touch(self, number: int, keys: Iterable[Any]) -> None:
         """Groups of an extent have got segments."""
+        if self._ending:
+            keys = list(keys)
+            for each in self._ending.values():
+                each.touch(number, NEVER, keys)
         if not self._triggers:
             return
         bounds = self._bounds(number)
@@ -65,11 +79,35 @@ class Waiting:
                     passing = self._passing[trigger.name, shard] = Passing(listed=True)
                 passing.touch(number, trigger.due(*bounds, 0), {key: None})
 
-    def changed(self, number: int) -> None:
-        """A state of an extent was set after it had fired."""
-        for passing in self._passing.values():
+    def has(self, trigger: str, number: int, key: Any) -> bool:
+        """Whether a group that an extent has waits for a trigger to fire."""
+        passing = self._passing.get((trigger, None))
+        if passing is None:
+            passing = self._passing.get((trigger, self._shards[key]))
+        if passing is None or number not in passing.waiting:
+            return False
+        listed = passing.waiting[number]
+        return listed is None or key in listed
+
+    def have_fired(self, trigger: str, number: int, keys: Sequence[Any]) -> None:
+        """A trigger that waits for the end of the job has fired for groups of an extent."""
+        passing = self._ending[trigger]
+        passing.settle(number, self._buckets[number], keys)
+        passing.note(number, keys)
+
+    def changed(self, number: int, keys: Collection[Any]) -> None:
+        """States of groups of an extent were set, not because of segments. Their records must not
+        look as if they were."""
+        for (_, own), passing in self._passing.items():
             if number in passing.fired:
-                passing.changed[number] = None
+                mine = keys if own is None else [key for key in keys if self._shards[key] == own]
+                passing.note(number, mine)
+
+    def removed(self, number: int, keys: Collection[Any]) -> None:
+        """An extent has lost groups. (Of a trigger by watermarks they are left out when it
+        fires.)"""
+        for passing in self._ending.values():
+            passing.lose(number, keys)
 
     def forget(self, number: int) -> None:
         """An extent is gone."""
@@ -82,7 +120,9 @@ class Waiting:
             for number in passing.changed:
                 self._append_fired(records, name, passing, number, own, None)
             for number, keys in passing.also.items():
-                self._append_groups(records, name, number, keys)
+                again = passing.waiting.get(number) or {}
+                fired = [key for key in keys if key not in again]
+                self._append_groups(records, name, number, fired)
             passing.changed.clear()
             passing.also.clear()
 
@@ -104,7 +144,8 @@ class Waiting:
         Args:
             present: groups of the extent that are in the shard.
         """
-        passing = self._passing.get((record.trigger, shard if self._of_segments else None))
+        own = self._of_segments and record.trigger not in self._ending
+        passing = self._passing.get((record.trigger, shard if own else None))
         if passing is None or record.extent not in self._buckets:
             return
         if isinstance(record, Fired):
@@ -118,6 +159,10 @@ class Waiting:
         """Forget shards that belong to another peer now."""
         for each in [each for each in self._passing if each[1] in shards]:
             del self._passing[each]
+        for passing in self._passing.values():
+            for keys in passing.also.values():
+                for key in [key for key in keys if self._shards[key] in shards]:
+                    del keys[key]
 
     def _append_fired(
         self,
@@ -150,6 +195,11 @@ class Waiting:
             found.setdefault(self._shards[key], []).append(key)
         for shard, mine in found.items():
             append(records, shard, FiredGroups(self._window, name, number, dump_keys(mine)))
+
+
+def _waits_for_end(trigger: Trigger, bounded: bool) -> bool:
+    """Whether it is noted for the end of the job alone what a trigger has fired for."""
+    return trigger.at_end == "changed" and (trigger.notes_fired or not bounded)
 
 
 class ShardIndex:
