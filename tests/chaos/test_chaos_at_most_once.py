@@ -30,6 +30,7 @@ def test_without_faults_every_record_is_written_once(
     assert files.repeats() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["read", pytest.param("even", marks=pytest.mark.slow)])
 def test_a_kill_loses_records_but_repeats_none(
     make_cluster: MakeCluster, tmp_path: Path, task: str

@@ -78,6 +78,7 @@ def kill_peer_of(cluster: Cluster, job: JobId, task: str) -> None:
     cluster.start_worker(PEERS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "files"),
     [("dicts", "jsonl"), pytest.param("arrow", "parquet", marks=pytest.mark.slow)],

@@ -82,6 +82,7 @@ def check(
     assert len(endpoint.received) > len(endpoint.taken), "something was sent again"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["jsonl", pytest.param("arrow", marks=pytest.mark.slow)])
 def test_committed_requests_are_taken_exactly_once(
     zookeeper: ZooKeeperServer, tmp_path: Path, endpoint: HttpEndpoint, form: str

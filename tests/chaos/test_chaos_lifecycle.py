@@ -52,6 +52,7 @@ def test_a_suspended_job_frees_its_peers_for_another_and_completes_when_it_is_re
     others.check_complete()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dies",
     [

@@ -49,6 +49,7 @@ def test_without_faults_every_record_is_written_once(
     assert files.repeats() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task",
     ["read", *(pytest.param(each, marks=pytest.mark.slow) for each in ("fast", "parse", "even"))],

@@ -89,6 +89,7 @@ def staged_by(store: ObjectStore, group: GroupId) -> list[str]:
     return [key for key in store.keys("out/.staging/") if f"/{group}." in key]
 
 
+@pytest.mark.short(1)
 def test_killed_workers_lose_nothing(
     make_cluster: MakeCluster, tmp_path: Path, store: ObjectStore
 ) -> None:
@@ -112,6 +113,7 @@ def test_killed_workers_lose_nothing(
     assert set(written(store)) == expected
 
 
+@pytest.mark.short(1)
 def test_a_zombie_makes_nothing_visible(
     make_cluster: MakeCluster, tmp_path: Path, store: ObjectStore
 ) -> None:

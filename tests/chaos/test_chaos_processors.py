@@ -56,6 +56,7 @@ def check(rows: list[dict[str, Any]], segments: int) -> None:
         assert [(row["seen"], row["total"]) for row in kinds["end"][key]] == [(len(numbers), total)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kills", "segments"), [(3, 20_000), pytest.param(10, 100_000, marks=pytest.mark.slow)]
 )

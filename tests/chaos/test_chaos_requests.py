@@ -18,6 +18,7 @@ RESCALED = Faults(kills=3, stops=1, seed=7, pause_max_s=0.3)
 STORM = Faults(kills=6, stops=2, seed=11, pause_max_s=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("requests", "clients", "faults", "upgrades"),
     [(1_000, 8, FEW, 1), pytest.param(3_000, 24, STORM, 2, marks=pytest.mark.slow)],

@@ -14,6 +14,7 @@ from onyx.log.server.process import ZooKeeperServer
 pytestmark = [pytest.mark.server, pytest.mark.usefixtures("own_jvms")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_jobs_and_stages_on_spark_survive_the_death_of_their_processes(
     zookeeper: ZooKeeperServer, tmp_path: Path, kills: int

@@ -54,6 +54,7 @@ def expected(segments: int) -> list[dict[str, Any]]:
     return [row for left, right in sides.values() for row in plain.join(left, right)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kills", "segments", "columns"),
     [

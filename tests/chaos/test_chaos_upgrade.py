@@ -41,6 +41,7 @@ def version(folder: Path, number: int) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_windows_are_exactly_right_through_many_versions_of_a_job(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:

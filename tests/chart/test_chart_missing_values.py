@@ -82,6 +82,7 @@ def test_no_values_at_all_are_the_defaults(tmp_path: Path) -> None:
     assert reusing(nothing, tmp_path) == render(removed)
 
 
+@pytest.mark.short(40)
 @pytest.mark.parametrize("path", [each for each in paths() if each not in REMOVABLE])
 def test_a_value_that_is_missing_is_the_default(path: str) -> None:
     inside = any(each.startswith(f"{path}.") for each in REMOVABLE)

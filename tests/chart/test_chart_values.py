@@ -138,6 +138,7 @@ def test_a_value_is_documented_and_in_the_schema(path: str) -> None:
     assert schema_at(path)
 
 
+@pytest.mark.short(50)
 @pytest.mark.parametrize("path", LEAVES)
 def test_a_value_has_an_effect(path: str) -> None:
     for base, present in zip(BASES, BASES_RENDERED, strict=True):

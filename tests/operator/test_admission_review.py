@@ -68,6 +68,7 @@ def with_spec(body: Mapping[str, Any], **spec: Any) -> dict[str, Any]:
     return {**body, "spec": {**body["spec"], **spec}}
 
 
+@pytest.mark.short(60)
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
 def test_a_bad_job_is_refused_with_what_onyx_validate_says(path: Path) -> None:
     text = path.read_text("utf-8")

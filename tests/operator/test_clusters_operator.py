@@ -360,6 +360,7 @@ FAILPOINTS = [
 """Before a step is as good as after the one before it."""
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("failpoint", FAILPOINTS, ids=str)
 def test_an_operator_killed_at_any_write_is_followed_by_another(
     api: FakeApi, failpoint: Failpoint

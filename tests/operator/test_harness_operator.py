@@ -48,6 +48,7 @@ def test_a_job_lives_and_ends(api: FakeApi, logs: Logs, workers: Workers) -> Non
     assert job_id in logs.replica().completed_jobs
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("after_effect", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("step", [1, 4, 8])
 def test_a_killed_operator_is_followed_by_another(

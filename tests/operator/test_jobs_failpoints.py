@@ -104,6 +104,7 @@ def test_an_undisturbed_life_takes_so_many_steps(api: FakeApi) -> None:
     assert len(operator.steps) <= STEPS + 3, "failpoints reach the end, but for a step or two"
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("step", some_of(range(1, STEPS + 1)))
 def test_a_kill_at_any_step_loses_nothing(api: FakeApi, step: int) -> None:
     """Before a step; a kill after it leaves the same world as one before the next."""
@@ -128,6 +129,7 @@ def test_the_steps_of_an_edit_that_resumes_are_among_those_at_which_it_is_killed
     assert second in EDITED
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("step", some_of(EDITED))
 def test_a_kill_at_any_step_of_an_edit_that_resumes_takes_the_state_once(
     api: FakeApi, step: int

@@ -412,6 +412,7 @@ def test_a_wiped_status_is_found_again(
     assert submitted(logs) == [job_id]
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(
     "fault",
     [

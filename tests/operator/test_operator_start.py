@@ -50,6 +50,7 @@ def test_without_an_api_server_it_says_so() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     ("variable", "expected"),
     [

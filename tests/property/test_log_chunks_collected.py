@@ -200,6 +200,7 @@ class World:
             assert hashlib.sha256(data).hexdigest() == digest
 
 
+@pytest.mark.short(12)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_what_an_entry_names_is_there_whatever_is_collected_meanwhile(seed: int) -> None:
     """A list that hypothesis makes is too short for what takes a dozen turns in one order."""

@@ -241,6 +241,7 @@ def test_what_is_in_the_journal_is_processed_although_the_job_drains(env: TestEn
     assert len(running.end()) == 200
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("by", ["name", "id"])
 def test_clients_of_a_job_are_answered_while_another_upgrades_it(
     env: TestEnv, by: str, tmp_path: Path

@@ -193,6 +193,7 @@ def test_bundles_end_by_segments_and_the_last_with_the_input(env: TestEnv, tmp_p
     assert list((task / "parts").glob("*.parquet")) == []
 
 
+@pytest.mark.slow
 def test_when_the_worker_that_runs_the_stage_dies_another_one_does_and_each_row_comes_once(
     zookeeper: ZooKeeperServer, code: Path, gate: Path, tmp_path: Path
 ) -> None:

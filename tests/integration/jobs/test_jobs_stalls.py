@@ -134,6 +134,7 @@ def test_a_function_that_hangs_is_named_with_where_it_is_and_its_batch_not_read_
         run.completes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "guarantee", [pytest.param("at-least-once", marks=pytest.mark.slow), "exactly-once"]
 )

@@ -112,6 +112,7 @@ def by_group(view: WindowView) -> dict[int, Any]:
     return {each.group: each.state for each in view.extents}
 
 
+@pytest.mark.slow
 def test_a_job_tells_its_state_while_workers_die_and_when_it_has_ended(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_a_table_without_files_ends_the_job_with_its_name(env: TestEnv, tmp_path
     assert "task 'users': option 'path'" in str(status.exception)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "split"),
     [

@@ -125,6 +125,7 @@ def test_a_worker_whose_certificates_are_wrong_says_so_and_ends(
     assert "Traceback" not in reported
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server_has_tls", [True, False])
 def test_an_environment_of_ones_own_is_reached_as_its_server_speaks(
     server_has_tls: bool, tmp_path: Path, authority: trustme.CA

@@ -68,6 +68,7 @@ CONTENTS = {
 }
 
 
+@pytest.mark.short(6)
 @pytest.mark.parametrize("name", CONTENTS)
 def test_every_format_reads_as_from_a_disk(store: ObjectStore, name: str) -> None:
     url = store.put(f"in/{name}", CONTENTS[name])

@@ -31,6 +31,7 @@ def visible(store: ObjectStore) -> list[str]:
     return store.keys("out/part-")
 
 
+@pytest.mark.short(1)
 def test_the_output_keeps_to_the_protocol(store: ObjectStore) -> None:
     folders = itertools.count()
 
@@ -129,6 +130,7 @@ def test_a_store_that_is_away_holds_segments_back_and_loses_none(
     assert fake_store.keys("out/.staging/") == []
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("left", [0, 1, 8, 30, -1])
 def test_a_note_that_is_cut_short_was_never_written(store: ObjectStore, left: int) -> None:
     """[begin an upload, cut its note, CRASH, fence]"""

@@ -229,6 +229,7 @@ def test_a_zombie_that_was_fenced_publishes_nothing_even_if_it_believes_it_may(
     assert result(store) == [1]
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("moment", some_of(range(24)))
 def test_a_crash_at_any_request_of_a_seal_leaves_what_another_seal_completes(
     fake_store: ObjectStore, moment: int

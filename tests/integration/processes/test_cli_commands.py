@@ -214,6 +214,7 @@ def test_a_run_says_what_did_not_go_on_and_counts_right_after_a_kill(folder: Pat
     assert "--fail-on-dead-letters" in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_run_whose_function_hangs_and_says_what_it_waits_for(folder: Path) -> None:
     (folder / "my_tasks.py").write_text("import time\n\ndef inc(segment):\n    time.sleep(600)\n")
     running = subprocess.Popen(

@@ -28,6 +28,7 @@ def python(folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["job", pytest.param("plugin", marks=pytest.mark.slow)])
 def test_a_new_project_runs_and_its_tests_pass(kind: str, tmp_path: Path) -> None:
     python(tmp_path, "-m", "onyx.cli", "init", kind, "fresh")

@@ -119,6 +119,7 @@ def test_two_processes_are_one_pod(zookeeper: ZooKeeperServer, tmp_path: Path) -
     assert {line["tenancy"] for line in lines} <= {pod.settings.tenancy_id}
 
 
+@pytest.mark.slow
 def test_a_wiped_zookeeper_ends_the_pod_with_a_code_of_its_own(tmp_path: Path) -> None:
     data = tmp_path / "zookeeper"
     with (

@@ -92,6 +92,7 @@ def runs_a_query(worker: Worker) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_micro_batches_go_on_after_a_suspension_and_end_with_a_drain(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -112,6 +112,7 @@ class Batches:
         return sorted(n for rows in self.rows.values() for n in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [pytest.param("parquet", marks=pytest.mark.slow), "jsonl"])
 def test_a_stream_that_is_started_again_gives_each_row_of_a_running_job_once(
     env: TestEnv, spark: Any, tmp_path: Path, form: str

@@ -94,6 +94,7 @@ def other_rows_again(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBat
         yield pa.RecordBatch.from_arrays([values], names=["n"])
 
 
+@pytest.mark.slow
 def test_only_the_run_of_a_part_that_ended_well_counts(
     cluster: Cluster, spark: Any, job: JobId, tmp_path: Path
 ) -> None:

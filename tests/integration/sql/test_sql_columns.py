@@ -119,6 +119,7 @@ def same(database: Database, output: Make, kind: str, array: pa.Array) -> list[A
     return found
 
 
+@pytest.mark.short(10)
 @pytest.mark.parametrize(("kind", "array"), USUAL, ids=ids)
 def test_usual_types_arrive_as_from_dicts_without_making_any(
     database: Database, output: Make, no_dicts: None, kind: str, array: pa.Array
@@ -126,6 +127,7 @@ def test_usual_types_arrive_as_from_dicts_without_making_any(
     same(database, output, kind, array)
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize(("kind", "array"), POSTGRESQL, ids=ids)
 def test_types_of_postgresql_too(
     postgresql_database: Database, output: Make, no_dicts: None, kind: str, array: pa.Array
@@ -154,6 +156,7 @@ def test_names_with_percent_signs_are_those_of_the_table(database: Database, out
     assert [tuple(row) for row in run("SELECT * FROM t ORDER BY 1")] == [(n,) * 5 for n in range(3)]
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize(
     ("kind", "array"),
     [

@@ -98,6 +98,7 @@ def test_columns_say_which_keys_are_written_and_where(
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
+@pytest.mark.short(10)
 @pytest.mark.parametrize(
     ("kind", "value", "in_sqlite", "in_postgresql"),
     [
@@ -138,6 +139,7 @@ def test_values_arrive_as_the_column_has_them(
     ]
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize(
     ("kind", "value", "read"),
     [
@@ -163,6 +165,7 @@ def test_types_of_postgresql(
     assert found == read
 
 
+@pytest.mark.short(10)
 @pytest.mark.parametrize(
     ("kind", "value", "why"),
     [

@@ -1,7 +1,9 @@
 """Two tiers of tests: `short`, which is `make test`, and `rest`, which `make test-all` adds to it.
 
-A test that is marked `slow` is in `rest` only. Properties are in both: with few examples in
-`short`, with all of them in `rest`. Everything else is in `short` only. Without a tier
+A test that is marked `slow` is in `rest` only. Of the parameters of one that is marked `short(3)`
+three are in `short`, spread evenly, and the others in `rest`: a worker that dies at each of forty
+steps is one promise. Properties are in both: with few examples in `short`, with all of them in
+`rest`. Everything else is in `short` only. Without a tier
 (`pytest tests/unit/flow`) all tests that are named run, with all examples. CONTRIBUTING.md has a
 table of what each tier promises.
 
@@ -11,7 +13,8 @@ becomes cheaper would move.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 
 import hypothesis
 import pytest
@@ -53,15 +56,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tier = tier_of(config)
     if tier is None:
         return
-    others = [item for item in items if not _belongs(item, tier)]
+    slow = _slow(items)
+    others = [item for item in items if not _belongs(item, tier, item in slow)]
     if others:
         config.hook.pytest_deselected(items=others)
         left_out = set(others)
         items[:] = [item for item in items if item not in left_out]
 
 
-def _belongs(item: pytest.Item, tier: str) -> bool:
-    slow = item.get_closest_marker("slow") is not None
+def _slow(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """What is marked `slow`, and of each test that is marked `short` all but so many parameters."""
+    slow = {item for item in items if item.get_closest_marker("slow")}
+    parameters: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("short") and item not in slow:
+            parameters[item.nodeid.partition("[")[0]].append(item)
+    for each in parameters.values():
+        (mark,) = each[0].iter_markers("short")
+        kept = {number * len(each) // mark.args[0] for number in range(mark.args[0])}
+        slow |= {item for number, item in enumerate(each) if number not in kept}
+    return slow
+
+
+def _belongs(item: pytest.Item, tier: str, slow: bool) -> bool:
     if tier == "short":
         return not slow
     return slow or item.get_closest_marker("hypothesis") is not None

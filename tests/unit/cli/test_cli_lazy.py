@@ -56,6 +56,7 @@ def test_help_and_validation_import_no_part_of_the_engine(arguments: list[str]) 
     assert [name for name in HEAVY if name in loaded] == []
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("name", ["drain", "gc", "jobs", "kill", "log", "replica", "submit"])
 def test_a_command_that_asks_or_changes_something_imports_no_part_of_a_peer(name: str) -> None:
     code = f"import json, sys, onyx.cli.commands.{name}; print(json.dumps(sorted(sys.modules)))"

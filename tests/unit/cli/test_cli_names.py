@@ -17,6 +17,7 @@ COMMANDS = [
 ]
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
 def test_the_exit_code_is_2_and_the_message_has_the_rule(command):
     nowhere = ["--zookeeper", "127.0.0.1:1"]

@@ -97,6 +97,7 @@ def test_extents_fire_when_the_watermark_passes_them_and_the_rest_when_the_input
     assert seen[2] > 0
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("when", ["before the commit", "behind it"])
 @pytest.mark.parametrize("number", [1, 2, 3, 4, 5])
 def test_a_worker_may_die_at_any_batch(tmp_path: Path, when: str, number: int) -> None:

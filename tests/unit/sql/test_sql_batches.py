@@ -40,6 +40,7 @@ def rows(text: str, columns: dict[str, Any] | pa.RecordBatch = TRIPS) -> list[Le
     return made
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize(
     ("text", "made"),
     [
@@ -99,6 +100,7 @@ def test_columns_that_go_on_keep_their_types_also_those_that_duckdb_lacks() -> N
     assert made.select([*columns]).equals(batch)
 
 
+@pytest.mark.short(8)
 @pytest.mark.parametrize(
     ("expression", "value"),
     [

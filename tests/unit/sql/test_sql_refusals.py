@@ -129,6 +129,7 @@ WRITTEN_WRONG = {
 }
 
 
+@pytest.mark.short(30)
 @pytest.mark.parametrize(
     ("text", "why"),
     [*OF_SEVERAL_ROWS.items(), *OTHER_EACH_TIME.items(), *HOSTILE.items(), *WRITTEN_WRONG.items()],

@@ -142,6 +142,7 @@ NAMED: dict[str, Callable[[Location, bytes], None]] = {
 REMEDY = "restore|submit|put it back|remove them|initialize"
 
 
+@pytest.mark.short(100)
 @pytest.mark.parametrize("data", [*CUT, *FOREIGN])
 @pytest.mark.parametrize("named", NAMED)
 def test_what_is_damaged_is_an_error_that_names_it_and_what_to_do(

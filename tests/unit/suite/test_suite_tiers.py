@@ -18,18 +18,24 @@ def test_plain(): pass
 @pytest.mark.slow
 def test_slow(): pass
 
+@pytest.mark.short(2)
+@pytest.mark.parametrize("step", range(5))
+def test_step(step): pass
+
 @given(strategies.none())
 def test_property(value): pass
 """
-MARKS = "[pytest]\nmarkers =\n    slow\n"
+MARKS = "[pytest]\nmarkers =\n    slow\n    short(n)\n"
+FEW = {"test_step[0]", "test_step[2]"}
+OTHERS = {"test_step[1]", "test_step[3]", "test_step[4]"}
 
 
 @pytest.mark.parametrize(
     ("tier", "names"),
     [
-        ("short", {"test_plain", "test_property"}),
-        ("rest", {"test_slow", "test_property"}),
-        (None, {"test_plain", "test_slow", "test_property"}),
+        ("short", {"test_plain", "test_property", *FEW}),
+        ("rest", {"test_slow", "test_property", *OTHERS}),
+        (None, {"test_plain", "test_slow", "test_property", *FEW, *OTHERS}),
     ],
 )
 def test_a_tier_has_its_tests(pytester: pytest.Pytester, tier: str | None, names: set[str]) -> None:

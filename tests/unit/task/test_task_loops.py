@@ -80,6 +80,7 @@ def run(bench: Bench, seconds: int = 60) -> None:
         bench.clock.advance(0.5)
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("batch_format", FORMATS)
 @pytest.mark.parametrize("peers", [1, 2])
 def test_segments_go_round_until_a_condition_lets_them_out(batch_format: str, peers: int) -> None:
@@ -124,6 +125,7 @@ def test_without_a_way_for_it_the_job_fails() -> None:
     assert "lapsMax: 5" in str(bench.exceptions[0])
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("batch_format", FORMATS)
 @pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
 @pytest.mark.parametrize("rounds", some_of([30, 60, 90]))

@@ -117,6 +117,7 @@ def test_over_a_change_of_the_allocation_one_is_replayed_and_the_other_kept(step
     assert all(count == 1 for (name, _), count in found.items() if name == "fast")
 
 
+@pytest.mark.short(10)
 @pytest.mark.parametrize("steps", some_of(range(0, 80, 4)))
 @pytest.mark.parametrize("dies", ["work", "write", "safe", "fast"])
 def test_what_a_peer_had_that_dies_is_lost_or_replayed(steps: int, dies: str) -> None:

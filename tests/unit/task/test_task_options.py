@@ -122,6 +122,7 @@ def test_an_input_saves_how_far_it_is_after_so_many_segments() -> None:
     assert all(later - earlier >= 20 for earlier, later in pairwise(steps))
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("guarantee", ["at-least-once", "at-most-once"])
 @pytest.mark.parametrize("batch_format", ["dicts", "arrow"])
 def test_all_peers_of_an_input_together_read_no_more_than_its_limit(

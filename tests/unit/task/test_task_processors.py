@@ -301,6 +301,7 @@ class Changes(Totals):
         return True
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("rounds", range(0, 90, 7))
 def test_a_processor_that_saves_changes_is_exact_when_peers_die(rounds: int) -> None:
     bench = bench_of(Changes)
@@ -424,6 +425,7 @@ class Halves(Processor):
             self.held += held
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize("rounds", range(5, 90, 6))
 def test_segments_without_groups_are_processed_once_when_a_peer_dies(rounds: int) -> None:
     bench = bench_of(Halves, task={"processor": "m:totals"})

@@ -172,6 +172,7 @@ def test_results_arrive_before_the_item_is_done_with(kind: str, guarantee: str) 
     assert made(bench) == MADE
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("rounds", some_of(range(6, 90, 9)))
 @pytest.mark.parametrize("kind", KINDS)
 def test_large_items_are_exact_whenever_a_peer_dies(kind: str, rounds: int) -> None:

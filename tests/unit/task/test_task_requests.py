@@ -488,6 +488,7 @@ def test_a_hook_for_exceptions_decides_first_about_what_a_plugin_raises(verdict:
         assert world.answered(waiting).status is Status.FAILED
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("columns", [False, True], ids=["dicts", "columns"])
 @pytest.mark.parametrize("peers", [(1, 3), (3, 2), (2, 4)])
 def test_after_a_rescaling_an_answer_still_waits_for_what_was_made_before(

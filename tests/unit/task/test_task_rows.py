@@ -82,6 +82,7 @@ def test_each_group_is_emitted_once(takes: str, trigger: str) -> None:
     assert written(bench) == sorted(expected.items())
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("trigger", TRIGGERS)
 @pytest.mark.parametrize("rounds", some_of(range(0, 60, 4)))
 def test_groups_are_emitted_whoever_dies(trigger: str, rounds: int) -> None:
@@ -95,6 +96,7 @@ def test_groups_are_emitted_whoever_dies(trigger: str, rounds: int) -> None:
     assert set(written(bench)) == set(expected.items()), "a plain output may get some again"
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("rounds", range(0, 60, 9))
 def test_groups_are_emitted_whoever_takes_over(rounds: int) -> None:
     bench = Bench(spec("columns", {"emit": "rows"}), FUNCTIONS, peers={"count": 1})

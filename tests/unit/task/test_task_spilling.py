@@ -71,6 +71,7 @@ def counts(bench: Bench) -> Counter[str]:
     return found
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("rounds", [4, 9, 16, 30])
 @pytest.mark.parametrize("case", [GLOBAL, FIXED], ids=["global", "fixed"])
 def test_counts_are_exact_though_a_peer_dies(case: Any, rounds: int, tmp_path: Path) -> None:

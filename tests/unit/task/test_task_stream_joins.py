@@ -94,6 +94,7 @@ def test_a_join_is_exact_when_peers_come_and_go(rounds: int) -> None:
     check(bench)
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize("rounds", some_of(range(0, 60, 9)))
 def test_rows_on_disk_are_exact_too(rounds: int, tmp_path: Path) -> None:
     state = StateSettings(memory_extents_max=2, scratch_dir=str(tmp_path))

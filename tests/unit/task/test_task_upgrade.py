@@ -101,6 +101,7 @@ def after(old: Bench, peers: int = 2, **more: Any) -> Bench:
     return Bench(spec(**more), FUNCTIONS, {"count": peers}, settings=EAGER, after=old)
 
 
+@pytest.mark.short(3)
 @pytest.mark.parametrize("rounds", some_of(range(0, 220, 10)))
 def test_counts_are_exact_whenever_the_old_job_stopped(rounds: int) -> None:
     old = stopped(rounds)
@@ -111,6 +112,7 @@ def test_counts_are_exact_whenever_the_old_job_stopped(rounds: int) -> None:
     assert counts(old, new) == EXPECTED
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("rounds", some_of(range(12, 160, 10)))
 def test_counts_are_exact_though_the_old_job_does_not_know_yet(rounds: int) -> None:
     """Its peers go on until they hear that it was killed, and whatever they do counts or not."""
@@ -128,6 +130,7 @@ def test_counts_are_exact_though_the_old_job_does_not_know_yet(rounds: int) -> N
     assert counts(new) == EXPECTED
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("rounds", some_of(range(0, 60, 4)))
 def test_counts_are_exact_though_a_peer_of_the_new_job_dies_while_it_takes_over(
     rounds: int,

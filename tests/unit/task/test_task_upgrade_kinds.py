@@ -142,6 +142,7 @@ def test_a_check_has_nothing_against_a_job_that_starts(kind: str) -> None:
     assert problems(bench.job, GROUP, bench) == []
 
 
+@pytest.mark.short(9)
 @pytest.mark.parametrize("rounds", [15, 40])
 @pytest.mark.parametrize("change", ["nothing", "what fits"])
 @pytest.mark.parametrize("kind", KINDS)

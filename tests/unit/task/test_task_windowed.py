@@ -103,6 +103,7 @@ def test_nothing_is_acked_before_the_state_log_has_it() -> None:
     assert bench.completed
 
 
+@pytest.mark.short(6)
 @pytest.mark.parametrize("rounds", some_of(range(0, 90, 3)))
 @pytest.mark.parametrize("kind", ["reduce", "function"])
 def test_counts_are_exact_whenever_a_peer_dies(kind: str, rounds: int) -> None:
@@ -120,6 +121,7 @@ def test_counts_are_exact_whenever_a_peer_dies(kind: str, rounds: int) -> None:
     )
 
 
+@pytest.mark.short(10)
 @pytest.mark.parametrize("rounds", range(0, 90, 7))
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 4)])
 def test_counts_are_exact_when_the_task_is_rescaled(before: int, after: int, rounds: int) -> None:
@@ -199,6 +201,7 @@ def per_window() -> Counter[tuple[str, int]]:
     return Counter((each["word"], each["time"] // 10_000 * 10_000) for each in WORDS)
 
 
+@pytest.mark.short(6)
 @pytest.mark.parametrize("crash", [None, *range(5, 120, 6)])
 def test_extents_fire_when_the_watermark_has_passed_them(crash: int | None) -> None:
     """Partitions are read in turn, so their times stay near each other."""

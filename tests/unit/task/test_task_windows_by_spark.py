@@ -105,6 +105,7 @@ def test_no_file_is_left_that_nobody_needs(tmp_path: Any, job: Any, wanted: Any)
     assert list(tmp_path.rglob("*.parquet")) == []
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("rounds", some_of(range(0, 120, 9)))
 @pytest.mark.parametrize("job", [GLOBAL, MINUTES, SESSIONS], ids=["global", "fixed", "session"])
 def test_counts_are_exact_whenever_a_peer_dies(tmp_path: Any, job: Any, rounds: int) -> None:
@@ -123,6 +124,7 @@ def test_counts_are_exact_whenever_a_peer_dies(tmp_path: Any, job: Any, rounds: 
         assert len(made.written("write")) == len(EXPECTED)
 
 
+@pytest.mark.short(4)
 @pytest.mark.parametrize("rounds", range(0, 90, 15))
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
 def test_counts_are_exact_when_the_task_is_rescaled(
@@ -188,6 +190,7 @@ def test_a_stage_that_keeps_failing_kills_the_job(
     assert made.proposals("kill-job")
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize("rounds", [30, 90])
 @pytest.mark.parametrize("job", [MINUTES, SESSIONS], ids=["fixed", "session"])
 def test_files_in_an_object_store_are_counted_and_removed_as_those_in_a_folder(
