@@ -58,7 +58,7 @@ class World:
     params=[
         "memory",
         pytest.param("zookeeper", marks=pytest.mark.server),
-        pytest.param("secure zookeeper", marks=pytest.mark.server),
+        pytest.param("secure zookeeper", marks=[pytest.mark.server, pytest.mark.slow]),
     ]
 )
 def world(request: pytest.FixtureRequest) -> Iterator[World]:

@@ -180,16 +180,15 @@ def test_what_cannot_be_followed_is_named(spark: Any, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "part-bad--j-1--0-0123456789ab-000000.jsonl").write_text('{"n": 1}\n')
     found.follow(reader.options(**given).load())
-    for wrong, message in [
-        ({"tasks": "y"}, "option 'tasks' is not known; did you mean task"),
-        ({"as": "text"}, "option as: text gives one column of text"),
+    for checkpoint, wrong, message in [
+        ("checkpoint", {"tasks": "y"}, "option 'tasks' is not known; did you mean task"),
+        ("another", {"as": "text"}, "option as: text gives one column of text"),
     ]:
-        for checkpoint in ("checkpoint", "another"):
-            frame = reader.options(**given, **wrong).load()
-            with pytest.raises(Exception, match=message) as caught:
-                Batches(tmp_path / checkpoint).follow(frame)
-            assert "UnboundLocalError" not in str(caught.value)
-            reader = spark.readStream.schema("n BIGINT").format("onyx")
+        frame = reader.options(**given, **wrong).load()
+        with pytest.raises(Exception, match=message) as caught:
+            Batches(tmp_path / checkpoint).follow(frame)
+        assert "UnboundLocalError" not in str(caught.value)
+        reader = spark.readStream.schema("n BIGINT").format("onyx")
 
 
 def test_dead_letters_of_any_shape_are_read(spark: Any, tmp_path: Path) -> None:
