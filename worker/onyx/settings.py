@@ -350,6 +350,9 @@ class Settings(msgspec.Struct, frozen=True):
     """Folder in which relative paths of jobs start; empty means the current one."""
     spark_master: str = "local[*]"
     """Where Spark runs for tasks that name no master."""
+    spark_conf_allowed: tuple[str, ...] = ()
+    """Patterns of settings that jobs may set with `sparkConf` beside those that tune Spark, such as
+    `spark.jars,spark.eventLog.*`. Whoever may set all (`*`) may run programs as the worker."""
     spark_token_file: str = ""
     """File with the token that the Spark Connect server of `spark_master` wants to see; it is shown
     to no other."""

@@ -11,7 +11,11 @@ from tests.support.clocks import ManualClock
 from onyx.errors import NameNotRegistered
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.plugins.protocol import PluginContext
+from onyx.rights import Rights
 from onyx.seams import Clock
+
+ALL_RIGHTS = Rights(spark_conf=("*",))
+"""Of a worker whose owner writes all jobs."""
 
 
 def plugin_context(
@@ -27,6 +31,7 @@ def plugin_context(
     data_dir: str = "",
     batch_format: Literal["dicts", "arrow"] = "dicts",
     schema: pa.Schema | None = None,
+    rights: Rights = ALL_RIGHTS,
 ) -> PluginContext:
     known = functions or {}
 
@@ -47,6 +52,7 @@ def plugin_context(
         clock=clock or ManualClock(),
         resolve=resolve,
         permitted=permitted,
+        rights=rights,
         data_dir=data_dir,
         batch_format=batch_format,
         schema=schema,

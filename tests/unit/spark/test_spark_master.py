@@ -13,6 +13,7 @@ from onyx.errors import UserError
 from onyx.model.job import Spark
 from onyx.plugins.options import check_options
 from onyx.plugins.protocol import PluginContext
+from onyx.rights import Rights
 from onyx.spark.child.request import StageRequest, Watch
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.plugin import SparkInput
@@ -88,8 +89,10 @@ def test_a_task_runs_where_it_says_or_where_its_job_says(
 
 
 def test_a_job_says_it_for_all_that_have_no_options_of_their_own() -> None:
-    assert spark_of_job(None, FLEET) == SparkMaster(FLEET, {})
-    assert spark_of_job(Spark("local[2]", MEMORY), FLEET) == SparkMaster("local[2]", MEMORY)
+    assert spark_of_job(None, FLEET, Rights()) == SparkMaster(FLEET, {})
+    assert spark_of_job(Spark("local[2]", MEMORY), FLEET, Rights()) == SparkMaster(
+        "local[2]", MEMORY
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

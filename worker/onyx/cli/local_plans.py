@@ -8,12 +8,14 @@ from pathlib import Path
 
 from onyx.cli.functions import named_modules
 from onyx.cli.job_file import read_job
-from onyx.processes.surroundings import import_from
+from onyx.processes.surroundings import import_from, settings
 from onyx.resolve import Resolver
+from onyx.rights import rights_of
 from onyx.spark.child.environment import environment
 from onyx.spark.explain import explained
 from onyx.spark.session.opening import open_session
 from onyx.spark.session.scratch import spark_scratch
+from onyx.spark.session.spark_master import spark_of_job
 
 MASTER = "local[2]"
 NOTHING = (
@@ -35,10 +37,10 @@ def explained_here(file: Path, modules: Sequence[str] | None) -> Iterator[str]:
     job = read_job(file)
     import_from(file.parent, Path())
     resolver = Resolver(tuple(named_modules(job) if modules is None else modules))
-    settings = {} if job.spark is None else dict(job.spark.spark_conf)
+    conf = spark_of_job(job.spark, MASTER, rights_of(settings())).conf
     with spark_scratch() as scratch:
         os.environ.update(environment(MASTER, str(scratch)))
-        session = open_session(MASTER, f"onyx plan: {job.name}", scratch, settings, quick=True)
+        session = open_session(MASTER, f"onyx plan: {job.name}", scratch, conf, quick=True)
         try:
             found = list(explained(job, resolver.resolve, session, scratch))
         finally:

@@ -17,6 +17,7 @@ from typing import Any
 from onyx.errors import Problem
 from onyx.model.job import Job
 from onyx.model.report import at, nearest, show
+from onyx.model.spark_rights import CHANNEL, may_set
 
 FILE = Path(__file__).with_suffix(".txt")
 """A type on a line of its own, below it its keys."""
@@ -40,7 +41,8 @@ _OF_A_HEAP = (re.compile(r"\d+[kmgt]?", re.IGNORECASE), "a size such as 512m or 
 
 
 def spark_notices(job: Job) -> Iterator[Problem]:
-    """A notice for each setting in a job that Spark does not know."""
+    """A notice for each setting in a job that Spark does not know, or that a job may set only where
+    the worker's owner says so."""
     if job.spark is not None:
         yield from _unknown("spec.spark.sparkConf", job.spark.spark_conf)
     for index, entry in enumerate(job.catalog):
@@ -58,6 +60,9 @@ def _unknown(path: str, settings: Mapping[str, Any]) -> Iterator[Problem]:
         elif key not in known and _OF_ANY_NAME.fullmatch(key) is None:
             what = "is no setting of Spark, and has no effect unless a jar of yours reads it"
             yield Problem(where, what, nearest(key, known))
+        elif not may_set(str(key)):
+            what = f"is refused by workers whose {CHANNEL} does not list it: it does not only tune"
+            yield Problem(where, what, "let their owner list it, or set it in spark-defaults.conf")
 
 
 def malformed(path: str, settings: Mapping[str, Any]) -> Iterator[Problem]:

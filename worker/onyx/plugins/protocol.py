@@ -25,6 +25,7 @@ from onyx.ledger.retry_delay import DEFAULT, RetryDelay
 from onyx.model.job import Spark
 from onyx.on_demand import OnDemand
 from onyx.plugins.other_jobs import JobJournal, JobOutput, OldJournal, UpgradedJob, no_jobs
+from onyx.rights import Rights
 from onyx.seams import Clock
 from onyx.storage.opening import absolute
 from onyx.storage.staging.interface import Token as Token
@@ -107,6 +108,8 @@ class PluginContext(msgspec.Struct, frozen=True):
     """False while this incarnation may have been declared dead. Publish nothing then."""
     wanted: Callable[[], bool] = lambda: True
     """False once the task is to stop. Long calls poll it and give up. Safe from any thread."""
+    rights: Rights = Rights()
+    """What a job may name of its worker."""
     data_dir: str = ""
     """Folder that relative paths count from; empty means the current folder."""
     spark_master: str = "local[*]"

@@ -74,5 +74,9 @@ class Plugins:
             self._resolve,
         )
         return replace(
-            context, data_dir=request.data_dir, spark_master=request.master, writer=writer
+            context,
+            rights=request.rights,
+            data_dir=request.data_dir,
+            spark_master=request.master,
+            writer=writer,
         )

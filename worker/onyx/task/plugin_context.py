@@ -10,6 +10,7 @@ from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
 from onyx.plugins.context import context_of
 from onyx.plugins.protocol import PluginContext
+from onyx.rights import rights_of
 from onyx.task.other_jobs import journal_of, output_of
 from onyx.task.parts.runtime import Runtime
 from onyx.task.seal_progress import report, stage_ended
@@ -30,6 +31,7 @@ def context_in_process(
     return replace(
         context,
         permitted=services.permitted,
+        rights=rights_of(services.settings),
         data_dir=services.settings.data_dir,
         spark_master=services.settings.spark_master,
         tracked="at-most-once" not in (job.guarantee, entry.guarantee),

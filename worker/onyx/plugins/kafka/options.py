@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -18,8 +19,14 @@ _OURS = (
     "transactional.id", "enable.idempotence", "acks", "request.required.acks", "logger",
 )  # fmt: skip
 """Settings of librdkafka on which the plugins rely."""
-_CODE = ("plugin.library.paths", "ssl.engine.location", "ssl.providers", "builtin.features")
-"""Settings that make it load libraries."""
+_CODE = (
+    "plugin.library.paths", "ssl.engine.location", "ssl.providers", "builtin.features",
+    "sasl.kerberos.kinit.cmd",
+)  # fmt: skip
+"""Settings that make it load libraries or run programs."""
+_IN_A_COMMAND = "sasl.kerberos."
+_HARMLESS = re.compile(r"[A-Za-z0-9_./@:=-]*")
+"""It puts these settings into the command that gets a Kerberos ticket, which a shell reads."""
 _SECRETS = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config")
 """Ends of the names of settings that nobody may see."""
 
@@ -52,6 +59,11 @@ class KafkaOptions(Options, frozen=True):
                 yield Problem(option, f"has {key!r}, which Onyx sets itself", "leave it out")
             elif key in _CODE:
                 yield Problem(option, f"has {key!r}, which loads code", "leave it out")
+            elif key.startswith(_IN_A_COMMAND) and not _HARMLESS.fullmatch(
+                str(self.config.get(key, ""))
+            ):
+                hint = "leave out what is no letter, digit or one of _./@:=-"
+                yield Problem(option, f"has {key!r} with a value that a shell would read", hint)
             elif option == "config" and key.endswith(_SECRETS):
                 hint = f"name a variable of the workers that holds it: configEnv: {{{key}: NAME}}"
                 yield Problem(option, f"has {key!r}, which is a secret", hint)

@@ -25,6 +25,7 @@ import msgspec
 
 from onyx.outcomes import TaskTotals
 from onyx.plugins.protocol import SealProgress
+from onyx.rights import Rights
 from onyx.structs import prepared
 
 
@@ -107,6 +108,8 @@ class QueryRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     removes it when everything is published."""
     fn_params: dict[str, list[Any]] = msgspec.field(default_factory=dict)
     """Leading arguments of functions that the worker was started with, by task."""
+    rights: Rights = Rights()
+    """What the job may name of its worker."""
     data_dir: str = ""
     """Folder that relative paths of plugins count from."""
     batches: int = 0

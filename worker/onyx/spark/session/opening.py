@@ -54,6 +54,8 @@ def configuration(
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # It puts variables of the process into texts of SQL, which come from jobs.
+        "spark.sql.variable.substitute": "false",
     }
     if is_local(master):
         settings |= {

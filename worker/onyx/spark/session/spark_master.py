@@ -13,10 +13,12 @@ from typing import Protocol
 
 import msgspec
 
-from onyx.errors import Problem
+from onyx.errors import Problem, UserError
 from onyx.model.job import Spark
+from onyx.model.spark_rights import refused_settings
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
+from onyx.rights import Rights
 from onyx.spark.session.masters import is_connect, not_of_a_session, wrong_master
 
 
@@ -43,13 +45,19 @@ Wrong = Callable[[SparkMaster], Iterable[Problem]]
 """What is wrong with a master, at the options `master` and `sparkConf`."""
 
 
-def spark_of_job(spark: Spark | None, workers: str) -> SparkMaster:
+def spark_of_job(spark: Spark | None, workers: str, rights: Rights) -> SparkMaster:
     """For what has no options of its own.
 
     Args:
         workers: the master of the worker.
+        rights: what its owner lets jobs set.
+
+    Raises:
+        UserError: the job sets what it may not.
     """
     section = spark or Spark()
+    for problem in refused_settings("spec.spark.sparkConf", section.spark_conf, rights.spark_conf):
+        raise UserError(f"{problem.path} {problem.message}: {problem.hint}")
     return SparkMaster(section.master or workers, dict(section.spark_conf))
 
 
@@ -60,11 +68,13 @@ def spark_for(context: PluginContext, options: OfTask, wrong: Wrong) -> SparkMas
         wrong: says what is wrong with a master that its options do not name.
 
     Raises:
-        UserError: Spark cannot run there what the task wants.
+        UserError: Spark cannot run there what the task wants, or it sets what jobs may not.
     """
+    for problem in refused_settings("sparkConf", options.spark_conf, context.rights.spark_conf):
+        raise task_error(context, f"{problem.path} {problem.message}: {problem.hint}")
     if options.master is not None:
         return SparkMaster(options.master, options.spark_conf)
-    of_job = spark_of_job(context.spark, context.spark_master)
+    of_job = spark_of_job(context.spark, context.spark_master, context.rights)
     master = SparkMaster(of_job.url, of_job.conf | options.spark_conf)
     source = "ONYX_SPARK_MASTER of the workers, because neither the task nor the job names one"
     if context.spark.master is not None:

@@ -6,6 +6,7 @@ import os
 
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
+from onyx.rights import rights_of
 from onyx.spark.compiler.refusals import is_unbounded
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark.session.spark_master import spark_of_job
@@ -15,7 +16,7 @@ from onyx.task.parts.assignment import Assignment
 def query_request(assignment: Assignment, job: Job) -> QueryRequest:
     """The request, without what is of one attempt."""
     services, settings = assignment.services, assignment.services.settings
-    on = spark_of_job(job.spark, settings.spark_master)
+    on = spark_of_job(job.spark, settings.spark_master, rights_of(settings))
     return QueryRequest(
         manifest=to_mapping(job),
         job_id=assignment.job_id,
@@ -28,6 +29,7 @@ def query_request(assignment: Assignment, job: Job) -> QueryRequest:
             for entry in job.catalog
             if (found := services.fn_params(entry.name))
         },
+        rights=rights_of(settings),
         data_dir=os.path.abspath(settings.data_dir),
         master=on.url,
         spark_conf=on.conf,

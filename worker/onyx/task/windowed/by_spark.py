@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from onyx.errors import UserError
+from onyx.rights import rights_of
 from onyx.spark.session.spark_master import spark_of_job, wrong_spark_master
 from onyx.spark.windows.firings import Spark
 from onyx.spark.windows.spool import spool_of
@@ -26,7 +27,8 @@ def make_by_spark(runtime: Runtime, wiring: Wiring) -> Make:
     """
     services, job = runtime.services, runtime.program.job
     location, where = state_location(services.settings), f"task {runtime.task} has windows by Spark"
-    on = spark_of_job(job.spark, services.settings.spark_master)
+    settings = services.settings
+    on = spark_of_job(job.spark, settings.spark_master, rights_of(settings))
     for problem in wrong_spark_master(on):
         raise UserError(f"{where}: {problem.path} {problem.message}: {problem.hint}")
     state = services.settings.state
