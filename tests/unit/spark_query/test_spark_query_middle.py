@@ -327,3 +327,17 @@ def test_a_segment_that_a_stage_cannot_have_is_a_dead_letter(folder: Path) -> No
     assert "key 'n'" in letter["error"]["message"]
     assert len(lines(folder / "write")) == 31
     assert reply.tasks["stage"].read == 32
+
+
+@pytest.mark.parametrize("repeats", [0, 1])
+def test_tasks_of_spark_that_see_other_segments_first_agree(folder: Path, repeats: int) -> None:
+    spec = CHAIN.replace("FUNCTION", "same").replace(
+        "{path: bundles}", "{path: bundles}, deadLetter: bad"
+    )
+    spec += "    - {name: bad, type: output, plugin: files, options: {path: bad}}\n"
+    mixed: Segments = [{"n": n if n % 2 else str(n), "k": n} for n in range(12)]
+    reply = run(job(spec, mixed), folder, Frames(4, repeats=repeats))
+    assert reply.failure is None, reply.failure
+    taken, left = lines(folder / "write"), lines(folder / "bad")
+    assert len(taken) == len(left) == 6
+    assert len({type(each["n"]) for each in taken}) == 1

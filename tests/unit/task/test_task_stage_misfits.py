@@ -53,9 +53,10 @@ def job(folder: Path, work: Segment, guarantee: str, **more: Any) -> dict[str, A
     }  # fmt: skip
 
 
-def run(spec: dict[str, Any]) -> Bench:
+def run(spec: dict[str, Any], peers: dict[str, int] | None = None) -> Bench:
     bench = Bench(spec, {"m:same": lambda frame: frame, "m:always": lambda *_: True,
-                         "m:told": lambda event, segment, error: {"said": str(error)}})  # fmt: skip
+                         "m:told": lambda event, segment, error: {"said": str(error)}},
+                  peers)  # fmt: skip
     for _ in range(60):
         bench.settle()
         if bench.completed or bench.exceptions:
@@ -74,8 +75,8 @@ def test_a_segment_that_does_not_fit_is_a_dead_letter(tmp_path: Path, guarantee:
     letters = bench.written("bad")
     assert [letter["segment"]["n"] for letter in letters] == LEFT
     said = [letter["error"]["message"] for letter in letters]
-    assert "key 'n' holds a str where the column is of type int64" in said[0]
-    assert "key 'at' holds a str where the column is of type list" in said[1]
+    assert "key 'n' cannot be in a DataFrame of the stage: it is of type string where" in said[0]
+    assert "key 'at' cannot be in a DataFrame of the stage: it is of type string where" in said[1]
     assert "key 'N' cannot be in a DataFrame of the stage: it differs from 'n' only in" in said[2]
     assert sorted(str(row["n"]) for row in bench.written("write")) == sorted(map(str, TAKEN))
 
@@ -90,6 +91,20 @@ def test_a_condition_for_exceptions_takes_care_of_it(tmp_path: Path) -> None:
     assert bench.completed
     assert len(bench.written("bad")) == len(LEFT)
     assert len(bench.written("write")) == len(TAKEN)
+
+
+@pytest.mark.parametrize("peers", [1, 3])
+def test_peers_that_see_other_segments_first_agree(tmp_path: Path, peers: int) -> None:
+    spec = job(tmp_path, {"deadLetter": "bad"}, "at-least-once")
+    mixed = [{"n": "one"} if number % 2 else {"n": number} for number in range(12)]
+    spec["catalog"][0] |= {"options": {"segments": mixed, "partitions": 3}, "batchSize": 1}
+    bench = run(spec, {"work": peers})
+    assert bench.exceptions == []
+    assert bench.completed
+    taken = {type(row["n"]) for row in bench.written("write")}
+    left = {type(letter["segment"]["n"]) for letter in bench.written("bad")}
+    assert sorted(map(str, [*taken, *left])) == sorted(map(str, [int, str]))
+    assert len(bench.written("write")) == len(bench.written("bad")) == 6
 
 
 def test_without_either_it_ends_the_job(tmp_path: Path) -> None:

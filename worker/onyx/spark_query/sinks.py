@@ -16,9 +16,9 @@ from onyx.plugins.parts.formats import ParquetFormat
 from onyx.plugins.protocol import Output, StagingOutput, Token
 from onyx.program.writer import Writer
 from onyx.spark.driver.spools import SpoolWriter
-from onyx.spark.middle.misfits import FrameTypes
+from onyx.spark.middle.misfits import TYPES, FrameTypes
 from onyx.spark.types import for_spark
-from onyx.spark_query.middle.files import parts_of
+from onyx.spark_query.middle.files import folder_in, parts_of
 from onyx.spark_query.middle.frame_parts import FrameParts
 from onyx.spark_query.programs import Query
 from onyx.spark_query.rows import REPORTED, Row, report
@@ -54,7 +54,11 @@ class Sinks:
 
     def misfits(self, task: str, upstream: str, segments: Segments) -> list[SegmentFailure]:
         """Segments that a Spark stage in the middle cannot have (`spark.middle.misfits`)."""
-        return self._types.setdefault((task, upstream), FrameTypes()).misfits(segments)
+        frame = task, upstream
+        if frame not in self._types:
+            location = folder_in(self._query, task) / TYPES / upstream
+            self._types[frame] = FrameTypes(location)
+        return self._types[frame].misfits(segments)
 
     def bundle(self, task: str, upstream: str, segments: Segments) -> None:
         """Write a batch that comes to a Spark stage in the middle from a task upstream. Raises like

@@ -2,6 +2,7 @@
 
     <path>/<job>.<task>/parts/              Parquet parts that the peers of the task have published;
                                             the name of a part begins with the upstream task
+    <path>/<job>.<task>/types/<upstream>/   what the types of its keys are (`agreed`)
     <path>/<job>.<task>/bundles/<number>    which parts a bundle has, and whether it is the last
     <path>/<job>.<task>/results/<number>/   what runs of the stage have made of a bundle, a folder
                                             each; `_onyx.json` names the files of the result

@@ -19,7 +19,7 @@ from onyx.plugins.roll_limits import RollLimits
 from onyx.spark.child.request import StageRunner
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.middle.bundler import Bundler, Limits
-from onyx.spark.middle.misfits import FrameTypes
+from onyx.spark.middle.misfits import TYPES, FrameTypes
 from onyx.spark.middle.options import MiddleOptions
 from onyx.spark.middle.parts import FrameParts, StagedFrames
 from onyx.spark.middle.request import folder_of, request_of
@@ -35,7 +35,8 @@ class StageSpool(ColumnsPartsWriter):
         """Raises NameNotRegistered, UserError: see `request.request_of`."""
         request, folder = request_of(context, options), folder_of(context, options)
         self._upstream = context.upstream[0]
-        self._types = {upstream: FrameTypes() for upstream in context.upstream}
+        types = folder.location / TYPES
+        self._types = {each: FrameTypes(types / each) for each in context.upstream}
         self._bundler = Bundler(
             folder,
             Limits(options.bundle_segments, options.bundle_seconds, options.stage_timeout),
