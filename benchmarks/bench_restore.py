@@ -3,9 +3,9 @@
     python -m benchmarks.bench_restore [--quick] [--json FILE]
 
 A stream of a few segments a chunk makes the most records for its bytes: of a shard, one row each.
-State by key, a join of dicts and a join of columns each get the same rows, write the same number of
-chunks and no snapshot, and are recovered from the log and restored, by CPU time. A join may take
-twice as long as state by key for a byte that is read.
+State by key, joins and windows each get the same rows, write the same number of chunks and no
+snapshot, and are recovered from the log and restored, by CPU time. Each may take twice as long as
+state by key for a byte that is read.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
+from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.joins.streams.spans import LEFT, RIGHT, Side
 from onyx.keyed.store import KeyedStore
-from onyx.model.job import Job
+from onyx.model.job import CatalogEntry, Job, Trigger, Window
 from onyx.model.parsing.job import parse_mapping
 from onyx.program.stream_join import stream_join
 from onyx.program.streams.looking import look_at
@@ -33,14 +34,24 @@ from onyx.settings import StateSettings
 from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered, recover
 from onyx.storage.memory import MemoryBlobStore
-from onyx.windows.groups import Shards
+from onyx.windows.coded import GroupKeys
+from onyx.windows.compile import compile_windows
+from onyx.windows.groups import Shards, hashable_keys
 from onyx.windows.records import Records
+from onyx.windows.task_windows import TaskWindows
 
 SETTINGS = StateSettings(snapshot_bytes_min=1 << 60)
 GOAL_RATIO = 2.0
 CHUNK_ROWS = 200
 """As many as come in a tenth of a second, at 2,000 segments/s."""
-KINDS = ("state", "join of dicts", "join of columns")
+KINDS = (
+    "state",
+    "join of dicts",
+    "join of columns",
+    "window of dicts",
+    "window of columns",
+    "window of sessions in columns",
+)
 STREAM = {"type": "input", "plugin": "sequence", "options": {"segments": []}}
 JOB = {
     "apiVersion": "onyx.dev/v1alpha1",
@@ -95,7 +106,48 @@ class _Join:
         self._held.add(side, segments, looked.times, looked.rows, shards)
 
 
-def made(kind: str) -> _State | _Join:
+class _Window:
+    """A sum for each key, and a watermark that follows the rows but passes none."""
+
+    def __init__(self, columns: bool, sessions: bool) -> None:
+        window: dict[str, Any] = {"type": "fixed", "range": (1, "days")}
+        if sessions:
+            window = {"type": "session", "timeout_gap": (1, "days")}
+        entry = CatalogEntry(
+            "sum",
+            "reduce",
+            1,
+            group_by_key="id",
+            flux_policy="recover",
+            batch_format="arrow" if columns else "dicts",
+        )
+        job = Job(
+            "restore",
+            (("read", "sum"),),
+            (CatalogEntry("read", "input", 1, watermark_key="at"), entry),
+            windows=(Window("w", "sum", aggregation=("sum", "amount"), window_key="at", **window),),
+            triggers=(Trigger("w", id="t", type="watermark", refinement="discarding"),),
+        )
+        compiled = compile_windows(job, "sum", lambda name: len)
+        assert compiled is not None
+        self._columns = columns
+        self._windows = TaskWindows(compiled, shard_of)
+        self._keys = GroupKeys()
+        self.restore, self.restored = self._windows.restore, self._windows.restored
+        self.take_changes: Callable[[], Records] = self._windows.take_changes
+
+    def add(self, number: int, rows: list[dict[str, Any]]) -> None:
+        if self._columns:
+            columns = Columns(pa.RecordBatch.from_pylist(rows))
+            self._windows.add(columns, self._keys.of(KeyCodes.of_column(columns, "id")), 0)
+        else:
+            self._windows.add(rows, hashable_keys([each["id"] for each in rows]), 0)
+        self._windows.advance(rows[0]["at"])
+
+
+def made(kind: str) -> _State | _Join | _Window:
+    if kind.startswith("window"):
+        return _Window("columns" in kind, "sessions" in kind)
     return _State() if kind == "state" else _Join(kind == "join of columns")
 
 

@@ -18,6 +18,9 @@ from onyx.state.emitted_codec import decode_emitted
 from onyx.state.local.spool import Kept, bytes_of
 from onyx.windows.records import Record
 
+TOGETHER_BYTES_MAX = 65_536
+"""The size of records that are decoded at once, unless one chunk has more."""
+
 
 class ShardState(msgspec.Struct):
     """What is known of one shard."""
@@ -31,8 +34,18 @@ class ShardState(msgspec.Struct):
     _keys: list[Kept] = field(default_factory=list)
 
     def records(self) -> Iterator[list[Record]]:
-        """Lists of records for `TaskWindows.restore`, in order; decoded as they are asked for."""
-        return map(_decoded, map(bytes_of, self._records))
+        """Lists of records for `TaskWindows.restore`, in order; decoded as they are asked for.
+        Those of small chunks come together, because many at once are restored faster."""
+        found: list[Record] = []
+        size_bytes = 0
+        for part in map(bytes_of, self._records):
+            if found and size_bytes + len(part) > TOGETHER_BYTES_MAX:
+                yield found
+                found, size_bytes = [], 0
+            found += _decoded(part)
+            size_bytes += len(part)
+        if found:
+            yield found
 
     @classmethod
     def of(cls, change: ShardChange) -> ShardState:

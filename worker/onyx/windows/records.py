@@ -40,7 +40,7 @@ class TriggerRecord(WindowRecord, frozen=True):
 
 
 class SetStates(WindowRecord, frozen=True, tag="set"):
-    """States of groups in an extent replace those before."""
+    """States of groups in an extent replace those before, the last one of a group too."""
 
     extent: int
     groups: Sequence[Any]

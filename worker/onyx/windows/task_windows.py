@@ -15,6 +15,7 @@ from typing import Any
 
 from onyx.errors import UserError
 from onyx.flow.batch import Segments
+from onyx.windows.arrays.joined_records import joined
 from onyx.windows.buckets import Holder, InMemory
 from onyx.windows.coded import Groups, Keyed, keyed
 from onyx.windows.compiled import ROWS_PAGE_MAX, CompiledWindows
@@ -168,7 +169,7 @@ class TaskWindows:
             UserError: the state is of a window that the task does not have.
         """
         self._shards.known[shard] = None
-        for record in records:
+        for record in joined(records):
             assert isinstance(record, WindowRecord), "the state log of a windowed task"
             self._found(record.window).restore(shard, record)
             self._holder.trim()

@@ -69,13 +69,18 @@ class IntValues:
         return pa.array(self._values.all[rows])
 
     def packed(self, rows: Indices, parts: Sequence[slice]) -> list[list[bytes]]:
-        """The keys of each part of some rows, to be stored: eight bytes each."""
-        values = self._values.all[rows].astype("<i8", copy=False)
+        """The keys of each part of some rows, to be stored."""
+        return self.pack(self.column(rows), parts)
+
+    @staticmethod
+    def pack(column: pa.Array, parts: Sequence[slice]) -> list[list[bytes]]:
+        """Each part of a column of keys, to be stored: eight bytes each."""
+        values = column.to_numpy().astype("<i8", copy=False)
         return [[values[part].tobytes()] for part in parts]
 
     @staticmethod
     def unpacked(packed: Sequence[bytes]) -> pa.Array:
-        """What `packed` gave, as a column."""
+        """What `pack` gave, as a column."""
         return pa.array(np.frombuffer(packed[0], "<i8"))
 
 
@@ -131,9 +136,14 @@ class TextValues:
         return _text(self._ends.all, self._data.all).take(pa.array(rows))
 
     def packed(self, rows: Indices, parts: Sequence[slice]) -> list[list[bytes]]:
-        """The keys of each part of some rows, to be stored: the lengths, four bytes each, and the
-        text end to end."""
-        ends, data = _parts(self.column(rows))
+        """The keys of each part of some rows, to be stored."""
+        return self.pack(self.column(rows), parts)
+
+    @staticmethod
+    def pack(column: pa.Array, parts: Sequence[slice]) -> list[list[bytes]]:
+        """Each part of a column of keys, to be stored: the lengths, four bytes each, and the text
+        end to end."""
+        ends, data = _parts(column)
         lengths = np.diff(ends).astype("<u4")
         return [
             [lengths[part].tobytes(), data[ends[part.start] : ends[part.stop]].tobytes()]
@@ -142,7 +152,7 @@ class TextValues:
 
     @staticmethod
     def unpacked(packed: Sequence[bytes]) -> pa.Array:
-        """What `packed` gave, as a column."""
+        """What `pack` gave, as a column."""
         ends = np.cumsum(np.frombuffer(b"\0\0\0\0" + packed[0], "<u4"), dtype=np.int64)
         return _text(ends, np.frombuffer(packed[1], np.uint8))
 

@@ -172,8 +172,9 @@ class ExtentStates(dict[int, Bucket]):
         if isinstance(record, SetArrays):
             groups, columns = _arrays_of(record)
         else:
-            groups = Groups.each(list(load_keys(record.groups)))
-            states = list(map(self._aggregation.load, record.states))
+            loaded = map(self._aggregation.load, record.states)
+            found = dict(zip(load_keys(record.groups), loaded, strict=True))
+            groups, states = Groups.each(list(found)), list(found.values())
         if isinstance(bucket, ArrayBucket):
             if columns is None and form is not None and states is not None:
                 columns = form.from_python(states)
