@@ -14,6 +14,7 @@ from tests.support.spark.session import local_spark
 from onyx.errors import FailsAgain, UserError
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.explain import explained
+from onyx.spark_query.explain import explained_query
 from onyx.testing import run_stage
 
 
@@ -105,3 +106,35 @@ def test_a_window_of_one_extent_is_grouped_by_its_key_alone(session: Any, tmp_pa
 
 
 ONE_EXTENT = {"id", "task", "type", "aggregation", "engine"}
+
+
+WHOLE = """
+apiVersion: onyx.dev/v1alpha1
+kind: OnyxJob
+metadata: {name: whole}
+spec:
+  engine: spark
+  guarantee: exactly-once
+  workflow: [[read, fold], [fold, write], [read, stage], [stage, write]]
+  catalog:
+    - {name: read, type: input, plugin: files, options: {path: in}}
+    - {name: fold, type: reduce, groupByKey: key, fluxPolicy: continue}
+    - {name: stage, type: function, sparkStage: "m:late",
+       options: {path: p, stageParams: {least: 1}}}
+    - {name: write, type: output, plugin: files, options: {path: out}}
+  windows: [{id: w, task: fold, type: global, aggregation: count}]
+  triggers: [{windowId: w, type: segment, threshold: [9, elements],
+              refinement: accumulating, emit: "m:row"}]
+"""
+
+
+def test_the_physical_plan_of_a_whole_job_is_shown(session: Any, tmp_path: Path) -> None:
+    conf = {"spark.sql.shuffle.partitions": "5"}
+    before, behind = explained_query(parse_manifest(WHOLE.encode()), session, conf, tmp_path)
+    assert before.startswith("job whole: fragment 0, a MapInArrow each\n== Physical Plan ==")
+    assert "Range" in before
+    assert "fragment_0(" in before
+    assert "fragment_1(" in behind
+    assert behind.startswith("job whole: fragment 1, a MapInArrow each")
+    assert "Exchange" in behind
+    assert "Scan parquet" in behind

@@ -1,5 +1,5 @@
-"""Spark's physical plans of what it runs of a job on peers: stages and windows, over parts without
-rows.
+"""Spark's physical plans of what it runs of a job: stages, and windows of a job on peers, over
+parts without rows. That of a whole job is in `spark_query.explain`.
 
 A plan depends on the columns, so a stage needs the schema of what comes to it; it does not depend
 on how many rows there are, but for broadcasts and for what adaptive execution changes while it
@@ -63,7 +63,7 @@ def explained(job: Job, resolve: Resolve, session: Any, folder: Path) -> Iterato
             found = _of_stage(request, resolve, session, folder)
             yield f"stage {request.stage} of task {entry.name}\n{found}"
     for window in job.windows:
-        if window.engine == "spark":
+        if window.engine == "spark" and job.engine != "spark":
             found = _of_window(window, job.entry(window.task), session, folder)
             yield f"window {window.id} of task {window.task}\n{found}"
 
@@ -89,8 +89,8 @@ def _of_stage(request: StageRequest, resolve: Resolve, session: Any, folder: Pat
         asked = replace(request, frames=tuple(frames))
         read = given(session, asked)
         if asked.query is not None:
-            return _shown(queried(session, read, asked))
-        return _shown(result_of(resolve(asked.stage), read, asked))
+            return shown(queried(session, read, asked))
+        return shown(result_of(resolve(asked.stage), read, asked))
     except OnyxError as error:
         return f"  it cannot be planned: {error}"
 
@@ -122,7 +122,7 @@ def _of_window(window: Window, entry: CatalogEntry, session: Any, folder: Path) 
         sessions=sessions,
         extent=0 if window.type == "global" else None,
     )
-    return _shown(aggregate(session, **plan.params()))
+    return shown(aggregate(session, **plan.params()))
 
 
 def _written(schema: pa.Schema, path: Path) -> str:
@@ -130,7 +130,8 @@ def _written(schema: pa.Schema, path: Path) -> str:
     return str(path)
 
 
-def _shown(frame: Any) -> str:
+def shown(frame: Any) -> str:
+    """The physical plan of a frame."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text):
         frame.explain(mode=MODE)

@@ -75,7 +75,7 @@ def chain(frame: Any, config: str, buckets: int, fragments: int, reached: str = 
     Raises:
         TaskFailed: as text within an exception of Spark.
     """
-    return _rows(_through(frame, config, buckets, range(fragments), reached))
+    return _rows(through(frame, config, buckets, range(fragments), reached))
 
 
 def chain_with_middles(
@@ -89,7 +89,7 @@ def chain_with_middles(
     """
     reported: list[Row] = []
     for piece in query.plan.pieces:
-        frame = _through(frame, config, query.config.buckets, piece)
+        frame = through(frame, config, query.config.buckets, piece)
         if piece.stop == len(query.plan.fragments):
             return reported + _rows(frame)
         made = keep_rows(spark, frame, middles.rows_folder(piece.stop))
@@ -99,12 +99,14 @@ def chain_with_middles(
     raise AssertionError("the last piece has the last fragment")
 
 
-def _through(frame: Any, config: str, buckets: int, fragments: range, reached: str = "") -> Any:
+def through(frame: Any, config: str, buckets: int, fragments: range, reached: str = "") -> Any:
     """The frame behind these fragments."""
     for number in fragments:
         if number:
             frame = frame.repartitionById(buckets, "bucket").sortWithinPartitions(*ORDER)
-        frame = frame.mapInArrow(partial(run_fragment, config, number, reached), DDL)
+        fragment = partial(run_fragment, config, number, reached)
+        fragment.__name__ = f"fragment_{number}"  # type: ignore[attr-defined]  # in Spark's plans
+        frame = frame.mapInArrow(fragment, DDL)
     return frame
 
 

@@ -13,24 +13,24 @@ from onyx.spark.compiler.render import render
 
 local_plans = ModuleOnDemand("onyx.cli.local_plans")
 ExplainOption = Annotated[bool, Option("--explain", "Print Spark's physical plans.")]
-EngineOption = Annotated[Literal["spark"], Option("--engine", "What is to run the job.")]
+EngineOption = Annotated[Literal["spark"] | None, Option("--engine", "What is to run the job.")]
 
 
 def plan(
     file: FileArgument,
-    engine: EngineOption = "spark",
+    engine: EngineOption = None,
     explain: ExplainOption = False,
     modules: ModulesOption = None,
 ) -> None:
     """Print how Spark would run a job: its stages, shuffles, windows and outputs.
 
     Everything that Spark cannot run is printed with its line and key path. With --explain, print
-    Spark's physical plans of the stages and of the windows by Spark, in the job as it is in the
-    file; a Spark starts for that on this machine.
+    Spark's physical plans of the stages, and of the windows by Spark or, with engine: spark in the
+    file or as an option, of the whole job; a Spark starts for that on this machine.
     """
     if explain:
-        for text in local_plans.explained_here(file, modules):
+        for text in local_plans.explained_here(file, engine and Engine(engine), modules):
             print(text)
         return
-    job = read_job(file, engine=Engine(engine))
+    job = read_job(file, engine=Engine(engine or "spark"))
     print(render(compile_job(job), job))
