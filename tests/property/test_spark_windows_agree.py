@@ -32,7 +32,7 @@ IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
 SHAPES = [
     {"type": "fixed", "range": (10, "elements")},
     {"type": "fixed", "range": (10, "elements"), "allowed_lateness": (5, "elements")},
-    {"type": "sliding", "range": (7, "elements"), "slide": (3, "elements")},
+    {"type": "sliding", "range": (7, "elements"), "slide": (3, "elements"), "min_value": -20},
     {"type": "global"},
     {"type": "session", "timeout_gap": (4, "elements")},
     {"type": "session", "timeout_gap": (4, "elements"), "session_key": "s"},

@@ -15,7 +15,7 @@ from tests.support.examples import examples
 from tests.support.windows.short import plain, shown, singles, task_windows
 
 from onyx.codec.records import decode_records, encode_records
-from onyx.errors import SegmentError
+from onyx.errors import SegmentError, UserError
 from onyx.flow.columns.record_batch import from_dicts
 from onyx.flow.groups.codes import KeyCodes
 from onyx.windows import fires
@@ -24,9 +24,15 @@ from onyx.windows.groups import hashable_keys
 from onyx.windows.records import DeleteGroups, Fired, FiringProgress, SetStates, WatermarkReached
 from onyx.windows.task_windows import TaskWindows
 
+LEAST = -20
 SHAPES = {
     "fixed": {"type": "fixed", "range": (10, "elements")},
-    "sliding": {"type": "sliding", "range": (7, "elements"), "slide": (3, "elements")},
+    "sliding": {
+        "type": "sliding",
+        "range": (7, "elements"),
+        "slide": (3, "elements"),
+        "min_value": LEAST,
+    },
     "session": {"type": "session", "timeout_gap": (4, "elements")},
     "sessions by key": {"type": "session", "timeout_gap": (4, "elements"), "session_key": "s"},
     "global": {"type": "global"},
@@ -145,7 +151,11 @@ def trace(windows: TaskWindows, stream, grouped, forms):
     seen, records = [], []
     for number, (segments, watermark) in enumerate(stream):
         batch, groups = forms[number % len(forms)](segments)
-        added = windows.add(batch, groups if grouped else None, number * 4)
+        try:
+            added = windows.add(batch, groups if grouped else None, number * 4)
+        except UserError as error:
+            seen.append(str(error))  # below minValue: nothing has changed
+            continue
         seen.append((shown(added.firings), added.late))
         seen.append(repr([one.segment for each in added.firings for one in singles(each)]))
         seen.append(sorted(shown(windows.tick(number * 4))))

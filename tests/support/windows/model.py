@@ -350,7 +350,7 @@ class WindowModel:
         """All extents of a fixed, sliding or global window that a segment is in.
 
         Extent n ends where n + 1 slides have passed and begins a range before, but not below
-        `minValue`.
+        `minValue` if it reaches over it, which only those of fixed windows never do.
         """
         if self.window.range is None:
             yield -math.inf, math.inf
@@ -362,7 +362,7 @@ class WindowModel:
         first = math.floor((place - least) / slide)
         for number in range(first, first + width // slide + 2):
             end = least + (number + 1) * slide
-            lower, upper = max(least, end - width), end - 1
+            lower, upper = max(least, end - width) if end > least else end - width, end - 1
             if end - width <= place < end:
                 yield lower, upper
 

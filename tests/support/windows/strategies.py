@@ -97,13 +97,19 @@ AGGREGATIONS = st.sampled_from(
      ("collect-by-key", "v"), ("collect-key-value", "v"), "app:texts"]
 )  # fmt: skip
 SHAPES = st.one_of(
-    st.builds(lambda width: {"type": "fixed", "range": _elements(width)}, st.integers(1, 12)),
     st.builds(
-        lambda width, slide: {
-            "type": "sliding", "range": _elements(max(width, slide)), "slide": _elements(slide)
+        lambda width, least: {"type": "fixed", "range": _elements(width), "min_value": least},
+        st.integers(1, 12),
+        st.sampled_from([0, -3, 10]),  # segments below it too
+    ),
+    st.builds(
+        lambda width, slide, least: {
+            "type": "sliding", "range": _elements(max(width, slide)), "slide": _elements(slide),
+            "min_value": least,
         },
         st.integers(1, 12),
         st.integers(1, 6),
+        st.sampled_from([0, -3]),
     ),
     st.just({"type": "global"}),
     st.builds(lambda gap: {"type": "session", "timeout_gap": _elements(gap)}, st.integers(1, 6)),

@@ -75,6 +75,16 @@ def test_what_has_no_extent_of_64_bits_is_refused_in_columns_as_well(value):
             coordinates.of(columns)
 
 
+@pytest.mark.parametrize(
+    "value", [-1, -0.5, date(1969, 12, 31), "1969-12-31T23:59:59.999Z"], ids=str
+)
+def test_what_is_below_the_least_is_refused_in_both_formats(value):
+    coordinates = Coordinates("window w of task gather", "at", time=True, least=0)
+    for segments in ([{"at": value}], from_dicts([{"at": value}])[0]):
+        with pytest.raises(UserError, match=r"'at' holds -.* below minValue 0, .* give a minValue"):
+            coordinates.of(segments)
+
+
 @pytest.mark.parametrize("value", ["2015-09-13", datetime(2015, 9, 13, tzinfo=UTC)])
 def test_a_window_over_elements_takes_numbers_only(value):
     with pytest.raises(UserError, match="use an int or a float"):

@@ -1,5 +1,7 @@
 """A batch split by extents: by vectors and one by one it is the same."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -37,6 +39,22 @@ def test_an_array_of_floats_is_split_like_python_floats(tiling, coordinates):
     ]
     each = {index: numbers for numbers, indices in found for index in indices}
     assert each == {i: list(tiling.numbers(coordinate)) for i, coordinate in enumerate(coordinates)}
+
+
+@given(TILINGS, st.integers(-30, 60) | st.floats(-30, 60))
+def test_what_a_window_takes_is_between_the_bounds_of_all_its_extents(tiling, coordinate):
+    if tiling.width > tiling.slide:
+        coordinate = max(coordinate, tiling.minimum)  # what is below is refused
+    for number in tiling.numbers(coordinate):
+        first, last = tiling.bounds(number)
+        assert first <= coordinate < last + 1
+
+
+def test_a_float_just_below_the_end_of_an_extent_is_in_no_other():
+    before = math.nextafter(10.0, 0.0)
+    assert list(Tiling(0, 10, 10).numbers(before)) == [0]
+    (part,) = Tiling(0, 10, 10).split(np.array([1.0, before]), False)
+    assert list(part.numbers) == [0]
 
 
 def test_places_between_extents_are_in_none():

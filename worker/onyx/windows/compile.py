@@ -119,7 +119,21 @@ def _coordinates(window: Window) -> Coordinates | None:
     bounded = TYPES[window.type].bounded
     amount = (window.range or window.timeout_gap) if bounded else None
     where = f"window {window.id} of task {window.task}"
-    return Coordinates(where, window.window_key, time=amount is None or is_time(amount))
+    least = window.min_value if _clips(window) else None
+    return Coordinates(
+        where, window.window_key, time=amount is None or is_time(amount), least=least
+    )
+
+
+def _clips(window: Window) -> bool:
+    """Whether extents that begin before `minValue` are cut there, so that what is below it is in
+    none of the bounds that they have."""
+    return (
+        WINDOWS[window.type].overlapping
+        and window.range is not None
+        and window.slide is not None
+        and standard(window.range) > standard(window.slide)
+    )
 
 
 def _ordered(

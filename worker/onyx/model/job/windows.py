@@ -66,7 +66,8 @@ class Window(msgspec.Struct, frozen=True):
         Count(),
         Key(origin="window/min-value", restriction="Only with type fixed or sliding."),
     ] = 0
-    """Smallest value of windowKey; extents are aligned to it."""
+    """Smallest value of windowKey; extents are aligned to it. A sliding window refuses segments
+    below it; a fixed one has extents there too."""
     session_key: Annotated[
         str | None, Key(allowed_for=("session",), origin="window/session-key")
     ] = None

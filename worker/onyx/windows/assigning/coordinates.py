@@ -43,17 +43,21 @@ _MS_MAX = 2**63 // 1_000
 class Coordinates:
     """The coordinates of segments on the axis of one window, or the times of a side of a join."""
 
-    def __init__(self, where: str, key: str, time: bool, word: str = "windowKey") -> None:
+    def __init__(
+        self, where: str, key: str, time: bool, word: str = "windowKey", least: int | None = None
+    ) -> None:
         """
         Args:
             where: begins messages.
             word: what the key is in the manifest.
+            least: the `minValue` of a window that has no extents for what is below it.
         """
         self._where = where
         self.key = key
         """Under which segments have them."""
         self._word = word
         self._time = time
+        self._least = least
         self._get = itemgetter(key)
 
     def of(self, segments: Segments) -> tuple[Axis, bool]:
@@ -62,7 +66,12 @@ class Coordinates:
         Raises:
             UserError: a segment has no coordinate, or one that the window cannot use.
         """
-        return format_of(segments).choose(self._of_dicts, self._of_columns)(segments)
+        found, ints = format_of(segments).choose(self._of_dicts, self._of_columns)(segments)
+        if self._least is not None and len(found):
+            first = found.min().item() if isinstance(found, np.ndarray) else min(found)
+            if first < self._least:
+                raise self._below(first)
+        return found, ints
 
     def _of_dicts(self, segments: list[Segment]) -> tuple[Axis, bool]:
         try:
@@ -163,6 +172,14 @@ class Coordinates:
             f"{self._where}: {self._word} {self.key!r} holds {kind}; use "
             + (wanted if self._time else "an int or a float")
             + ", nearer to 0 than 2**62, or drop such segments in the task's function"
+        )
+
+    def _below(self, first: Number) -> UserError:
+        stands_for = " (ms since the epoch)" if self._time else ""
+        return UserError(
+            f"{self._where}: {self._word} {self.key!r} holds {first}{stands_for}, which is below "
+            f"minValue {self._least}, where the extents of a sliding window begin; give a minValue "
+            "that is as small as what comes, or drop such segments in the task's function"
         )
 
     def _missing(self) -> UserError:

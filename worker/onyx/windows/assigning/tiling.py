@@ -9,6 +9,9 @@ extent is its name in stored state, which is why bounds are never stored.
 Numbers below `min` are floored like all others, which the original did up to 0.9; its later
 versions truncate, so that the first extent below `min` is twice as wide.
 
+An extent begins and ends with whole numbers, so a fraction is in those of its floor. That is exact,
+where adding a width to a float is not: just below the end of an extent it would give the next too.
+
 A batch is split with few operations on Python's numbers. Nearly all batches lie in one extent or
 two, in order of arrival; then this costs a few nanoseconds a segment. Within a part the order of
 arrival is kept, on which sums of floats depend.
@@ -19,6 +22,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from itertools import pairwise
+from math import floor
 
 import msgspec
 import numpy as np
@@ -30,8 +34,6 @@ from onyx.windows.firing import Number
 
 COORDINATE_MAX = 2**62
 """Beyond it the arithmetic of 64 bits could overflow, and is left to Python's."""
-WHOLE_MAX = 2**52
-"""The limit for floats, which may be no whole numbers beyond."""
 TWO_BYTES = 2**16
 
 
@@ -46,8 +48,8 @@ class Tiling(msgspec.Struct, frozen=True):
 
     def numbers(self, coordinate: Number) -> range:
         """Numbers of all extents that have this coordinate."""
-        distance = coordinate - self.minimum
-        return range(int(distance // self.slide), int((distance + self.width) // self.slide))
+        distance = floor(coordinate) - self.minimum
+        return range(distance // self.slide, (distance + self.width) // self.slide)
 
     def bounds(self, number: int) -> tuple[int, int]:
         """First and last coordinate of an extent; nothing of it is before `minimum`."""
@@ -72,16 +74,14 @@ def _split_array(tiling: Tiling, coordinates: Array) -> list[Part]:
     low, high = tiling.numbers(least), tiling.numbers(most)
     if (low.start, low.stop) == (high.start, high.stop):  # empty ranges are all equal
         return [Part(low, None)]
-    ints = coordinates.dtype == np.int64
-    limit = COORDINATE_MAX if ints else WHOLE_MAX
-    if max(-least, most, abs(tiling.minimum), tiling.width) > limit:
+    if max(-least, most, abs(tiling.minimum), tiling.width) > COORDINATE_MAX:
         return _split_slowly(tiling, coordinates.tolist())
-    distances = coordinates - tiling.minimum
+    ints = coordinates.dtype == np.int64
+    distances = (coordinates if ints else np.floor(coordinates).astype(np.int64)) - tiling.minimum
     steps = distances // tiling.slide
-    if not ints or tiling.width % tiling.slide:  # floats are rounded where they meet
-        ends = (distances + tiling.width) // tiling.slide
-        steps = steps + ends
-    steps = (steps - steps.min()).astype(np.int64)
+    if tiling.width % tiling.slide:
+        steps = steps + (distances + tiling.width) // tiling.slide
+    steps = steps - steps.min()
     few = steps.max() < TWO_BYTES  # two bytes are sorted without comparing
     order = np.argsort(steps.astype(np.uint16) if few else steps, kind="stable")
     sorted_ = steps[order]
