@@ -4,7 +4,7 @@ The message of a batch does not hold its schema, which whoever encodes batches s
 them. Nothing is compressed: between processes of a machine or a data centre that costs more than
 the bytes, and a few bytes cannot become many.
 
-Decoding looks at the message's metadata itself first (`_announced`), and only then has Arrow read
+Decoding looks at the message's metadata itself first (`announced`), and only then has Arrow read
 it: Arrow would expand compressed bodies, and take any number of values that occupy no bytes, such
 as nulls. It then checks every value (`validate(full=True)`, 65 us for 10,000 rows with strings, a
 third of what it costs to encode them): a damaged offset would otherwise read memory that is none of
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import struct
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,10 +35,12 @@ ROWS_MAX = 1_000_000
 _WRONG = (pa.ArrowException, OSError, ValueError, TypeError, OverflowError, MemoryError)
 """What pyarrow raises for bytes that make no sense; UnicodeDecodeError is a ValueError."""
 _CONTINUATION = b"\xff\xff\xff\xff"
-_RECORD_BATCH = 3
-"""Kind of a message, as the fields below by number: `Message.fbs` of the Arrow format."""
-_KIND, _HEADER = 1, 2
-_LENGTH, _NODES, _COMPRESSION = 0, 1, 3
+_DICTIONARY, _RECORD_BATCH = 2, 3
+"""Kinds of a message, as the fields below by number: `Message.fbs` of the Arrow format."""
+_KIND, _HEADER, _BODY_BYTES = 1, 2, 3
+_LENGTH, _NODES, _BUFFERS, _COMPRESSION = 0, 1, 2, 3
+_OF_DICTIONARY = 1
+"""The values of a dictionary, which are a record batch."""
 
 
 def encode_schema(schema: pa.Schema) -> bytes:
@@ -110,27 +113,53 @@ def count(payload: bytes) -> int:
             can hold.
     """
     try:
-        rows, values_most, compressed = _announced(payload)
-    except (struct.error, IndexError, ValueError) as error:
+        if payload[:4] != _CONTINUATION:
+            raise ValueError("not an IPC message")
+        (size,) = struct.unpack_from("<I", payload, 4)
+        said = announced(payload[8 : 8 + size])
+    except DAMAGED as error:
         raise _wrong(payload, "their metadata is damaged") from error
-    if compressed:
+    if said.is_dictionary:
+        raise _wrong(payload, "they are a dictionary")
+    if said.sizes_at is not None:
         raise _wrong(payload, "they are compressed")
-    if not 0 <= rows <= ROWS_MAX or not values_most <= max(ROWS_MAX, 8 * len(payload)):
-        raise _wrong(payload, f"they claim {rows} rows, and {values_most} values in one column")
-    return rows
+    if not said.fits(len(payload)):
+        values = f"{said.values_most} values in one column"
+        raise _wrong(payload, f"they claim {said.rows} rows, and {values}")
+    return said.rows
 
 
-def _announced(payload: bytes) -> tuple[int, int, bool]:
-    """Rows, most values of a column or child, and whether a body is compressed."""
-    if payload[:4] != _CONTINUATION:
-        raise ValueError("not an IPC message")
-    (size,) = struct.unpack_from("<I", payload, 4)
-    metadata = payload[8 : 8 + size]
+DAMAGED = (struct.error, IndexError, ValueError)
+"""What `announced` raises for bytes that are no metadata of a batch."""
+
+
+class Announced(NamedTuple):
+    """What a message says of itself, before anything is made of it."""
+
+    rows: int
+    values_most: int
+    """The values of the column, or the child of one, that has most."""
+    sizes_at: list[int] | None
+    """Where in the body the size of each buffer stands, if the buffers are compressed."""
+    is_dictionary: bool
+    body_bytes: int
+    """The size of the body, which follows the metadata."""
+
+    def fits(self, size: int) -> bool:
+        """Whether a message of so many bytes may hold so many rows and values."""
+        return 0 <= self.rows <= ROWS_MAX and self.values_most <= max(ROWS_MAX, 8 * size)
+
+
+def announced(metadata: bytes) -> Announced:
+    """What the metadata of a message says. Raises what `DAMAGED` lists."""
     (message,) = struct.unpack_from("<I", metadata)
     kind = _field(metadata, message, _KIND)
-    if not kind or metadata[kind] != _RECORD_BATCH:
+    if not kind or metadata[kind] not in (_DICTIONARY, _RECORD_BATCH):
         raise ValueError("not a record batch")
+    is_dictionary = metadata[kind] == _DICTIONARY
     batch = _target(metadata, _field(metadata, message, _HEADER))
+    if is_dictionary:
+        batch = _target(metadata, _field(metadata, batch, _OF_DICTIONARY))
     length = _field(metadata, batch, _LENGTH)
     (rows,) = struct.unpack_from("<q", metadata, length) if length else (0,)
     values_most = rows
@@ -139,7 +168,24 @@ def _announced(payload: bytes) -> tuple[int, int, bool]:
         (number,) = struct.unpack_from("<I", metadata, start)
         lengths = np.frombuffer(metadata, "<u8", 2 * number, start + 4)[::2]
         values_most = max(rows, int(lengths.max(initial=0)))
-    return rows, values_most, bool(_field(metadata, batch, _COMPRESSION))
+    sizes_at = _held(metadata, batch) if _field(metadata, batch, _COMPRESSION) else None
+    at = _field(metadata, message, _BODY_BYTES)
+    (body_bytes,) = struct.unpack_from("<q", metadata, at) if at else (0,)
+    if body_bytes < 0:
+        raise ValueError("a body of less than nothing")
+    return Announced(rows, values_most, sizes_at, is_dictionary, body_bytes)
+
+
+def _held(metadata: bytes, batch: int) -> list[int]:
+    """Where the buffers that hold something begin."""
+    buffers = _field(metadata, batch, _BUFFERS)
+    if not buffers:
+        return []
+    start = _target(metadata, buffers)
+    (number,) = struct.unpack_from("<I", metadata, start)
+    pairs = np.frombuffer(metadata, "<i8", 2 * number, start + 4).reshape(-1, 2)
+    starts: list[int] = pairs[pairs[:, 1] > 0, 0].tolist()
+    return starts
 
 
 def _field(metadata: bytes, table: int, number: int) -> int:

@@ -22,6 +22,7 @@ from onyx.flow.segment import Segment
 from onyx.plugins.chunks import Chunks, good_runs
 from onyx.plugins.files.byte_sources import named_errors
 from onyx.plugins.files.extras import Extras
+from onyx.plugins.files.parquet_sizes import Sizes
 from onyx.plugins.files.spark_footer import SparkTypes, spark_types
 from onyx.plugins.protocol import Cursor
 from onyx.plugins.records import BadRecords
@@ -61,6 +62,7 @@ class ParquetRows:
                     # Nanoseconds, as which times of 96 bits are read otherwise, end in 2262.
                     coerce_int96_timestamp_unit="us",
                 )
+            self._sizes = Sizes(path, self._file, self._bytes)
             self._of_spark = self._found_types()
         except BaseException:
             self._bytes.close()
@@ -73,7 +75,13 @@ class ParquetRows:
 
     def next(self, rows_max: int) -> Columns | None:
         """The next batch, of at most so many rows; None at the end. After an error that passes, the
-        same position is read again."""
+        same position is read again.
+
+        Raises:
+            Unavailable: the file cannot be read now.
+            UserError: it is damaged, few bytes of it would become too many, or a segment cannot
+                hold a column.
+        """
         if self._batches is None:
             self._batches = self._from(self.position, rows_max)
         try:
@@ -120,8 +128,9 @@ class ParquetRows:
             at, first = first, first + rows
             if first <= position:
                 continue
+            most = min(self._sizes.rows_most(each, rows_max, self._names) for each in groups)
             batches = self._file.iter_batches(
-                rows_max, row_groups=groups, columns=self._names, use_threads=False
+                most, row_groups=groups, columns=self._names, use_threads=False
             )
             for batch in batches:
                 before = max(0, position - at)

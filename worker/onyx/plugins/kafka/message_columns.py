@@ -14,9 +14,10 @@ from typing import Protocol
 import pyarrow as pa
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
+from onyx.codec.streams import read_stream
 from onyx.errors import UserError
 from onyx.flow.batch import Segments, format_of
-from onyx.flow.columns.record_batch import Columns, of_table
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Piece, mixed, pieces_of, runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import good_runs, with_columns
@@ -143,13 +144,8 @@ class ArrowMessages:
         if value is None:
             return []
         try:
-            with pa.ipc.open_stream(value) as stream:
-                table = stream.read_all()
-            table.validate(full=True)  # the offsets of a damaged message lead anywhere
-        except _WRONG as error:
-            return [[self._bad.segment(offset, f"no arrow ({error})", value)]]
-        try:
-            rows = with_fields(of_table(table), self._options, [message], [table.num_rows])
+            columns = read_stream(value)
+            rows = with_fields(columns, self._options, [message], [len(columns)])
         except UnicodeDecodeError as error:
             return [[self._bad.segment(offset, wrong_key(error), value)]]
         except _WRONG as error:

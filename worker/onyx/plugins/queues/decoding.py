@@ -8,9 +8,10 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 import pyarrow as pa
 
+from onyx.codec.streams import read_stream
 from onyx.errors import UserError
 from onyx.flow.batch import Segments, as_dicts
-from onyx.flow.columns.record_batch import Columns, of_table
+from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import runs_of
 from onyx.flow.segment import Segment
 from onyx.plugins.chunks import good_runs, with_columns
@@ -187,10 +188,8 @@ class MessageDecoder(Generic[M]):
 
     def _rows(self, message: M) -> list[Segments]:
         try:
-            with pa.ipc.open_stream(message.value) as stream:
-                table = stream.read_all()
-            table.validate(full=True)  # the offsets of a damaged message lead anywhere
-            rows = self._with_added(of_table(table), [message] * table.num_rows)
+            columns = read_stream(message.value)  # type: ignore[arg-type]
+            rows = self._with_added(columns, [message] * len(columns))
         except _WRONG_ARROW as error:
             return [[self._refused(message, f"no arrow ({error})")]]
 
