@@ -296,7 +296,7 @@ class TelemetrySettings(msgspec.Struct, frozen=True):
     """Log lines, metrics and probes."""
 
     log_failures: bool = True
-    """Log what kills a job. `onyx run` disables it: it shows the failure once, at the end."""
+    """Log what kills a job. `onyx run` shows it at the end, and logs it only if this is given."""
     metrics_port: Port | None = None
     """Port of the Prometheus endpoint; 0 takes a free one, without a value there is none."""
     metrics_host: str = "127.0.0.1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -279,8 +280,16 @@ def test_values_of_tasks_behind_a_window_go_to_nobody() -> None:
     assert str(found).startswith("spec.ackReturns: gets nothing from tasks behind sum: ")
 
 
-def windowed(window: dict[str, Any], trigger: dict[str, Any], **keys: Any) -> Job:
+def windowed(
+    window: dict[str, Any],
+    trigger: dict[str, Any],
+    drop: Sequence[str] = (),
+    guarantee: str | None = None,
+    **keys: Any,
+) -> Job:
     made = job()
+    if guarantee is not None:
+        made["spec"]["guarantee"] = guarantee
     made["spec"]["catalog"][0] |= keys
     made["spec"]["catalog"].insert(
         1, {"name": "sum", "type": "reduce", "batchSize": 10, "deduplicate": False}
@@ -290,6 +299,8 @@ def windowed(window: dict[str, Any], trigger: dict[str, Any], **keys: Any) -> Jo
     made["spec"]["triggers"] = [
         {"windowId": "w", "refinement": "accumulating", "emit": "rows", **trigger}
     ]
+    for key in drop:
+        del made["spec"]["triggers"][0][key]
     return parse_mapping(made)
 
 
@@ -305,4 +316,61 @@ def test_all_extents_of_assigned_watermarks_are_warned_of() -> None:
     trigger = {"type": "watermark", "fireAllExtents": True}
     (found,) = notices(windowed(FIXED, trigger, watermarkKey="n"))
     assert str(found).startswith("spec.triggers[0].fireAllExtents: has no effect where inputs")
-    assert notices(windowed(FIXED, trigger)) == ()
+
+
+@pytest.mark.parametrize("more", [{}, {"fireAllExtents": True}], ids=["its own", "all extents"])
+@pytest.mark.parametrize("kind", ["watermark", "percentile-watermark"])
+def test_watermarks_that_no_input_assigns_are_warned_of(kind: str, more: dict[str, Any]) -> None:
+    share = {"watermarkPercentage": 0.5} if kind == "percentile-watermark" else {}
+    trigger = {"type": kind, **share, **more}
+    (found,) = notices(windowed(FIXED, trigger))
+    assert str(found).startswith(f"spec.triggers[0].type: is {kind}, but no input says how far")
+    assert found.hint == "give an input watermarkKey or assignWatermarkFn"
+    timer = {"type": "timer", "period": [1, "second"]}
+    assert notices(windowed(FIXED, timer)) == ()
+
+
+TIMER = {"type": "timer", "period": [1, "second"]}
+
+
+@pytest.mark.parametrize(
+    ("trigger", "warned"),
+    [
+        ({}, []),
+        ({"postEvictor": ["all"]}, ["refinement"]),
+        ({"refinement": None, "postEvictor": ["all"]}, []),
+        ({"options": {"a": 1}}, ["options"]),
+        ({"options": {"a": 1}, "emit": "m:f"}, []),
+        ({"options": {"a": 1}, "sync": "m:f"}, []),
+        ({"options": {"a": 1}, "refinement": "m:f"}, []),
+        ({"options": {"a": 1}, "refinement": "m:f", "postEvictor": ["all"]},
+         ["refinement", "options"]),
+    ],
+)  # fmt: skip
+def test_keys_of_a_trigger_that_nobody_reads_are_warned_of(
+    trigger: dict[str, Any], warned: list[str]
+) -> None:
+    given = {"refinement": "accumulating", **TIMER, **trigger}
+    given = {key: value for key, value in given.items() if value is not None}
+    made = windowed(
+        {"type": "global"}, given, drop=[key for key in trigger if trigger[key] is None]
+    )
+    assert [each.path.rpartition(".")[2] for each in notices(made)] == warned
+
+
+def test_repeats_that_exactly_once_does_not_apply_are_warned_of() -> None:
+    (found,) = notices(windowed({"type": "global"}, TIMER, guarantee="exactly-once"))
+    assert str(found).startswith("spec.catalog[1].deduplicate: is false under guarantee")
+
+
+def test_a_time_to_wait_for_the_rest_of_one_segment_is_warned_of() -> None:
+    (found,) = notices(parse_mapping(job(batchSize=1, batchTimeout=50)))
+    assert str(found).startswith("spec.catalog[1].batchTimeout: has no effect with batchSize: 1")
+    assert notices(parse_mapping(job(batchSize=2, batchTimeout=50))) == ()
+
+
+def test_what_peers_do_when_one_leaves_is_no_key_of_spark() -> None:
+    for policy, warned in (("continue", False), ("kill", True), ("recover", True)):
+        work = f"{WORK}, groupByKey: k, fluxPolicy: {policy}, minPeers: 1, maxPeers: 1"
+        found = notices(parse_manifest(text_of(work=work, more="  engine: spark"), "job.yaml"))
+        assert any("fluxPolicy (work)" in each.message for each in found) is warned

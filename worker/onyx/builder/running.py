@@ -97,7 +97,7 @@ class Runnable(ABC):
         _refuse_while_imported("run")
         job = _checked(self.build())
         import_from(Path())
-        found = settings_for(job, None, "WARNING")
+        found = settings_for(job, None)
         _refuse(wrong_here(job, found))
         warn(self._notices(job))
         status, _ = run_here(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,13 +19,16 @@ from onyx.errors import UserError
 from onyx.model.job import Job
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import dealt
-from onyx.processes.surroundings import configure_logs, import_from, settings
+from onyx.processes.surroundings import configure_logs, import_from, is_set, settings
 from onyx.replica.needs import peers_needed
 from onyx.settings import Settings
 
+_QUIET: Mapping[str, Any] = {"metrics_port": 0, "log_level": "WARNING", "log_failures": False}
+"""Settings of telemetry beside a job that somebody watches, unless variables give others."""
+
 
 def checked(
-    file: Path, modules: Sequence[str] | None, engine: Engine | None, log_level: str
+    file: Path, modules: Sequence[str] | None, engine: Engine | None, log_level: str | None
 ) -> tuple[Job, Settings]:
     """The job of a file, and settings of the workers that run it; this process logs as they say.
 
@@ -32,7 +36,7 @@ def checked(
         file: beside which modules are looked for.
         modules: as of `settings_for`.
         engine: what is to run it, whatever the file says.
-        log_level: of the workers.
+        log_level: as of `settings_for`.
 
     Raises:
         ManifestError: it is not valid; or a function is not there, or cannot be called as Onyx
@@ -46,15 +50,18 @@ def checked(
     return job, found
 
 
-def settings_for(job: Job, modules: Sequence[str] | None, log_level: str) -> Settings:
+def settings_for(job: Job, modules: Sequence[str] | None, log_level: str | None = None) -> Settings:
     """Settings of the workers that run a job.
 
     Args:
         modules: whose functions the job may name; those that it names, if None.
-        log_level: of the workers.
+        log_level: of the workers; that of the variables, or else WARNING, if None.
     """
     found = settings(modules=named_modules(job) if modules is None else list(modules))
-    telemetry = replace(found.telemetry, metrics_port=0, log_level=log_level, log_failures=False)
+    quiet = {name: value for name, value in _QUIET.items() if not is_set(f"telemetry_{name}")}
+    telemetry = replace(found.telemetry, **quiet)
+    if log_level is not None:
+        telemetry = replace(telemetry, log_level=log_level)
     http = found.http
     if http.port is None and any(
         each.plugin == HTTP for each in job.catalog if each.type == "input"

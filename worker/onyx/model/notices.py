@@ -14,9 +14,9 @@ from onyx.errors import Problem
 from onyx.model import names
 from onyx.model.combining import assigns_watermarks
 from onyx.model.declaration import Declaration
-from onyx.model.job import CatalogEntry, FlowCondition, Job
+from onyx.model.job import CatalogEntry, FlowCondition, Job, Trigger
 from onyx.model.keys.predicate import has_function
-from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
+from onyx.model.kinds import AGGREGATIONS, EMIT_ROWS, TRIGGERS, WINDOWS, aggregation_name
 from onyx.model.plugins import runs_spark
 from onyx.model.report import at
 from onyx.model.requests import windows_asked_for
@@ -55,6 +55,7 @@ def notices(job: Job) -> tuple[Problem, ...]:
         _of_left_out(job),
         _of_windows(job),
         _of_triggers(job),
+        _of_event_time(job),
         _of_requests(job),
         _of_the_engine(job),
         spark_notices(job),
@@ -91,6 +92,12 @@ def _of_tasks(job: Job) -> Iterator[Problem]:
         for field in () if stateful_tasks(job) else _given(entry, _OF_EVENT_TIME):
             what = "is of no use in a job without windows or state, which alone go by event time"
             yield Problem(at(path, names.yaml_key(field)), what, "remove it, or add windows")
+        if job.guarantee == "exactly-once" and not entry.deduplicate:
+            what = "is false under guarantee: exactly-once, which applies no segment twice"
+            yield Problem(at(path, "deduplicate"), what, "remove it, or take another guarantee")
+        if entry.batch_size == 1 and job.engine != "spark" and _given(entry, ("batch_timeout",)):
+            what = "has no effect with batchSize: 1, as a batch with one segment is full"
+            yield Problem(at(path, "batchTimeout"), what, "remove it, or make batchSize larger")
         for field in _given(entry, _OF_GROUPS) if entry.stage is not None else ():
             what = "has no effect on what the stage gets: all groups are in the same DataFrame"
             hint = "remove it with fluxPolicy, and group in the stage"
@@ -139,6 +146,30 @@ def _of_windows(job: Job) -> Iterator[Problem]:
 
 
 def _of_triggers(job: Job) -> Iterator[Problem]:
+    """What triggers say that nobody reads, as their other keys are."""
+    for index, trigger in enumerate(job.triggers):
+        path = at("spec.triggers", index)
+        if trigger.refinement is not None and "all" in trigger.post_evictor:
+            what = "has no effect beside postEvictor: [all], by which an extent goes after it fired"
+            yield Problem(at(path, "refinement"), what, "remove one of them")
+        if trigger.options and not _calls_functions(trigger):
+            what = "is read by nobody: the trigger calls no function of yours"
+            yield Problem(at(path, "options"), what, "remove it")
+
+
+def _calls_functions(trigger: Trigger) -> bool:
+    """Whether a function of the user gets the trigger."""
+    refines = "all" not in trigger.post_evictor and trigger.refinement not in names.REFINEMENTS
+    return (
+        trigger.type not in TRIGGERS
+        or trigger.pred is not None
+        or trigger.sync is not None
+        or trigger.emit not in (None, EMIT_ROWS)
+        or refines
+    )
+
+
+def _of_event_time(job: Job) -> Iterator[Problem]:
     """Triggers by event time that fire less, or no more, than their keys say."""
     assigned = any(map(assigns_watermarks, job.catalog))
     kinds = {window.id: window.type for window in job.windows}
@@ -151,7 +182,13 @@ def _of_triggers(job: Job) -> Iterator[Problem]:
                 f"fires only when the job ends: a {kind} window has no end that a watermark passes"
             )
             yield Problem(at(path, "type"), what, "use segment or timer where a job has no end")
-        elif trigger.fire_all_extents and assigned:
+        elif not assigned:
+            what = (
+                f"is {trigger.type}, but no input says how far event time has come: each segment "
+                "does, so one that is ahead makes extents fire before the others have come"
+            )
+            yield Problem(at(path, "type"), what, "give an input watermarkKey or assignWatermarkFn")
+        elif trigger.fire_all_extents:
             what = "has no effect where inputs assign watermarks: each extent fires when it is over"
             yield Problem(at(path, "fireAllExtents"), what, "remove it")
 
@@ -179,6 +216,9 @@ def _of_the_engine(job: Job) -> Iterator[Problem]:
             more = ", ..." if len(tasks) > TASKS_NAMED_MAX else ""
             named = ", ".join(tasks[:TASKS_NAMED_MAX])
             found.append(f"{names.yaml_key(field)} ({named}{more})")
+    lost = [each.name for each in job.catalog if each.flux_policy in ("kill", "recover")]
+    if lost:
+        found.append(f"fluxPolicy ({', '.join(lost[:TASKS_NAMED_MAX])})")
     if not all(each.anchored for each in job.flow_conditions):
         found.append("anchored (flowConditions)")
     if found:

@@ -41,6 +41,11 @@ def settings(
     return found
 
 
+def is_set(setting: str) -> bool:
+    """Whether an ONYX_* variable gives a setting, named as in `telemetry_log_level`."""
+    return f"ONYX_{setting.upper()}" in os.environ
+
+
 @cache
 def _warn_of_variables() -> None:
     """Once in a process, because logs are configured by these settings."""

@@ -50,7 +50,13 @@ def run(
             metavar="N",
         ),
     ] = None,
-    log_level: Annotated[str, Option("--log-level", "Of the workers.")] = "WARNING",
+    log_level: Annotated[
+        str | None,
+        Option(
+            "--log-level",
+            "Of the workers; ONYX_TELEMETRY_LOG_LEVEL, or else WARNING, if left out.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run a job on this machine: ZooKeeper, workers and all.

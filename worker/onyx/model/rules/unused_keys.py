@@ -30,13 +30,14 @@ _OF_ACKERS = (
 
 
 def check_condition(draft: Draft, path: str, report: Report) -> None:
-    """What is sent nowhere has no keys to remove."""
+    """What is sent nowhere has no keys to remove, and is not made of an exception."""
     nowhere = good(draft, "to") == "none" and "predicate_errors_to" not in draft
-    if nowhere and good(draft, "exclude_keys"):
-        _refuse(
-            report, path, "exclude_keys", "has no effect with to: none, which sends nothing",
-            "remove it, or name children in to",
-        )  # fmt: skip
+    for field in ("exclude_keys", "post_transform") if nowhere else ():
+        if good(draft, field):
+            _refuse(
+                report, path, field, "has no effect with to: none, which sends nothing",
+                "remove it, or name children in to",
+            )  # fmt: skip
 
 
 def check_trigger(draft: Draft, path: str, report: Report) -> None:
