@@ -9,6 +9,7 @@ CASES = Path(__file__).parents[2] / "conformance" / "cases"
 @pytest.mark.parametrize(
     ("name", "cases"),
     [
+        ("kafka_partitions", 18),
         ("log_commands", 68),
         ("log_sequences", 5),
         ("planning", 10),

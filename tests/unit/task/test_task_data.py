@@ -186,7 +186,7 @@ def test_a_source_of_several_partitions_is_shared_by_the_peers_of_the_task() -> 
     bench = finish(Bench(job, {"m:same": lambda s: s}, peers={"read": 2}))
     assert sorted(numbers(bench)) == list(range(20))
     exhausted = [each.partitions for each in bench.proposals("exhaust-input")]
-    assert sorted(exhausted) == [(0, 2, 4), (1, 3)]
+    assert sorted(exhausted) == [(0, 1, 2), (3, 4)]
 
 
 def test_what_is_read_again_is_what_was_at_its_position_though_some_has_completed_since() -> None:

@@ -15,6 +15,7 @@ from onyx.model.job import CatalogEntry, Job
 from onyx.model.parsing.mapping import stored_job
 from onyx.model.plugins import takes_requests
 from onyx.model.report import listed
+from onyx.replica.dealt_partitions import rank_of
 from onyx.replica.jobs import has_completed
 from onyx.replica.naming import jobs_called
 from onyx.replica.scheduling.explain import why_waiting
@@ -171,7 +172,7 @@ class RequestInputs:
         """The worker that owns a partition, when the input does not wait."""
         replica = self._replica()
         sites = sites_of(replica, found.job, found.task)
-        site = sites[partition % len(sites)]
+        site = sites[rank_of(partition, self.partitions(found), len(sites))]
         return Owner(site.group, str(replica.peer_sites[site.peer].get("address", "")))
 
     def _ended(self, replica: Replica, job: JobId) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onyx.ids import JobId, TaskName
 from onyx.ledger.lineage import END_PARTITION, PARTITION_SHIFT, cut
+from onyx.replica.dealt_partitions import rank_of
 from onyx.replica.state import Replica
 from onyx.runs import Numbers
 from onyx.task.channels.wiring import Site
@@ -12,8 +13,8 @@ from onyx.task.channels.wiring import Site
 class Owners:
     """Made when the job is ready, so every partition is registered.
 
-    Partitions are dealt to the peers of their task by the order of slots: the index of a partition
-    within the task modulo the number of peers.
+    Those of inputs are dealt in runs (`replica.dealt_partitions`). Those of tasks with state are
+    their shards, which are dealt in turn by the order of slots (`recovery.state.shards_of_rank`).
     """
 
     def __init__(
@@ -23,11 +24,15 @@ class Owners:
         sources: tuple[tuple[TaskName, tuple[Site, ...]], ...],
     ) -> None:
         registered = replica.partitions(job)
+        inputs = frozenset(replica.spec(job).inputs)
         self._sources = sorted(
-            ((registered[task].first, registered[task].count, sites) for task, sites in sources),
+            (
+                (registered[task].first, registered[task].count, sites, task in inputs)
+                for task, sites in sources
+            ),
             key=lambda each: each[0],
         )
-        self._everyone = [site for _, _, sites in self._sources for site in sites]
+        self._everyone = [site for _, _, sites, _ in self._sources for site in sites]
 
     def split(self, roots: Numbers) -> list[tuple[Site, Numbers]]:
         """Increasing roots, by the peer that gets their completions. Those of the END tree go to
@@ -43,7 +48,8 @@ class Owners:
         return parcels
 
     def _owner(self, number: int) -> Site:
-        for first, count, sites in self._sources:
+        for first, count, sites, in_runs in self._sources:
             if first <= number < first + count:
-                return sites[(number - first) % len(sites)]
+                index, peers = number - first, len(sites)
+                return sites[rank_of(index, count, peers) if in_runs else index % peers]
         raise KeyError(number)

@@ -10,6 +10,7 @@ from onyx.plugins.journalled.owning import OwningInput
 from onyx.plugins.protocol import SnapshotInput
 from onyx.plugins.starting import first_cursor
 from onyx.replica.commands.register_partitions import RegisterPartitions
+from onyx.replica.dealt_partitions import partitions_of
 from onyx.replica.state import Partitions
 from onyx.task.channels.wiring import Wiring
 from onyx.task.parts.assignment import Assignment
@@ -113,12 +114,9 @@ def _partition_names(runtime: Runtime, source: Source) -> list[str]:
 
 
 def _owned(runtime: Runtime, wiring: Wiring) -> dict[int, str]:
-    """Numbers and names of the partitions of this peer: they are dealt by the order of slots."""
+    """Numbers and names of the partitions of this peer."""
     registered, names = _registered(runtime.assignment), runtime.registration.names
     assert registered is not None
     assert names is not None
-    return {
-        registered.first + index: name
-        for index, name in enumerate(names)
-        if index % wiring.task_peers == wiring.rank
-    }
+    mine = partitions_of(wiring.rank, len(names), wiring.task_peers)
+    return {registered.first + index: names[index] for index in mine}
