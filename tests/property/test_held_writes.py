@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.jobs.turns import Actor, TurnStore
 
-from onyx.errors import Unavailable
+from onyx.errors import StateError, Unavailable
 from onyx.journal.held import KEPT_BATCHES, HeldBatch, Name, NotHeld
 from onyx.requests.append import Form, Payload
 from onyx.requests.writes import BatchOfWrite, Writer
@@ -48,7 +48,6 @@ class Driver:
                 found = repeated(lambda n=name: batch.read(n))
                 if found is not None:
                     self.world.journal.add(name)  # under an id, so once
-                    repeated(lambda n=name: batch.drop(n))
         repeated(batch.sweep)
         self.done = True
 
@@ -107,7 +106,7 @@ def test_of_a_batch_the_rows_of_one_driver_are_taken_each_once(
     by_driver = Counter(name.writer[:-1] for name in world.journal)
     assert list(by_driver.values()) == [3]
     kept = [each.name for each in world.store.list("")]
-    assert [each.rsplit("/", 1)[1] for each in kept] == ["committed"]
+    assert [each.rsplit("/", 1)[1] for each in kept] == ["committed", "taken"]
 
 
 def committed(store: MemoryBlobStore, jobs: list[str], batch: int, name: str) -> list[list[Name]]:
@@ -124,6 +123,25 @@ def test_what_was_committed_before_an_upgrade_is_committed() -> None:
     old.hold(Name("a", 0), Payload(Form.JSON_LINES, b"{}"))
     old.commit([Writer("a", 1)], 0)
     assert committed(store, ["new", "old"], BATCH.batch, "b") == [[Name("a", 0)]]
+
+
+@pytest.mark.parametrize("jobs", [["job"], ["new", "job"]])
+def test_a_request_of_a_committed_batch_that_is_gone_is_missed_unless_it_is_taken(
+    jobs: list[str],
+) -> None:
+    store, name = MemoryBlobStore(), Name("a", 1)
+    held = HeldBatch(store, ["job"], "in", BATCH)
+    for number in range(2):
+        held.hold(Name("a", number), Payload(Form.JSON_LINES, b"{}"))
+    held.commit([Writer("a", 2)], 0)
+    (gone,) = (each.name for each in store.list("") if each.name.endswith("/0000000001"))
+    store.delete(gone)
+    held = HeldBatch(store, jobs, "in", BATCH)
+    assert held.left(held.commit([], 0)) == [[Name("a", 0), name]]
+    with pytest.raises(StateError, match=r"0000000001 is gone, which is request 1 of a in batch"):
+        held.read(name)
+    held.sweep()
+    assert (held.left(held.commit([], 0)), held.read(name)) == ([], None)
 
 
 def test_a_batch_of_long_ago_is_refused_and_not_taken_again() -> None:

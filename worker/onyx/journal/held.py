@@ -2,12 +2,13 @@
 
     <job>/journal.held/<task>/<digest of the write>/<batch>/<writer>/<number>
     <job>/journal.held/<task>/<digest of the write>/<batch>/committed
+    <job>/journal.held/<task>/<digest of the write>/<batch>/taken
 
 Any worker may write and read them: there is no owner, and nothing to fence. What decides is that
 `committed` is created once. From then on the batch is what that file says, whoever commits it
 again. Its requests go into the journal under ids that follow from their names, so whoever does
-that again does no harm, and each goes from here when it is there. So a request of a committed batch
-that is not here is in the journal.
+that again does no harm. When all are there, `taken` says so, and they go from here. So a request of
+a committed batch that is not taken is here, or it is lost, and is missed.
 
 The state of a job that was upgraded is looked through too: what is held there counts, and what was
 committed there is committed.
@@ -34,8 +35,8 @@ FORMAT = Format(b"ONYXJR", 1, "held request")
 COMMIT_FORMAT = Format(b"ONYXJC", 1, "commit of a write")
 KEPT_BATCHES = 100
 """Batches of a write that are known to be committed; older ones are forgotten."""
-_COMMITTED = "committed"
-_NAME = re.compile(r"(\d{20})/(?:(.+)/(\d{10})|committed)\Z")
+_COMMITTED, _TAKEN = "committed", "taken"
+_NAME = re.compile(r"(\d{20})/(?:(.+)/(\d{10})|committed|taken)\Z")
 
 
 class Decision(msgspec.Struct, array_like=True, frozen=True):
@@ -80,17 +81,18 @@ class HeldBatch:
         return self._store.create(_file(self._folders[0], name), data)
 
     def read(self, name: Name) -> Payload | None:
-        """A request; None: it is not here any more. Raises StateError: it is damaged."""
+        """A request of a committed batch; None: all of it is in the journal. Raises StateError: it
+        is damaged, or gone."""
         for folder in self._folders:
             data = self._store.read(_file(folder, name))
             if data is not None:
                 return _payload(_file(folder, name), data)
-        return None
-
-    def drop(self, name: Name) -> None:
-        """A request is in the journal."""
-        for folder in self._folders:
-            self._store.delete(_file(folder, name))
+        if self._is_taken():
+            return None
+        raise StateError(
+            f"file {_file(self._folders[0], name)} is gone, which is request {name.number} of "
+            f"{name.writer} in {self._words}: it is committed, and not in the journal; {RESTORE}"
+        )
 
     def commit(self, writers: Sequence[Writer], wall_ms: int) -> Decision:
         """What the batch is from now on: these writers, unless it was committed before.
@@ -117,16 +119,18 @@ class HeldBatch:
         return _decision(name, there)
 
     def left(self, decision: Decision) -> list[list[Name]]:
-        """The requests of a committed batch that are still here, in order, by writer."""
-        here = self._held()
+        """The requests of a committed batch, in order, by writer; none when all are taken."""
+        if self._is_taken():
+            return []
         found = ([Name(name, each) for each in range(count)] for name, count in decision.writers)
-        left = [[each for each in names if each in here] for names in found]
-        return [names for names in left if names]
+        return [names for names in found if names]
 
     def sweep(self) -> None:
-        """The batch is in the journal: remove what others hold of it, and what is old."""
+        """The batch is in the journal: what is held of it goes, by others too, and what is old."""
+        self._store.create(f"{self._folders[0]}{_TAKEN}", b"")
         for name in self._held():
-            self.drop(name)
+            for folder in self._folders:
+                self._store.delete(_file(folder, name))
         oldest = self._batch.batch - KEPT_BATCHES
         for write in self._writes:
             for stored in self._store.list(write):
@@ -141,6 +145,9 @@ class HeldBatch:
             if data is not None:
                 return _decision(name, data)
         return None
+
+    def _is_taken(self) -> bool:
+        return any(self._store.read(f"{folder}{_TAKEN}") is not None for folder in self._folders)
 
     def _held(self) -> set[Name]:
         found = set()

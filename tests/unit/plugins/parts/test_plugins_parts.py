@@ -512,6 +512,25 @@ def test_closing_leaves_what_may_have_been_committed_for_those_who_know(place):
     assert contents(place) == numbers(1)
 
 
+@pytest.mark.parametrize("published", [False, True])
+def test_a_committed_part_that_is_nowhere_is_named(place, published, caplog):
+    commit, reported = refusing(Unavailable("no answer"))
+    output = files_output(place)
+    output.begin(commit)
+    output.write(numbers(1))
+    with pytest.raises(Unavailable):
+        output.flush()
+    output.close()
+    other = files_output(place, incarnation="incarnation-2")
+    if published:
+        other.finish(reported[0])
+    other.fence([])  # what is staged goes, as if somebody had removed it
+    other.finish(reported[0])
+    missing = [each for each in caplog.messages if "neither staged" in each]
+    assert len(missing) == (not published)
+    assert all("job 'flights', task 'work'" in each and "part-" in each for each in missing)
+
+
 def test_beginning_again_leaves_what_may_have_been_committed_for_those_who_know(place):
     commit, reported = refusing(Unavailable("no answer"))
     output = files_output(place)

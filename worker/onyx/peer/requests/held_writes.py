@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial, reduce
+from functools import reduce
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -94,13 +94,11 @@ class HeldWrites:
             return Answer(Status.INVALID, too_late)
         whole = replace(append, job=found.job, task=found.task, write=None)
         processed = append.level is Level.ACK
-        taken = await self._all(
-            left, batch, commit, replace(whole, level=Level.JOURNAL), drops=not processed
-        )
+        taken = await self._all(left, batch, commit, replace(whole, level=Level.JOURNAL))
         if processed and taken.status.reached:
             # All are in the journal, in order, so now they may be waited for in any order.
             alone = [[name] for names in left for name in names]
-            taken = await self._all(alone, batch, commit, whole, drops=True)
+            taken = await self._all(alone, batch, commit, whole)
         if not taken.status.reached:
             return taken
         await self._blocking(batch.sweep)
@@ -115,13 +113,8 @@ class HeldWrites:
         batch: HeldBatch,
         commit: Commit,
         whole: Append,
-        drops: bool,
     ) -> Answer:
-        """Have all requests taken, those of one list in order.
-
-        Args:
-            drops: whether they need not be held any more then.
-        """
+        """Have all requests taken, those of one list in order."""
         room = asyncio.Semaphore(WRITERS_AT_ONCE)
 
         async def of_writer(names: list[Name]) -> Answer:
@@ -129,8 +122,6 @@ class HeldWrites:
                 taken = Answer(Status.JOURNALLED)
                 for name in names:
                     answer = await self._one(name, batch, commit, whole)
-                    if drops and answer.status.final:
-                        await self._blocking(partial(batch.drop, name))
                     if not answer.status.final:
                         return answer
                     taken = _added(taken, answer)

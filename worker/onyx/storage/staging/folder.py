@@ -64,9 +64,12 @@ class DirectoryParts:
         writer = path_name(str(token["writer"]), "the name of a writer")
         name = path_name(str(token["name"]), "the name of a part")
         with self.explained(), self._folder.opened() as folder:
-            with contextlib.suppress(FileNotFoundError):
-                staged = f"{self._staging}/{writer}/{staged_name(name)}"
+            staged = f"{self._staging}/{writer}/{staged_name(name)}"
+            try:
                 os.rename(staged, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except FileNotFoundError:
+                if not exists(name, folder):
+                    self._writer.note_missing(self._folder.path / name)
             # Also if there was nothing to rename: whoever published it may have died before the
             # name was durable, and the log counts on it from now on.
             os.fsync(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, Protocol
@@ -11,6 +12,7 @@ import msgspec
 from onyx.errors import UserError
 from onyx.ids import GroupId
 
+_LOGGER = logging.getLogger("onyx.storage")
 STAGING = ".staging"
 """The folder, in that of the parts, with all that is not published yet."""
 Token = Mapping[str, Any]
@@ -34,6 +36,15 @@ class Writer(msgspec.Struct, frozen=True):
     def error(self, what: str) -> UserError:
         """The error for a mistake in the task."""
         return UserError(f"{self.where}: {what}")
+
+    def note_missing(self, part: object) -> None:
+        """A committed part is neither staged nor published: a reader has taken it away already, or
+        somebody has removed what was staged. Nobody can tell which."""
+        _LOGGER.warning(
+            "%s: part %s was committed, and is neither staged in %s nor there: its segments are "
+            "lost, unless whoever reads the parts has taken it away already",
+            self.where, part, STAGING,
+        )  # fmt: skip
 
 
 class Staged(Protocol):

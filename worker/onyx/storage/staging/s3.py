@@ -86,8 +86,13 @@ class ObjectParts:
 
     def finish(self, token: Token) -> None:
         """Complete the upload. For a published part the store answers that there is none."""
-        with self.explained(), contextlib.suppress(ObjectMissing):
-            self._bucket().complete_upload(token["key"], token["upload"], token["tags"])
+        with self.explained():
+            bucket, key = self._bucket(), token["key"]
+            try:
+                bucket.complete_upload(key, token["upload"], token["tags"])
+            except ObjectMissing:
+                if bucket.look(key) is None:
+                    self._writer.note_missing(key)
 
     def fence(self, live: Sequence[GroupId]) -> None:
         """Remove the marks of all other incarnations, then abort the uploads that they noted."""
