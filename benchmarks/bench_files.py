@@ -25,6 +25,7 @@ from benchmarks.figures import Figure, Measured, Options, parser, run
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.plugins.protocol import START, ColumnsReader, PluginContext
 from onyx.plugins.registry import build_input, build_output
+from onyx.rights import EVERYTHING
 from onyx.seams import SystemClock
 
 BATCH = 1_000
@@ -38,6 +39,7 @@ def context(
     return PluginContext(
         JobId("bench"), "bench", TaskName("task"), PeerId("peer"), Slot(0), GroupId("group"),
         options, BATCH, SystemClock(), lambda name: print, batch_format,
+        rights=EVERYTHING,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from onyx.client.client import Client
 from onyx.client.connection import connect
 from onyx.log.server.environment import shutdown_env, start_env
 from onyx.replica.state import Replica
+from onyx.rights import of_its_author
 from onyx.settings import Settings
 
 PROCESSES = 3
@@ -151,7 +152,7 @@ def measure(options: argparse.Namespace) -> Measured:
     jobs, peers = options.jobs, options.peers
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name:
         folder = Path(name)
-        env = start_env(Settings(), folder / "zookeeper")
+        env = start_env(of_its_author(Settings()), folder / "zookeeper")
         try:
             settings = env.settings
             with workers(folder, settings, peers), connect(settings) as client:

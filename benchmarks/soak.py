@@ -40,6 +40,7 @@ from onyx.model.parsing.job import parse_mapping
 from onyx.replica import canonical
 from onyx.replica.jobs import has_completed
 from onyx.replica.state import Replica
+from onyx.rights import of_its_author
 from onyx.settings import Settings
 
 WORKERS, PEERS = 2, 10
@@ -257,7 +258,7 @@ def measure(options: argparse.Namespace) -> Measured:
     with tempfile.TemporaryDirectory(prefix="onyx-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         (folder / "soak_tasks.py").write_text(TASKS)
-        env = start_env(Settings(), folder / "zookeeper")
+        env = start_env(of_its_author(Settings()), folder / "zookeeper")
         stack.callback(shutdown_env, env)
         client = stack.enter_context(connect(env.settings))
         soak = Soak(folder, env.settings, client, options.jobs)

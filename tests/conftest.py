@@ -41,6 +41,13 @@ INTERPRETED = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryM
 # Each JVM of Spark lives for seconds here. Processes that tests start inherit this.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{jvm_options()} {INTERPRETED}")
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK)
+# Whoever writes a test writes its jobs and their code.
+for name, value in (
+    ("ONYX_JOB_PATHS", "/"),
+    ("ONYX_JOB_VARIABLES", "*"),
+    ("ONYX_SPARK_CONF_ALLOWED", "*"),
+):
+    os.environ.setdefault(name, value)
 # Containers often forbid Python to keep what it has compiled. Then each process that is started
 # compiles all of Onyx anew, and each of pytest's workers all tests: 6 s of CPU.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

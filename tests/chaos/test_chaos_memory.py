@@ -42,6 +42,7 @@ def test_a_worker_out_of_memory_ends_after_repeats_and_everybody_is_told(
         zookeeper=ZooKeeperSettings(zookeeper.address, session_timeout_s=2.0),
         modules=("tests.chaos.memory_job",),
         supervisor=SupervisorSettings(memory_kills_max=KILLS),
+        job_paths=("/",),
     )
     log = tmp_path / "worker.log"
     with memory_cgroup(LIMIT_BYTES) as enter, api.connect(settings) as client:

@@ -3,6 +3,7 @@ variables."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ TUNES = {
 }
 
 
-NONE = Rights()
+NONE = Rights(paths=(os.getcwd(),))
 
 
 def context(rights: Rights = NONE, spark: Spark | None = None) -> PluginContext:

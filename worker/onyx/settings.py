@@ -323,8 +323,7 @@ class SupervisorSettings(msgspec.Struct, frozen=True):
 
     memory_kills_max: Annotated[int, Meta(ge=0)] = 3
     """Worker processes that the kernel may kill for want of memory within `memory_kills_within_s`;
-    with that many the supervisor ends with code 137, so that whatever runs it sees a failure. 0
-    disables this."""
+    with that many the supervisor ends with code 137. 0 disables this."""
     memory_kills_within_s: Annotated[float, Meta(gt=0)] = 600.0
     """Time in which these kills are counted."""
 
@@ -348,6 +347,10 @@ class Settings(msgspec.Struct, frozen=True):
     """Leading arguments of the functions of tasks in any job, as JSON: `{"my-task": [42]}`."""
     data_dir: str = ""
     """Folder in which relative paths of jobs start; empty means the current one."""
+    job_paths: tuple[str, ...] = ()
+    """Folders that jobs may name, with all that is in them; by default `data_dir`."""
+    job_variables: tuple[str, ...] = ()
+    """Patterns of variables that jobs may name in their options: `JOB_*,SHOP_URL`."""
     spark_master: str = "local[*]"
     """Where Spark runs for tasks that name no master."""
     spark_conf_allowed: tuple[str, ...] = ()

@@ -41,6 +41,7 @@ class Pod:
             zookeeper=ZooKeeperSettings(zookeeper, session_timeout_s),
             telemetry=TelemetrySettings(metrics_port=self.port, log_format="json"),
             leave_timeout_s=10 * WAIT_S,
+            job_paths=("/",),
         )
         self._log = folder / "pod.log"
         counts = {"ONYX_PEERS": "2", "ONYX_PROCESSES": "2"}

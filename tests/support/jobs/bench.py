@@ -50,6 +50,7 @@ from onyx.replica.spec import JobSpec
 from onyx.replica.state import JobRecord, JobRun, Partitions, Replica
 from onyx.replica.submission import DRIVER, submission
 from onyx.requests.desk import Desk
+from onyx.rights import of_its_author
 from onyx.runs import Numbers
 from onyx.settings import Settings
 from onyx.spark.driver.request import QueryBatch, QueryProgress, QueryReply, QueryRequest
@@ -202,7 +203,7 @@ class Bench:
             "spec": spec,
         }
         self.job = parse_mapping(manifest)
-        self.settings = settings or Settings()
+        self.settings = of_its_author(settings or Settings())
         self.clock = ManualClock()
         self.recorder: Recording = NoRecorder()
         self.transport = LocalTransport(short_circuit)

@@ -11,11 +11,8 @@ from tests.support.clocks import ManualClock
 from onyx.errors import NameNotRegistered
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.plugins.protocol import PluginContext
-from onyx.rights import Rights
+from onyx.rights import EVERYTHING, Rights
 from onyx.seams import Clock
-
-ALL_RIGHTS = Rights(spark_conf=("*",))
-"""Of a worker whose owner writes all jobs."""
 
 
 def plugin_context(
@@ -31,7 +28,7 @@ def plugin_context(
     data_dir: str = "",
     batch_format: Literal["dicts", "arrow"] = "dicts",
     schema: pa.Schema | None = None,
-    rights: Rights = ALL_RIGHTS,
+    rights: Rights = EVERYTHING,
 ) -> PluginContext:
     known = functions or {}
 

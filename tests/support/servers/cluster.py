@@ -33,6 +33,7 @@ from onyx.log.interface import Origin
 from onyx.processes.programs import Program
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
+from onyx.rights import of_its_author
 from onyx.settings import (
     Settings,
     StateSettings,
@@ -140,6 +141,7 @@ class Cluster:
             state=StateSettings(url=str(folder / "state")),
             telemetry=TelemetrySettings(log_level="INFO"),
         )
+        self.settings = of_its_author(self.settings)
         self.workers: list[Worker] = []
         self.entries: list[Entry] = []
         self.replica = Replica()

@@ -18,6 +18,7 @@ from onyx.front.app import App
 from onyx.ledger.outcomes import FailedSegment, Outcomes, plain
 from onyx.requests.append import Form
 from onyx.requests.request import Answer, Level, Status
+from onyx.rights import of_its_author
 from onyx.settings import HttpSettings, Settings
 from onyx.telemetry.catalog import HTTP_SERVED, HTTP_SERVED_SECONDS, Metric
 from onyx.telemetry.interface import GroupMetrics
@@ -52,7 +53,7 @@ class World:
     def __init__(self, requests: FakeRequests, **http: Any) -> None:
         self.clock = ManualClock()
         self.metrics = Counted()
-        settings = Settings(http=replace(HttpSettings(port=0), **http))
+        settings = of_its_author(Settings(http=replace(HttpSettings(port=0), **http)))
         self.app = App(settings, requests, self.clock, self.metrics)
 
     def post(self, *body: bytes, **given: Any) -> Response:
@@ -309,7 +310,7 @@ def test_a_file_of_tokens_is_read_again_when_it_changes(
     file = tmp_path / "tokens"
     requests.options = {"tokenFile": str(file)}
     assert world.post(b"{}", headers=bearer("one")).code == 503  # it is open to nobody
-    for text, opened in (("one\ntwo\n", {"one", "two"}), ("two\n", {"two"}), ("", {"two"})):
+    for text, opened in (("one\ntwo\n", {"one", "two"}), ("", set()), ("two\n", {"two"})):
         file.write_text(text)
         world.clock.advance(2)
         codes = {each: world.post(b"{}", headers=bearer(each)).code for each in ("one", "two")}
@@ -317,6 +318,8 @@ def test_a_file_of_tokens_is_read_again_when_it_changes(
     file.unlink()
     world.clock.advance(2)
     assert world.post(b"{}", headers=bearer("two")).code == 200
+    world.clock.advance(60)
+    assert world.post(b"{}", headers=bearer("two")).code == 503  # it is open to nobody again
 
 
 # --- limits -------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from onyx.log.interface import Origin
 from onyx.model.parsing.job import parse_mapping, to_mapping
 from onyx.replica.commands import ExhaustInput, KillJob, RegisterPartitions, SealOutput
 from onyx.replica.state import Replica
-from onyx.settings import HistorySettings
+from onyx.settings import HistorySettings, Settings
 from onyx.spark.left_files import remove_left
 from onyx.storage.memory import MemoryBlobStore
 
@@ -106,7 +106,7 @@ class World:
             self.settings,
             self.log.append,
             self.remove_state,
-            lambda path, name: remove_left(path, name, str(self.folder)),
+            lambda path, name: remove_left(path, name, Settings(data_dir=str(self.folder))),
             lambda: self.now_ms,
         )
 

@@ -250,7 +250,7 @@ def test_a_secret_of_a_format_comes_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = {**JDBC, "optionsEnv": {"password": "DB_SECRET"}}
-    with pytest.raises(UserError, match=r"write\.optionsEnv\.password.* DB_SECRET"):
+    with pytest.raises(UserError, match=r"write\.optionsEnv\.password.* 'DB_SECRET'"):
         made(tmp_path, Runner(), stage=STAGE, write=write)
     monkeypatch.setenv("DB_SECRET", "s3")
     runner = Runner()

@@ -22,7 +22,7 @@ from onyx.log.interface import Origin
 from onyx.requests.append import Form, Payload
 from onyx.requests.writes import BatchOfWrite
 from onyx.seams import SystemClock
-from onyx.settings import StateSettings
+from onyx.settings import Settings, StateSettings
 from onyx.spark.input.snapshot import Snapshot
 from onyx.spark.left_files import remove_left
 from onyx.spark.middle.bundles import Bundles
@@ -185,10 +185,11 @@ def test_what_is_no_result_is_replaced(tmp_path: Path, data: bytes) -> None:
 def test_files_stay_that_a_damaged_snapshot_may_need(location: Location, data: bytes) -> None:
     location.create("old.work/run/part.parquet", b"")
     location.create("new.work/_onyx.json", data)
-    assert not remove_left(str(location), "old.work", "/")
+    settings = Settings(data_dir="/")
+    assert not remove_left(str(location), "old.work", settings)
     location.delete("new.work/_onyx.json")
     location.create("new.work/_onyx.json", b'{"snapshot": "new.work"}')
-    assert remove_left(str(location), "old.work", "/")
+    assert remove_left(str(location), "old.work", settings)
 
 
 @pytest.mark.parametrize("data", CUT)

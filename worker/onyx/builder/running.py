@@ -21,6 +21,7 @@ from onyx.model.notices import notices, unused_declaration
 from onyx.model.parsing.job import parse_declared, parse_mapping
 from onyx.processes.surroundings import import_from, settings
 from onyx.resolve import is_importing
+from onyx.rights import of_its_author
 from onyx.settings import Settings, from_environment
 from onyx.spark.compiler.compile import compile_job
 from onyx.spark.compiler.render import render
@@ -97,7 +98,7 @@ class Runnable(ABC):
         _refuse_while_imported("run")
         job = _checked(self.build())
         import_from(Path())
-        found = settings_for(job, None)
+        found = of_its_author(settings_for(job, None))
         _refuse(wrong_here(job, found))
         warn(self._notices(job))
         status, _ = run_here(

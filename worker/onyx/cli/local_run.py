@@ -44,10 +44,16 @@ def checked(
     """
     job = read_job(file, engine=engine)
     import_from(file.parent, Path())
-    found = settings_for(job, modules, log_level)
+    found = _beside(settings_for(job, modules, log_level), file.parent, Path())
     check_functions(job, file, found)
     configure_logs(found.telemetry)
     return job, found
+
+
+def _beside(found: Settings, *folders: Path) -> Settings:
+    """Settings of workers whose jobs may name these folders too."""
+    named = found.job_paths or ((found.data_dir,) if found.data_dir else ())
+    return replace(found, job_paths=(*named, *(str(each.resolve()) for each in folders)))
 
 
 def settings_for(job: Job, modules: Sequence[str] | None, log_level: str | None = None) -> Settings:

@@ -23,11 +23,13 @@ from onyx.front.replies import Rejected, Reply, after, rejection, reply_to
 from onyx.front.states import StateQuestions, States, state_of
 from onyx.plugins.options import check_options
 from onyx.plugins.requests.options import HttpInputOptions
-from onyx.plugins.requests.tokens import Tokens
+from onyx.plugins.requests.tokens import Tokens, tokens_of
 from onyx.requests.append import Append, Payload
 from onyx.requests.request import Answer, Status, not_final
+from onyx.rights import rights_of
 from onyx.seams import Clock
 from onyx.settings import Settings
+from onyx.storage.opening import absolute
 from onyx.telemetry.catalog import HTTP_SERVED, HTTP_SERVED_SECONDS
 from onyx.telemetry.interface import GroupMetrics
 from onyx.telemetry.labels import Served
@@ -83,6 +85,7 @@ class App:
         self._clock = clock
         self._metrics = metrics
         self._data_dir = settings.data_dir
+        self._rights = rights_of(settings)
         self._most = settings.http.requests_max
         self._bodies = Bodies(settings.http)
         self._tokens: OrderedDict[tuple[str, str], Tokens] = OrderedDict()
@@ -164,7 +167,7 @@ class App:
             options, problems = check_options(found.options, HttpInputOptions)
             if options is None or problems:
                 raise Rejected(503, "the options of the input are wrong", after(BUSY_RETRY_S))
-            tokens = Tokens(options, self._data_dir, self._clock, os.environ)
+            tokens = tokens_of(options, self._rights, self._data_dir, self._clock, os.environ)
             self._tokens[key] = tokens
             if len(self._tokens) > INPUTS_MAX:
                 self._tokens.popitem(last=False)
@@ -172,8 +175,8 @@ class App:
 
 
 def _tokens_of_states(settings: Settings, clock: Clock) -> Tokens:
-    options = HttpInputOptions(token_file=settings.http.state_token_file or None)
-    return Tokens(options, settings.data_dir, clock, os.environ)
+    file = settings.http.state_token_file
+    return Tokens(clock, absolute(file, settings.data_dir) if file else None)
 
 
 async def _send(reply: Reply, send: Send) -> None:

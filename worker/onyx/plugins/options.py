@@ -6,6 +6,7 @@ them (`check_options`, see `onyx.submission.plugin_options`).
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -102,10 +103,12 @@ def located(context: PluginContext, path: str, option: str = "path") -> Location
     """The location that an option names; relative paths count from the worker's data folder.
 
     Raises:
-        UserError: it is a URL of an unknown kind, or has credentials in it.
+        UserError: it is a URL of an unknown kind, has credentials in it, or is a path that jobs may
+            not name.
     """
+    found = context.located(path)
     try:
-        return location_of(context.located(path), Purpose(f"{context.where}: option {option!r}:"))
+        return location_of(found, Purpose(f"{context.where}: option {option!r}:"))
     except UserError as error:
         raise option_error(context, option, str(error)) from error
 
@@ -146,6 +149,25 @@ def climbing(option: str, path: str) -> Iterator[Problem]:
     """Whether the path of a folder leads out of one that it names."""
     if climbs(path) and not is_remote(path):
         yield Problem(option, "has a part `..`", "name the folder itself")
+
+
+def variable_of(context: PluginContext, option: str, variable: str, key: str = "") -> str:
+    """The value of a variable of this worker that an option names.
+
+    Args:
+        key: for what it is given, in an option that names several.
+
+    Raises:
+        UserError: the owner of the worker does not let jobs name it, or it is not set.
+    """
+    why = context.rights.why_not_variable(variable)
+    value = "" if why else os.environ.get(variable, "").strip()
+    if not value:
+        what = (
+            f"names variable {variable!r}{key and f' for {key}'}, which is not set on this worker"
+        )
+        raise option_error(context, option, why or what)
+    return value
 
 
 def option_error(context: PluginContext, key: str, what: str) -> UserError:

@@ -27,7 +27,7 @@ from onyx.on_demand import OnDemand
 from onyx.plugins.other_jobs import JobJournal, JobOutput, OldJournal, UpgradedJob, no_jobs
 from onyx.rights import Rights
 from onyx.seams import Clock
-from onyx.storage.opening import absolute
+from onyx.storage.opening import absolute, is_remote
 from onyx.storage.staging.interface import Token as Token
 from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 
@@ -169,8 +169,16 @@ class PluginContext(msgspec.Struct, frozen=True):
 
     def located(self, path: str) -> str:
         """A path of a job as a path of this worker. URLs are returned unchanged, but `file:///path`
-        is a path."""
-        return absolute(path, self.data_dir)
+        is a path.
+
+        Raises:
+            UserError: it is one that the owner of the worker does not let jobs name.
+        """
+        found = absolute(path, self.data_dir)
+        why = None if is_remote(found) else self.rights.why_not_path(found)
+        if why is not None:
+            raise UserError(f"{self.where}: {why}")
+        return found
 
 
 @runtime_checkable

@@ -26,6 +26,7 @@ from onyx.model.kinds import AGGREGATIONS, WINDOWS, aggregation_name
 from onyx.plugins.context import context_of
 from onyx.plugins.options import read_options
 from onyx.plugins.protocol import PluginContext
+from onyx.rights import EVERYTHING
 from onyx.seams import SystemClock
 from onyx.spark.child.frames import given, result_of
 from onyx.spark.child.query import queried
@@ -58,7 +59,7 @@ def explained(job: Job, resolve: Resolve, session: Any, folder: Path) -> Iterato
         context = context_of(
             job, entry, JobId(job.name), PeerId("plan"), GroupId("plan"), clock, resolve
         )
-        request = _request(entry, context)
+        request = _request(entry, replace(context, rights=EVERYTHING))  # nothing is read
         if request is not None:
             found = _of_stage(request, resolve, session, folder)
             yield f"stage {request.stage} of task {entry.name}\n{found}"

@@ -11,9 +11,11 @@ from __future__ import annotations
 import msgspec
 
 from onyx.errors import OnyxError
+from onyx.rights import rights_of
+from onyx.settings import Settings
 from onyx.spark.result_names import MANIFEST
 from onyx.storage.interface import Location
-from onyx.storage.opening import absolute, location_of
+from onyx.storage.opening import absolute, is_remote, location_of
 from onyx.structs import prepared, stored
 
 
@@ -24,16 +26,19 @@ class _Snapshot(msgspec.Struct, frozen=True):
     snapshot: str = ""
 
 
-def remove_left(path: str, name: str, data_dir: str) -> bool:
+def remove_left(path: str, name: str, settings: Settings) -> bool:
     """Remove a folder that a collected job has left; False if somebody still needs it or may need
     it, or it cannot be removed now. Blocks.
 
     Args:
         path: the location as the job says it.
         name: of the folder below it.
-        data_dir: where relative paths of jobs begin.
+        settings: of this worker: where relative paths of jobs begin, and what they may name.
     """
-    location = location_of(absolute(path, data_dir))
+    path = absolute(path, settings.data_dir)
+    if not is_remote(path) and rights_of(settings).why_not_path(path) is not None:
+        return False  # the job has not written there either
+    location = location_of(path)
     try:
         folders = [each.name for each in location.entries() or () if each.is_folder]
         if any(_snapshot_of(location, other) == name for other in folders if other != name):

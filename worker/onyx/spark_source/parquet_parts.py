@@ -15,6 +15,7 @@ from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetRows
 from onyx.plugins.parts.offsets import Rows
 from onyx.plugins.protocol import Cursor, Reader
+from onyx.rights import EVERYTHING
 from onyx.seams import SystemClock
 from onyx.storage.files import Files
 
@@ -33,7 +34,8 @@ def open_parquet(rows: Rows, schema: pa.Schema | None) -> Reader:
         _JOB, _READ, JobId("spark"), PeerId("spark"), GroupId("spark"), SystemClock(), _no_function
     )
     options = InputOptions(path=rows.path, format="parquet")
-    return FilesInput(replace(context, schema=schema), options).open(rows.path, Cursor(rows.first))
+    context = replace(context, schema=schema, rights=EVERYTHING)
+    return FilesInput(context, options).open(rows.path, Cursor(rows.first))
 
 
 def rows_of_parquet(path: str) -> int:

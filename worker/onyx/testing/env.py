@@ -30,6 +30,7 @@ from onyx.peer.membership import PeerGroup
 from onyx.processes.child import worker_environment
 from onyx.processes.forking import Launcher
 from onyx.processes.supervisor import Supervisor, dealt
+from onyx.rights import of_its_author
 
 JOB_TIMEOUT_S = 60.0
 JOIN_TIMEOUT_S = 60.0
@@ -92,7 +93,8 @@ def with_test_env(
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         chosen = settings or api.Settings()
         named = tuple(dict.fromkeys((*chosen.modules, *modules)))
-        chosen = replace(chosen, modules=named)
+        # Whoever writes a test writes the code too.
+        chosen = of_its_author(replace(chosen, modules=named))
         env = api.start_env(chosen, None if chosen.zookeeper_server.data_dir else folder)
         stack.callback(api.shutdown_env, env)
         if processes:

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 from onyx.errors import UserError
 from onyx.flow.batch import as_columns
@@ -29,6 +30,7 @@ from onyx.plugins.context import context_of
 from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START
+from onyx.rights import EVERYTHING
 from onyx.seams import SystemClock
 from onyx.spark.child.environment import environment
 from onyx.spark.child.frames import result_of
@@ -120,6 +122,7 @@ def _rows(folder: Path) -> list[Segment]:
     context = context_of(
         _JOB, _READ, stage, PeerId("stage"), GroupId("stage"), SystemClock(), nothing
     )
+    context = replace(context, rights=EVERYTHING)
     files = FilesInput(context, InputOptions(path=f"{folder}/*.parquet"))
     found: list[Segment] = []
     for path in sorted(folder.glob("*.parquet")):

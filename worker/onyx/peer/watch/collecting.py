@@ -70,7 +70,7 @@ class Collecting:
             settings.history,
             lambda command: log.append([command]),
             lambda job: services.state_store(durable=True).remove_tree(job),
-            lambda path, name: remove_left(path, name, settings.data_dir),
+            lambda path, name: remove_left(path, name, settings),
             services.clock.wall_ms,
         )
 

@@ -81,6 +81,7 @@ class FilesInput:
     def open(self, partition: str, cursor: Cursor) -> Reader:
         """A reader of the format of the file. The cursor holds the version of the file as it was
         first read; a file of another version is refused."""
+        self._context.located(partition)  # a link may lead to where jobs may not
         offset, version = _state(cursor)
         if version is not None:
             self._files.expect(partition, version)

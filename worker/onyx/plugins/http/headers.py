@@ -10,7 +10,7 @@ import os
 import re
 
 from onyx.plugins.http.options import HttpOptions
-from onyx.plugins.options import option_error
+from onyx.plugins.options import option_error, variable_of
 from onyx.plugins.protocol import PluginContext
 
 CONTENT_TYPES = {
@@ -58,10 +58,7 @@ class Headers:
         return values + [each.rpartition(" ")[2] for each in values]
 
     def _variable(self, name: str, variable: str) -> str:
-        value = os.environ.get(variable, "").strip()
-        if not value:
-            what = f"names variable {variable!r} for {name}, which is not set on this worker"
-            raise option_error(self._context, "headersEnv", what)
+        value = variable_of(self._context, "headersEnv", variable, name)
         if not _VALUE.fullmatch(value):
             what = f"names variable {variable!r} for {name}, which holds more than printable ASCII"
             raise option_error(self._context, "headersEnv", what)
@@ -94,8 +91,4 @@ def url_of(context: PluginContext, options: HttpOptions) -> tuple[str, str]:
     if options.url is not None:
         return options.url, "url"
     assert options.url_env is not None, "checked with the options"
-    url = os.environ.get(options.url_env, "").strip()
-    if not url:
-        what = f"names variable {options.url_env!r}, which is not set on this worker"
-        raise option_error(context, "urlEnv", what)
-    return url, "urlEnv"
+    return variable_of(context, "urlEnv", options.url_env), "urlEnv"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from onyx.errors import OnyxError, Unavailable
 from onyx.plugins.kafka.options import KafkaOptions
-from onyx.plugins.options import option_error, task_error
+from onyx.plugins.options import option_error, task_error, variable_of
 from onyx.plugins.protocol import PluginContext
 
 REQUEST_TIMEOUT_S = 15.0
@@ -35,6 +34,10 @@ REQUEST_TIMEOUT_S = 15.0
 RECONNECT_MS_MAX = 2_000
 """Between two attempts, unless `config` says otherwise."""
 LOGGED_EVERY_S = 30.0
+_OF_FILES = (".location", ".keytab", ".file")
+"""Ends of the names of settings that are paths."""
+_OF_THE_SYSTEM = "probe"
+"""For `ssl.ca.location`: certificates of the system."""
 _LOGGER = logging.getLogger(__name__)
 _WRONG_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 _DENIED = (
@@ -198,12 +201,11 @@ class KafkaClient:
     def _given(self, options: KafkaOptions) -> dict[str, Any]:
         """The settings that the job gives, with secrets from the environment."""
         settings: dict[str, Any] = dict(options.config)
+        for key, value in options.config.items():
+            if key.endswith(_OF_FILES) and isinstance(value, str) and value != _OF_THE_SYSTEM:
+                settings[key] = self.context.located(value)
         for key, variable in options.config_env.items():
-            value = os.environ.get(variable)
-            if not value:
-                what = f"names variable {variable!r} for {key}, which is not set on this worker"
-                raise option_error(self.context, "configEnv", what)
-            settings[key] = value
+            settings[key] = variable_of(self.context, "configEnv", variable, key)
         return settings
 
 

@@ -31,12 +31,12 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from onyx.errors import Unavailable
-from onyx.plugins.options import task_error
+from onyx.plugins.options import task_error, variable_of
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.queues.decoding import Added, MessageDecoder
 from onyx.plugins.queues.event_loop import EventLoop
 from onyx.plugins.queues.options import NatsOptions
-from onyx.plugins.queues.secrets import from_environment, password_of
+from onyx.plugins.queues.secrets import password_of
 from onyx.plugins.sources.live import LiveInput, live_input
 from onyx.plugins.sources.protocol import Portion
 
@@ -251,7 +251,7 @@ class JetStreamSource:
             "error_cb": self._notice,
             "user": options.username,
             "password": password_of(context, options),
-            "token": None if token is None else from_environment(context, "tokenEnv", token),
+            "token": None if token is None else variable_of(context, "tokenEnv", token),
             "user_credentials": None if credentials is None else context.located(credentials),
             "tls": self._secure() if options.tls else None,
         }

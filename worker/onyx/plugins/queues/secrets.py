@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from onyx.errors import Unavailable
-from onyx.plugins.options import option_error
+from onyx.plugins.options import variable_of
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.queues.options import QueueOptions
 
@@ -14,11 +12,11 @@ def password_of(context: PluginContext, options: QueueOptions) -> str | None:
     """The password; None without one. Read whenever a connection is made, so it may change.
 
     Raises:
-        UserError: the variable is not set.
+        UserError: the variable is not set, or jobs may not name it or the file.
         Unavailable: the file cannot be read.
     """
     if options.password_env is not None:
-        return from_environment(context, "passwordEnv", options.password_env)
+        return variable_of(context, "passwordEnv", options.password_env)
     if options.password_file is None:
         return None
     path = context.located(options.password_file)
@@ -29,12 +27,3 @@ def password_of(context: PluginContext, options: QueueOptions) -> str | None:
         raise Unavailable(
             f"{context.where}: passwordFile {path} cannot be read: {error}"
         ) from error
-
-
-def from_environment(context: PluginContext, option: str, variable: str) -> str:
-    """The value of a variable. Raises UserError: it is not set."""
-    value = os.environ.get(variable)
-    if not value:
-        what = f"names variable {variable!r}, which is not set on this worker"
-        raise option_error(context, option, what)
-    return value

@@ -108,6 +108,10 @@ def _parsed(context: PluginContext, option: str, url: str) -> URL:
     except (ArgumentError, ValueError):
         what = "is no URL of a database, as postgresql://user@host/database or sqlite:///path"
         raise option_error(context, option, what) from None  # the cause may show a password
+    for value in parsed.query.values():
+        for each in (value,) if isinstance(value, str) else value:
+            if os.path.isabs(each):  # keys, certificates and files of passwords
+                context.located(each)
     if parsed.drivername in ("postgresql", "postgres"):
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() == "sqlite":
@@ -120,7 +124,8 @@ def _located(context: PluginContext, option: str, url: URL) -> URL:
     if not url.database or url.database == ":memory:":
         what = "leads to a database in memory, which nobody else sees; name a file: sqlite:///path"
         raise option_error(context, option, what)
-    if url.database.startswith("file:"):
+    if url.database.startswith("file:"):  # SQLite's own form, with a query of its own
+        context.located(url.database.removeprefix("file:").partition("?")[0])
         return url
     path = context.located(url.database)
     if not os.path.exists(path):  # SQLite would make an empty database

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 from onyx.plugins.columns_transactions import ColumnsTransactionWriter
-from onyx.plugins.options import option_error
+from onyx.plugins.options import variable_of
 from onyx.plugins.protocol import PluginContext
 from onyx.plugins.roll_limits import roll_limits
 from onyx.plugins.sql.engine import connect
@@ -34,8 +32,4 @@ def _url(context: PluginContext, options: SqlOptions) -> str:
     if options.url is not None:
         return options.url
     assert options.url_env is not None, "checked with the options"
-    url = os.environ.get(options.url_env)
-    if not url:
-        what = f"names variable {options.url_env!r}, which is not set on this worker"
-        raise option_error(context, "urlEnv", what)
-    return url
+    return variable_of(context, "urlEnv", options.url_env)

@@ -18,6 +18,7 @@ from onyx.spark.child.request import EXACT_TYPES, FrameSource, StageRequest, Sta
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.snapshot import Snapshot
+from onyx.spark.located_options import located_options
 from onyx.spark.result_names import SUFFIX
 from onyx.spark.session.spark_master import spark_for, wrong_spark_master
 from onyx.spark.target import Target
@@ -40,13 +41,15 @@ class SparkInput:
         """
         Raises:
             NameNotRegistered: the frame is not a function of a listed module.
-            UserError: it cannot be evaluated where this worker's own master is.
+            UserError: it cannot be evaluated where this worker's own master is, or names what the
+                owner of the worker does not let jobs name.
         """
         if options.frame is not None:
             context.resolve(options.frame)
         location = folder_at(context, options.path)
         self._context = context
         self._options = options
+        self._format_options = located_options(context, "formatOptions", options.format_options)
         self._where = spark_for(context, options, wrong_spark_master)
         self._runner = runner
         self._snapshot = Snapshot(location, context)
@@ -86,7 +89,7 @@ class SparkInput:
         options, context = self._options, self._context
         what = options.frame or f"format {options.format}"
         source = FrameSource(
-            format=options.format, options=options.format_options, schema=options.schema
+            format=options.format, options=self._format_options, schema=options.schema
         )
         request = StageRequest(
             stage=what,
