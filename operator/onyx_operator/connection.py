@@ -4,6 +4,10 @@ to which addresses the operator goes.
 Workers (their environment) and the operator (its subscription) must agree on tenancy, address and
 job scheduler, so both are derived here.
 
+A tenancy belongs to a namespace, whose name it begins with, because whoever has a tenancy has its
+jobs. How an address is written decides nothing: neither a name nor an IP address of the same
+ZooKeeper makes the jobs of one namespace those of another.
+
 Whoever may write an OnyxCluster names its ZooKeeper. The operator has an account and certificates,
 and stands where that author may not. So it goes to its own servers and those that its settings
 list, in their spelling, and to no other. Rejected: to go anywhere without the account, which makes
@@ -45,7 +49,15 @@ def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settin
     """
     base, spec = operator.engine, cluster.get("spec") or {}
     named = spec.get("zookeeper") or {}
-    address = _address(named.get("address"), cluster["metadata"]["namespace"], operator)
+    namespace, tenancy = cluster["metadata"]["namespace"], tenancy_of(cluster)
+    is_own = tenancy.startswith(f"{namespace}.")
+    if not is_own and f"{namespace}/{tenancy}" not in operator.tenancies:
+        return NoLog(
+            "TenancyNotAllowed",
+            f"spec.tenancyId {tenancy} is not of this namespace: begin it with {namespace}. or let "
+            f"whoever installs the operator add {namespace}/{tenancy} to ONYX_OPERATOR_TENANCIES",
+        )
+    address = _address(named.get("address"), namespace, operator)
     if isinstance(address, NoLog):
         return address
     zookeeper = replace(base.zookeeper, address=address)
@@ -55,7 +67,7 @@ def connection(cluster: Mapping[str, Any], operator: OperatorSettings) -> Settin
         zookeeper = replace(zookeeper, auth_user="", auth_password_file="")
     return replace(
         base,
-        tenancy_id=tenancy_of(cluster),
+        tenancy_id=tenancy,
         job_scheduler=spec.get("jobScheduler") or base.job_scheduler,
         zookeeper=zookeeper,
     )

@@ -112,6 +112,9 @@ class OperatorSettings(msgspec.Struct, frozen=True):
     """Servers of ZooKeeper that OnyxClusters may name besides those of `ONYX_ZOOKEEPER_ADDRESS`,
     each as `host:port`, with `/path` where the log is below one. The operator goes to no others,
     and shows its account and certificates to these."""
+    tenancies: tuple[str, ...] = ()
+    """Tenancies that do not begin with the name of the namespace whose OnyxClusters may have them,
+    each as `namespace/tenancy`."""
     kube: KubeSettings = field(default_factory=KubeSettings)
     server: ServerSettings = field(default_factory=ServerSettings)
     jobs: JobSettings = field(default_factory=JobSettings)

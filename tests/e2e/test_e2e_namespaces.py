@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.e2e.kube import CommandError, Kube, run, tool, until
 from tests.e2e.release import Release
-from tests.e2e.test_e2e_processes import job, operator, pool, rows, workers
+from tests.e2e.test_e2e_processes import allowed, job, operator, pool, rows, workers
 from tests.support.generated.chart import objects
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.ports import free_port
@@ -112,6 +112,7 @@ def test_a_namespace_is_deleted_under_the_operator(
     variables |= {
         "KUBECONFIG": str(credentials(kube, tmp_path)),
         "ONYX_OPERATOR_SERVER_PORT": port,
+        **allowed(workers, *names),
     }
     with operator(kube, tmp_path / "operator.log", **variables):
         start(team, "theirs", workers, tmp_path / "theirs")
@@ -142,7 +143,7 @@ def test_a_typo_in_a_pod_template_is_a_condition_and_a_warning(
     body: Any = pool(workers)
     body["spec"]["podTemplate"] = {"spec": {"nodeSelektor": {"disk": "ssd"}}}
     what = "spec.podTemplate.spec.nodeSelektor: field not declared in schema"
-    with operator(kube, tmp_path / "operator.log"):
+    with operator(kube, tmp_path / "operator.log", **allowed(workers, kube.namespace)):
         kube.apply(body)
         until(lambda: reported(kube), "it is said")
         found = {each["type"]: each for each in reported(kube)}

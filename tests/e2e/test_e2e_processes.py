@@ -47,6 +47,15 @@ def workers(zookeeper: ZooKeeperServer, tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
+def allowed(workers: Cluster, *namespaces: str) -> dict[str, str]:
+    """Variables of an operator that `pool` needs: its ZooKeeper and tenancy are a test's own."""
+    tenancy = workers.settings.tenancy_id
+    return {
+        "ONYX_OPERATOR_ZOOKEEPER_ADDRESSES": workers.settings.zookeeper.address,
+        "ONYX_OPERATOR_TENANCIES": ",".join(f"{each}/{tenancy}" for each in namespaces),
+    }
+
+
 def pool(workers: Cluster) -> dict[str, object]:
     """An OnyxCluster for workers that are there already: the operator is to make none."""
     return {
@@ -89,7 +98,7 @@ def test_an_applied_job_completes(kube: Kube, workers: Cluster, tmp_path: Path) 
     workers.start_workers(2, peers=2)
     kube.apply(pool(workers))
 
-    with operator(kube, tmp_path / "operator.log"):
+    with operator(kube, tmp_path / "operator.log", **allowed(workers, kube.namespace)):
         kube.apply(job("squares", tmp_path / "out", segments=1_000, per_second=1_000))
         until(lambda: kube.phase("squares") == "Completed", "it completes")
         kube.kubectl("delete", "oj,oc", "--all", "--timeout=60s")
@@ -101,7 +110,7 @@ def test_a_job_goes_on_without_the_operator(kube: Kube, workers: Cluster, tmp_pa
     first, _ = workers.start_workers(2, peers=4)
     kube.apply(pool(workers))
     log, out = tmp_path / "operator.log", tmp_path / "out"
-    with operator(kube, log):
+    with operator(kube, log, **allowed(workers, kube.namespace)):
         kube.apply(job("squares", out, segments=6_000, per_second=500))
         until(lambda: rows(out), "it writes")
 
@@ -111,6 +120,6 @@ def test_a_job_goes_on_without_the_operator(kube: Kube, workers: Cluster, tmp_pa
 
     assert len(set(rows(out))) < 6_000, "the job was too short for this test"
     until(lambda: len(set(rows(out))) == 6_000, "all is written")
-    with operator(kube, log):
+    with operator(kube, log, **allowed(workers, kube.namespace)):
         until(lambda: kube.phase("squares") == "Completed", "it is reported")
         kube.kubectl("delete", "oj,oc", "--all", "--timeout=60s")

@@ -12,6 +12,7 @@ from onyx_operator.settings import ClusterSettings, OperatorSettings
 UID = "6f8b3cf0-0000-4000-8000-0000000000c1"
 OPERATOR = OperatorSettings(
     zookeeper_addresses=("zk:2181", "zk-0:2181", "zk-1:2181"),
+    tenancies=("team/flights",),
     clusters=ClusterSettings(spark_role="Role/onyx-spark"),
 )
 SMALL: Mapping[str, Any] = {"image": "onyx-worker:1.0", "zookeeper": {"address": "zk:2181"}}

@@ -53,6 +53,7 @@ QUICK = {
     "ONYX_OPERATOR_CLUSTERS_RETRY_MAX_S": "0.1",
     "ONYX_OPERATOR_CLUSTERS_WORKER_IMAGE": "onyx-worker:test",
     "ONYX_OPERATOR_ZOOKEEPER_ADDRESSES": "zookeeper:2181",
+    "ONYX_OPERATOR_TENANCIES": "default/shared,default/other",
 }
 """Settings for tests: one namespace, free ports, short waits."""
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.operator.clusters import CODE, SMALL, SPARK, WHOLE, cluster, pool
+from msgspec.structs import replace
+from tests.operator.clusters import CODE, OPERATOR, SMALL, SPARK, WHOLE, cluster, pool
 
 from onyx.deaths import Cause, Death
 from onyx.model.crd import cluster as crd_cluster
@@ -272,11 +273,8 @@ def test_a_cluster_that_is_deleted_names_the_jobs_that_lose_their_workers() -> N
 def test_what_is_missing_is_asked_for(
     spec: Mapping[str, Any], code: Any, reason: str, message: str
 ) -> None:
-    refused = read_spec(
-        cluster(spec),
-        code,
-        OperatorSettings(zookeeper_addresses=("zk:2181", "zk-0:2181", "zk-1:2181")),
-    )
+    defaults = replace(OPERATOR, clusters=ClusterSettings())
+    refused = read_spec(cluster(spec), code, defaults)
 
     assert isinstance(refused, Refusal)
     assert refused.reason == reason
@@ -285,6 +283,7 @@ def test_what_is_missing_is_asked_for(
 
 WITH_DEFAULTS = OperatorSettings(
     zookeeper_addresses=("zk-0:2181", "zk-1:2181"),
+    tenancies=("team/flights",),
     clusters=ClusterSettings(worker_image="onyx-worker:2"),
     engine=Settings(zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181")),
 )

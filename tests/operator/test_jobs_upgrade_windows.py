@@ -49,8 +49,9 @@ def test_windows_are_exact_through_edits_that_resume(
     gate = Gate(tmp_path / "gate", SEGMENTS // PARTITIONS)
     with Cluster(zookeeper.address, tmp_path, MODULE) as workers:
         workers.start_workers(2, PEERS)
-        found = replace(settings(), engine=Settings(zookeeper=workers.settings.zookeeper))
         tenancy = workers.settings.tenancy_id
+        engine = Settings(zookeeper=workers.settings.zookeeper)
+        found = replace(settings(), engine=engine, tenancies=(f"default/{tenancy}",))
         api.create(cluster(zookeeper={"address": zookeeper.address}, tenancyId=tenancy))
         with Operator(api, ZooKeeperClientLog, found) as operator:
             api.create(version(tmp_path, 0))

@@ -24,7 +24,10 @@ PLAIN = ZooKeeperSettings(address="chart:2181")
 
 def found(**spec: Any) -> Settings:
     cluster = {"metadata": {"namespace": "team", "name": "blue"}, "spec": spec}
-    settings = connection(cluster, OperatorSettings(engine=BASE, zookeeper_addresses=("own:2181",)))
+    operator = OperatorSettings(
+        engine=BASE, zookeeper_addresses=("own:2181",), tenancies=("team/shared",)
+    )
+    settings = connection(cluster, operator)
     assert isinstance(settings, Settings), settings
     return settings
 

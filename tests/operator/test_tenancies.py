@@ -11,7 +11,10 @@ from onyx_operator.settings import OperatorSettings
 from onyx_operator.tenancies import Tenancies, log_address
 from onyx_operator.work_queue import Key
 
-OPERATOR = OperatorSettings(zookeeper_addresses=("zk:2181", "elsewhere:2181", "new:2181"))
+OPERATOR = OperatorSettings(
+    zookeeper_addresses=("zk:2181", "elsewhere:2181", "new:2181"),
+    tenancies=("team/shared", "team/other"),
+)
 
 
 def asks(

@@ -3,3 +3,4 @@
 from __future__ import annotations
 
 from tests.operator.conftest import api as api
+from tests.operator.conftest import logs as logs
