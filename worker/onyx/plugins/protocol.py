@@ -59,8 +59,7 @@ class SealProgress(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """For people; empty while nothing is known. In percent, because each change of what keeps a
-        job is written to ZooKeeper."""
+        """For people; empty while nothing is known. Each change is written to ZooKeeper."""
         if not self.tasks:
             return ""
         percent = 100 * self.tasks_done // self.tasks
@@ -117,8 +116,7 @@ class PluginContext(msgspec.Struct, frozen=True):
     spark: Spark = field(default_factory=Spark)
     """`spec.spark` of the job: where Spark runs if the task does not say so, and how."""
     writer: str = ""
-    """Distinguishes writers of one incarnation that are in several processes: staged work carries
-    it too. Letters, digits and hyphens."""
+    """Distinguishes writers of one incarnation in several processes. Letters, digits, hyphens."""
     progress: Callable[[SealProgress], None] = lambda _: None
     """Takes how far a long `seal` is. Call it in the thread that called `seal`."""
     upstream: tuple[str, ...] = ()
@@ -130,8 +128,7 @@ class PluginContext(msgspec.Struct, frozen=True):
     attempts_max: int = 3
     """How often a stage that fails is run."""
     stage_ended: Callable[[float, bool], None] = lambda seconds, ended_well: None
-    """Takes how long a run of a stage took, and whether it ended well. Call it like `progress`, in
-    the task's thread."""
+    """Takes how long a run of a stage took, and whether it ended well. Call it like `progress`."""
     metrics: TaskMetrics = NULL_TASK
     """Where the task counts what it does. Used in the task's thread."""
     cursors: Callable[[], Sequence[Cursor]] = tuple
@@ -169,14 +166,9 @@ class PluginContext(msgspec.Struct, frozen=True):
 
     def located(self, path: str) -> str:
         """A path of a job as a path of this worker. URLs are returned unchanged, but `file:///path`
-        is a path.
-
-        Raises:
-            UserError: it is one that the owner of the worker does not let jobs name.
-        """
+        is a path. Raises UserError: the owner of the worker does not let jobs name it."""
         found = absolute(path, self.data_dir)
-        why = None if is_remote(found) else self.rights.why_not_path(found)
-        if why is not None:
+        if not is_remote(found) and (why := self.rights.why_not_path(found)) is not None:
             raise UserError(f"{self.where}: {why}")
         return found
 
