@@ -42,13 +42,14 @@ SPEC: dict[str, Any] = {
 class Watcher:
     """The operator's process and the most memory that it was seen with."""
 
-    def __init__(self, api: FakeApi, folder: Path) -> None:
+    def __init__(self, api: FakeApi, zookeeper: str, folder: Path) -> None:
         environment = {
             **os.environ,
             "KUBECONFIG": str(api.kubeconfig(folder)),
             "ONYX_OPERATOR_SERVER_HOST": "127.0.0.1",
             "ONYX_OPERATOR_SERVER_PORT": "0",
             "ONYX_OPERATOR_NAMESPACES": "default",
+            "ONYX_OPERATOR_ZOOKEEPER_ADDRESSES": zookeeper,
         }
         command = [sys.executable, "-m", "onyx_operator"]
         self.process = subprocess.Popen(command, env=environment)
@@ -95,7 +96,7 @@ def measure(options: argparse.Namespace) -> Measured:
         cluster = {"zookeeper": {"address": server.address}, "replicas": 0}
         api.create(resource("OnyxCluster", "onyx", cluster))
         api.create(resource("OnyxJob", "first", SPEC))
-        operator = Watcher(api, Path(name))
+        operator = Watcher(api, server.address, Path(name))
         try:
             return _measure(api, operator, count)
         finally:

@@ -139,8 +139,10 @@ def _read_mail(task: Task) -> None:
 
 
 def _failure_of(task: Task, error: Exception) -> Failure:
-    """What was raised in the phase of a task; by its plugin, if other code than ours did that."""
-    plugin = None if task.job is None else task.job.entry(task.name).plugin
+    """What was raised in the phase of a task; by its plugin, if other code than ours did that. (The
+    driver of a whole job on Spark is a task that no catalog has.)"""
+    catalog = () if task.job is None else task.job.catalog
+    plugin = next((each.plugin for each in catalog if each.name == task.name), None)
     by_plugin = plugin is not None and code_line(error)
     return Failure(task.phase.value, error, blamed(f"plugin {plugin}", error) if by_plugin else "")
 
