@@ -10,6 +10,8 @@ again. Its requests go into the journal under ids that follow from their names, 
 that again does no harm. When all are there, `taken` says so, and they go from here. So a request of
 a committed batch that is not taken is here, or it is lost, and is missed.
 
+Requests that nobody commits go (`held_room`). A commit that comes at the same moment misses them.
+
 The state of a job that was upgraded is looked through too: what is held there counts, and what was
 committed there is committed.
 """
@@ -35,7 +37,7 @@ FORMAT = Format(b"ONYXJR", 1, "held request")
 COMMIT_FORMAT = Format(b"ONYXJC", 1, "commit of a write")
 KEPT_BATCHES = 100
 """Batches of a write that are known to be committed; older ones are forgotten."""
-_COMMITTED, _TAKEN = "committed", "taken"
+COMMITTED, _TAKEN = "committed", "taken"
 _NAME = re.compile(r"(\d{20})/(?:(.+)/(\d{10})|committed|taken)\Z")
 
 
@@ -110,7 +112,7 @@ class HeldBatch:
                 raise NotHeld(missing)
             found = found or Decision(tuple(writers), wall_ms)
         data = seal(COMMIT_FORMAT, _encoder.encode(found), ())
-        name = f"{self._folders[0]}{_COMMITTED}"
+        name = f"{self._folders[0]}{COMMITTED}"
         if self._store.create(name, data):
             return found
         there = self._store.read(name)
@@ -140,7 +142,7 @@ class HeldBatch:
 
     def _committed(self) -> Decision | None:
         for folder in self._folders:
-            name = f"{folder}{_COMMITTED}"
+            name = f"{folder}{COMMITTED}"
             data = self._store.read(name)
             if data is not None:
                 return _decision(name, data)

@@ -7,6 +7,7 @@ asked does it, and one that dies leaves nothing that the next one does not find.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
@@ -15,6 +16,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from onyx.journal.held import Decision, HeldBatch, Name, NotHeld
+from onyx.journal.held_room import JOURNAL_BYTES_MAX, HeldRoom
 from onyx.ledger.outcomes import failure_text
 from onyx.path_names import ALPHABET, is_path_name
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
@@ -28,6 +30,9 @@ from onyx.storage.interface import BlobStore
 
 T = TypeVar("T")
 THREADS = 4
+ROOMS_MAX = 256
+"""Inputs of which it is remembered how much is held for them."""
+BUSY_RETRY_S = 1.0
 WRITERS_AT_ONCE = 8
 """Writers of a batch whose requests are taken at once. Those of one writer are taken in order."""
 
@@ -51,6 +56,8 @@ class HeldWrites:
         self._store = store
         self._clock = clock
         self._take = take
+        self._lock = threading.Lock()
+        self._rooms: dict[tuple[str, str], HeldRoom] = {}
         self._threads = ThreadPoolExecutor(THREADS, "onyx-held-writes")
 
     async def answer(self, found: RequestInput, append: Append, write: Held | Commit) -> Answer:
@@ -75,7 +82,10 @@ class HeldWrites:
         parts_of(segments, found.partition_key, 0, 2)
         if not is_path_name(held.writer):
             return Answer(Status.INVALID, f"a writer of a write is named by {ALPHABET}")
-        name = Name(held.writer, held.number)
+        name, size_bytes = Name(held.writer, held.number), len(append.payload.data)
+        room = await self._blocking(lambda: self._no_room(found, size_bytes))
+        if room:
+            return Answer(Status.BUSY, room, BUSY_RETRY_S)
         if not await self._blocking(lambda: self._batch(found, held).hold(name, append.payload)):
             reason = f"writer {held.writer} holds another request {held.number} already"
             return Answer(Status.CONFLICT, reason)
@@ -152,6 +162,26 @@ class HeldWrites:
             f"more than {remembered_s} s ago (rememberSeconds), and it is not known any more which "
             "of its rows were taken: see what the job has made of them, and go on with the next one"
         )
+
+    def _no_room(self, found: RequestInput, size_bytes: int) -> str:
+        """Why nothing more can be held for an input; empty if it can. Blocks."""
+        key = (found.job, found.task)
+        with self._lock:
+            if key not in self._rooms and len(self._rooms) >= ROOMS_MAX:
+                self._rooms.clear()
+            room = self._rooms.setdefault(
+                key,
+                HeldRoom(
+                    self._store(),
+                    self._inputs.versions(found),
+                    found.task,
+                    self._clock.monotonic_s,
+                ),
+            )
+        bytes_max = int(found.entry.options.get("journalBytesMax", JOURNAL_BYTES_MAX))
+        waits = self._inputs.waits(found) is not None
+        partitions = 1 if waits else self._inputs.partitions(found)
+        return room.take(size_bytes, bytes_max * partitions)
 
     def _batch(self, found: RequestInput, write: Held | Commit) -> HeldBatch:
         return HeldBatch(self._store(), self._inputs.versions(found), found.task, write.batch)

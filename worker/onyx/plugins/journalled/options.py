@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+from onyx.journal.held_room import JOURNAL_BYTES_MAX
 from onyx.model.retention import Retention
 from onyx.plugins.options import Options
 
@@ -13,9 +14,9 @@ from onyx.plugins.options import Options
 class JournalOptions(Options, frozen=True):
     """How a journal is kept."""
 
-    journal_bytes_max: Annotated[int, msgspec.Meta(ge=1_048_576)] = 1_073_741_824
+    journal_bytes_max: Annotated[int, msgspec.Meta(ge=1_048_576)] = JOURNAL_BYTES_MAX
     """Bytes of the journal of a partition that are not processed; beyond it, nothing is taken until
-    there is room."""
+    there is room. Requests that are held by writes may be as many besides."""
     keep_days: Annotated[float, msgspec.Meta(ge=0, le=36_500)] | None = None
     """Keep what is processed for so many days, so that other jobs can follow the journal and later
     ones begin in it. Without it and `keepBytes` nothing is kept."""
