@@ -11,6 +11,7 @@ from tests.support.clocks import ManualClock
 
 from onyx.errors import UserFunctionError
 from onyx.processors import Context, Inbox, Processor, traverse
+from onyx.program.processing import states as module
 from onyx.program.processing.calls import Calls
 from onyx.program.processing.outboxes import outbox_of
 from onyx.program.processing.snapshot import Snapshot
@@ -51,6 +52,7 @@ def states_of(
     ended: Collection[str] = (),
     clock: Any = None,
     room: int = 1_024,
+    durable: bool = True,
 ) -> ProcessorStates:
     made = processor or Noted()
     parents = (Parent("a", frozenset({"a"})), Parent("b", frozenset({"b"})))
@@ -59,7 +61,8 @@ def states_of(
     context = Context("job", "task", 0, 1, ("a", "b"))
     calls = Calls(made, "m:Noted", outbox_of("dicts", room, room), context, clock)
     calls.init()
-    return ProcessorStates(its, lambda: calls, Snapshot(OWN, InMemory()), OWN, clock, lambda: ended)
+    snapshot = Snapshot(OWN, InMemory())
+    return ProcessorStates(its, lambda: calls, snapshot, OWN, clock, lambda: ended, durable)
 
 
 nothing_takes = Takes(anything=False, retries=False)
@@ -150,8 +153,69 @@ def test_state_is_saved_between_two_pages_of_the_end_whatever_was_refused() -> N
         states.take_changes()
         taker = restored(states, OWN)
         had.append([each["had"] for _, each in made(taker.complete(OWN, 0)) if "had" in each])
-    assert had[2:] == [[2], [1], [0], []], "behind the ends of two parents"
+    assert had[2:] == [[2], [1], []], "behind the ends of two parents"
     assert left == [{"left": 3}, {"left": 2}, {"left": 1}]
+
+
+class Everywhere(InPages):
+    """It does so whenever it is asked for something of its own."""
+
+    def complete_edge(self, ordinal: int) -> bool:
+        return ordinal == 1 or self.complete()
+
+    def try_process(self) -> bool:
+        return self.complete()
+
+    def process(self, ordinal: int, inbox: Inbox[Any]) -> None:
+        self.had += sum(each["n"] for each in inbox.drain())
+
+
+@pytest.mark.parametrize("method", ["complete_edge", "try_process"])
+def test_state_is_saved_between_two_pages_of_other_methods_too(method: str) -> None:
+    ended = ["a"] if method == "complete_edge" else []
+    states = states_of(Everywhere(), ended, room=1)
+    if method == "complete_edge":
+        states._tries = False
+    states.process(0, [{"n": 3}], nothing_takes)
+    states.take_changes()
+    left, had = list[Any](), list[Any]()
+    for page in states.tick(1_000_000):
+        left += [segment["left"] for _, segment in made(iter([page]))]
+        states.take_changes()
+        taker = restored(states, OWN)
+        had.append([each["had"] for _, each in made(taker.complete(OWN, 0)) if "had" in each])
+    assert left == [3, 2, 1]
+    assert had[:2] == [[2], [1]]
+
+
+def test_a_batch_waits_while_a_call_before_it_goes_on_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MADE_MAX", 2)
+    states = states_of(Everywhere(), room=1)
+    states.process(0, [{"n": 3}], nothing_takes)
+    worked = states.process(0, [{"n": 5}], nothing_takes)
+    assert (worked.taken, len(worked.made)) == (0, 1)
+    assert worked.made[0][1] == [{"left": 3}, {"left": 2}]
+    worked = states.process(0, [{"n": 5}], nothing_takes)
+    assert (worked.taken, worked.made[0][1]) == (1, [{"left": 1}])
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_what_is_made_at_the_end_is_kept_until_it_is_done_only_if_it_is_recorded(
+    durable: bool,
+) -> None:
+    class Many(Noted):
+        def complete(self) -> bool:
+            self.had -= 1
+            self.try_emit({"left": self.had})
+            return not self.had
+
+    states = states_of(Many(), durable=durable)
+    states.process(0, [{}] * 3, nothing_takes)
+    pages = [made(iter([page])) for page in states.complete(OWN, 0)]
+    found = [len(page) for page in pages if page and "left" in page[0][1]]
+    assert found == ([3] if durable else [1, 1, 1])
 
 
 def test_nothing_is_saved_when_nothing_was_called() -> None:

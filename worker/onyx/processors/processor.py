@@ -1,8 +1,8 @@
 """What a task is whose work is an object.
 
 A processor is made anew for each allocation version of its job, restored, and used by one thread at
-a time. No method is called while another one is not done, but for `complete` where
-`completes_in_pages`.
+a time. No method is called while another one is not done, but for those that
+`completes_in_pages` names.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class Processor:
     """Whether `save_to_snapshot` offers only what has changed since it was called last. False: it
     offers everything, and what it does not offer is gone."""
     completes_in_pages: ClassVar[bool] = False
-    """Whether state may be saved, and what was offered be sent, between two calls of `complete`.
-    False: what `complete` offers is kept in memory until it is done."""
+    """Whether state may be saved, and what was offered be sent, between two calls of `complete`, of
+    `complete_edge` and of `try_process`. False: what one of these offers is kept in memory until it
+    is done."""
 
     outbox: Outbox
     """Takes what is sent; there from `init` on."""

@@ -126,6 +126,11 @@ class Calls:
 
     def until_done(self, method: str, *arguments: Any) -> Iterator[list[Any]]:
         """Call a method until it says that it is done; what is offered, likewise."""
+        return (made for _, made in self.each(method, *arguments))
+
+    def each(self, method: str, *arguments: Any) -> Iterator[tuple[bool, list[Any]]]:
+        """The calls of a method until it says that it is done: whether it is with this one, and
+        what was offered."""
         self._in_vain, done = 0, False
         while not done:
             done = self._call(method, *arguments)
@@ -133,8 +138,9 @@ class Calls:
                 raise self._wrong(method, f"returned {describe_type(done)}, not True or False")
             made = self._outbox.take()
             self._moved(method, done or bool(made))
-            yield made
-        self._check_offered(method, self._outbox.owes)
+            if done:
+                self._check_offered(method, self._outbox.owes)
+            yield done, made
 
     def save(self, take: Entries) -> None:
         """Have the state saved."""

@@ -11,14 +11,22 @@ page, like what fires at one moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from itertools import cycle
 from typing import Any, Final
 
 from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.ids import TaskName
-from onyx.program.processing.calls import Calls
+from onyx.program.processing.calls import MADE_MAX, Calls
 from onyx.program.processing.snapshot import Snapshot
 from onyx.program.processing.turns import Takes, Turns, Worked
 from onyx.program.processing.unfinished import Sent, Unfinished, count_of, first_of, without
@@ -76,7 +84,7 @@ class ProcessorStates:
         self._clock = clock
         self._ended = ended
         self._whole = not calls.processor.saves_changes
-        self._in_pages = calls.processor.completes_in_pages
+        self._saves_between = calls.processor.completes_in_pages
         self._tries = calls.overrides("try_process")
         self._next_try_ms = 0
         self.rest_s = 0.0
@@ -93,15 +101,30 @@ class ProcessorStates:
     def process(self, ordinal: int, items: Sequence[Any], takes: Takes) -> Worked:
         """Have items processed, as `Turns.take`."""
         made: list[Any] = []
+        done = True
         if self._tries:
             with collecting_nothing():
-                made += self._all("try_process")
+                done, made = self._try()
             self._next_try_ms = self._clock.wall_ms() + TRIED_EVERY_MS
         self._called = True
-        worked = self._turns.take(ordinal, items, takes)
+        worked = self._turns.take(ordinal, items, takes) if done else Worked(0, [])
         made += worked.made
         self.moves += bool(worked.taken or made)
         return worked._replace(made=[(each.shard, each.segments) for each in self._made(made)])
+
+    def _try(self) -> tuple[bool, list[Any]]:
+        """What `try_process` makes, and whether it is done with that: if state may be saved between
+        two calls, it goes on with the next batch when it has made much."""
+        if not self._saves_between:
+            return True, self._all("try_process")
+        made: list[Any] = []
+        for done, offered in self._turns.calls.each("try_process"):
+            made += offered
+            if not done and count_of(made) >= MADE_MAX:
+                self._save()  # a call that goes on cannot be done again
+                return False, made
+        self._turns.did("try_process", (), made)
+        return True, made
 
     @property
     def unfinished(self) -> bool:
@@ -153,12 +176,12 @@ class ProcessorStates:
         for each in self._snapshot.unfinished:
             yield from self._finish(each)
         for ordinal in self._ended_edges():
-            yield self._edge(ordinal)
+            yield from self._edge(ordinal)
         if self._tries and now_ms >= self._next_try_ms:
             self._next_try_ms = now_ms + TRIED_EVERY_MS
-            made = self._page(self._all("try_process"))
+            made = yield from self._pages("try_process")
             if made:
-                yield made
+                yield self._page(made)
 
     def advance(self, watermark: Number) -> Pages:
         """Event time has come to here."""
@@ -176,16 +199,10 @@ class ProcessorStates:
         made at the end."""
         for ordinal in range(len(self._its.parents)):
             if not self._snapshot.has_ended(ordinal):
-                yield self._edge(ordinal)
+                yield from self._edge(ordinal)
         if self._snapshot.has_ended(ALL):
             return
-        made: list[Any] = []
-        self._called = True
-        for each in self._turns.calls.until_done("complete"):
-            made += each
-            if self._in_pages and made:
-                yield self._page(made)
-                made, self._called = [], True
+        made = yield from self._pages("complete")
         self._snapshot.clear()
         self._snapshot.end(ALL)
         yield self._page(made)
@@ -217,10 +234,29 @@ class ProcessorStates:
             if parent.sources.issubset(ended) and not known.has_ended(ordinal)
         ]
 
-    def _edge(self, ordinal: int) -> list[AnyFiring]:
-        made = self._all("complete_edge", ordinal)
+    def _edge(self, ordinal: int) -> Pages:
+        made = yield from self._pages("complete_edge", ordinal)
         self._snapshot.end(ordinal)
-        return self._page(made) or [Made(next(self._shards), [])]  # so that the end is recorded
+        yield self._page(made) or [Made(next(self._shards), [])]  # so that the end is recorded
+
+    def _pages(self, method: str, *arguments: Any) -> Generator[list[AnyFiring], None, list[Any]]:
+        """What a method makes, page by page where it need not be there at once: if state may be
+        saved between two calls, or nothing is kept of it. Returns what it has made last."""
+        if self._durable and not self._saves_between:
+            return self._all(method, *arguments)
+        self._called, paged, made = True, False, list[Any]()
+        self._is_inside = not self._saves_between
+        for done, made in self._turns.calls.each(method, *arguments):
+            self.moves += bool(made) or method != "try_process"
+            if made and not done:
+                yield self._page(made)
+                self._called = paged = True
+        self._is_inside = False
+        if not paged:
+            self._turns.did(method, arguments, made)
+        elif method != "complete":
+            self._save()  # what was sent is not kept, to do it again
+        return made
 
     def _all(self, method: str, *arguments: Any) -> list[Any]:
         self._called = True

@@ -97,8 +97,12 @@ class Turns:
     def all_of(self, method: str, *arguments: Any) -> list[Any]:
         """Call a method until it is done; what it has offered."""
         made = list(chain.from_iterable(self.calls.until_done(method, *arguments)))
-        self._history.add(Done(method, arguments, made), 0, self._keeps)
+        self.did(method, arguments, made)
         return made
+
+    def did(self, method: str, arguments: tuple[Any, ...], made: list[Any]) -> None:
+        """A method was called until it was done, and has made this."""
+        self._history.add(Done(method, arguments, made), 0, self._keeps)
 
     def saved(self) -> None:
         """The state was saved."""
