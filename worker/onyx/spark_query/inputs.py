@@ -54,6 +54,6 @@ class Inputs:
 def partition_of_file(query: Query, task: str, path: str) -> Iterator[Partition]:
     """A file of the result of a Spark stage, as a partition that is read in columns."""
     context = replace(query.plugins.context(task), batch_format="arrow")
-    files = FilesInput(context, InputOptions(path=glob.escape(path)))
+    files = FilesInput(context, InputOptions(path=glob.escape(path), hive_partitioning=False))
     yield Partition(query, files, task, path, columns=True)
     files.close()

@@ -27,7 +27,7 @@ def open_lines(rows: Rows, schema: pa.Schema, text: bool) -> Reader:
     """
     records: Records = TextLines(rows, schema) if text else JsonLines(rows, schema)
     source = FileBytes(rows.path, 0, Files())
-    bad, extras = BadRecords(rows.path, keep=False), Extras(rows.path, None, None)
+    bad, extras = BadRecords(rows.path, keep=False), Extras(rows.path)
     most = InputOptions(path=rows.path, format="parquet").record_bytes_max
     reader = FileReader(FileBlocks(source, records, bad, Cursor(0, 0), most, extras, columns=True))
     try:

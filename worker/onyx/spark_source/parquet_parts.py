@@ -33,7 +33,7 @@ def open_parquet(rows: Rows, schema: pa.Schema | None) -> Reader:
     context = context_of(
         _JOB, _READ, JobId("spark"), PeerId("spark"), GroupId("spark"), SystemClock(), _no_function
     )
-    options = InputOptions(path=rows.path, format="parquet")
+    options = InputOptions(path=rows.path, format="parquet", hive_partitioning=False)
     context = replace(context, schema=schema, rights=EVERYTHING)
     return FilesInput(context, options).open(rows.path, Cursor(rows.first))
 

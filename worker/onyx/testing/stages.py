@@ -123,7 +123,7 @@ def _rows(folder: Path) -> list[Segment]:
         _JOB, _READ, stage, PeerId("stage"), GroupId("stage"), SystemClock(), nothing
     )
     context = replace(context, rights=EVERYTHING)
-    files = FilesInput(context, InputOptions(path=f"{folder}/*.parquet"))
+    files = FilesInput(context, InputOptions(path=f"{folder}/*.parquet", hive_partitioning=False))
     found: list[Segment] = []
     for path in sorted(folder.glob("*.parquet")):
         reader = files.open(str(path), START)

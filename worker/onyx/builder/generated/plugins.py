@@ -52,6 +52,7 @@ class FilesInput(TypedDict, total=False):
     columns: Sequence[str] | None
     delimiter: str | None
     types: Mapping[str, Literal["int", "float", "str", "bool"]]
+    hive_partitioning: bool
     start_from: str | Mapping[str, Any]
     on_bad_record: Literal["fail", "segment"]
     record_number: str | None

@@ -6,7 +6,7 @@ Where pyarrow takes what Python refuses (`0x10`), or the reverse, cells are conv
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -21,6 +21,10 @@ from onyx.plugins.files.csv_records import CONVERSIONS
 
 _TRUTHS = ["false", "0", "true", "1"]
 WRONG = (ValueError, ArithmeticError, *MISMATCH)
+OPTION_TYPES: Mapping[str, pa.DataType] = {
+    "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_(), "str": pa.string(),
+}  # fmt: skip
+"""What the option `types` names."""
 _NUMBER = r"^([+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)?$"
 """The form of a cell that pyarrow mostly takes as a number, as Python does."""
 CELLS_MAX = 16

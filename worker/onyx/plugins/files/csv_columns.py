@@ -25,18 +25,11 @@ import pyarrow.csv as pcsv
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.mixed import Read, mixed
 from onyx.flow.segment import Segment
-from onyx.plugins.files.csv_cells import WRONG, cell_of, converted, converted_of
+from onyx.plugins.files.csv_cells import OPTION_TYPES, WRONG, cell_of, converted, converted_of
 from onyx.plugins.files.csv_records import CsvRecords, raw_rows, rows_of
 from onyx.plugins.files.csv_rows import Row, Rows, is_odd, is_text
 from onyx.plugins.files.line_records import NEWLINE
 from onyx.plugins.records import BadRecords, whole_lines
-
-_OPTION_TYPES: Mapping[str, pa.DataType] = {
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "bool": pa.bool_(),
-    "str": pa.string(),
-}
 
 
 class CsvColumns:
@@ -63,7 +56,7 @@ class CsvColumns:
         self._names = list(names)
         self._wanted = [name for name in names if schema is None or name in kinds_given]
         self._kinds = {
-            name: kinds_given.get(name, _OPTION_TYPES[types.get(name, "str")])
+            name: kinds_given.get(name, OPTION_TYPES[types.get(name, "str")])
             for name in self._wanted
         }
         self._of_schema = {name: cell_of(name, kinds_given[name]) for name in kinds_given}

@@ -1,6 +1,8 @@
-"""Fields added to every segment of a file: where it comes from."""
+"""Fields added to every segment of a file: where it comes from, and what its folders say."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +15,23 @@ from onyx.plugins.chunks import with_columns
 
 
 class Extras:
-    """The number of the record, and the path of the file."""
+    """The number of the record, the path of the file, and keys that all of its segments have."""
 
-    def __init__(self, file: str, number_key: str | None, file_key: str | None) -> None:
-        """A key that is None is not added."""
-        self._file = file
+    def __init__(
+        self,
+        file: str,
+        number_key: str | None = None,
+        file_key: str | None = None,
+        same: Mapping[str, pa.Scalar] | None = None,
+    ) -> None:
+        """A key that is None is not added. `same`: of all segments; they stand in the place of what
+        the file itself has under these keys."""
         self._number_key = number_key
-        self._file_key = file_key
+        self._same = dict(same or {})
+        if file_key is not None:
+            self._same[file_key] = pa.scalar(file)
+        self._values = {key: value.as_py() for key, value in self._same.items()}
+        self._none = number_key is None and not self._same
 
     def added_to(self, read: Read, first: int) -> Read:
         """The segments with these; dicts get them in place, and columns beside them, or in the
@@ -28,7 +40,7 @@ class Extras:
         Args:
             first: the position of the first segment.
         """
-        if self._number_key is None and self._file_key is None:
+        if self._none:
             return read
         return mixed(
             [(indices, self._added(each, indices + first)) for indices, each in pieces_of(read)]
@@ -36,7 +48,7 @@ class Extras:
 
     def added(self, segments: Segments, first: int) -> Segments:
         """The segments of one format with these."""
-        if self._number_key is None and self._file_key is None:
+        if self._none:
             return segments
         return self._added(segments, np.arange(first, first + len(segments)))
 
@@ -48,15 +60,15 @@ class Extras:
         if self._number_key is not None:
             for number, segment in zip(numbers.tolist(), segments, strict=True):
                 segment[self._number_key] = number
-        if self._file_key is not None:
+        for key, value in self._values.items():
             for segment in segments:
-                segment[self._file_key] = self._file
+                segment[key] = value
         return segments
 
     def _beside(self, columns: Columns, numbers: Indices) -> Segments:
         count, found = len(columns), dict[str, pa.Array]()
         if self._number_key is not None:
             found[self._number_key] = pa.array(numbers, pa.int64())
-        if self._file_key is not None:
-            found[self._file_key] = pa.repeat(self._file, count)
+        for key, value in self._same.items():
+            found[key] = pa.repeat(value, count)
         return with_columns(columns, found)

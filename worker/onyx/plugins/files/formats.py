@@ -9,6 +9,7 @@ from onyx.model.report import nearest
 from onyx.plugins.files.byte_sources import COMPRESSED, FileBytes
 from onyx.plugins.files.csv_columns import CsvColumns
 from onyx.plugins.files.csv_records import CsvRecords, read_header
+from onyx.plugins.files.hive import partition_values
 from onyx.plugins.files.line_columns import JsonLineColumns, TextColumns
 from onyx.plugins.files.line_records import JsonLineRecords, TextRecords
 from onyx.plugins.files.options import InputOptions
@@ -75,10 +76,11 @@ class Formats:
             columns, offset = self._headers[path]
         if columns:
             self._check_columns(path, columns)
+        types = {name: kind for name, kind in options.types.items() if name in columns}
         if self._columns is None or not columns:
-            return CsvRecords(columns, options.types, delimiter, bad), offset
+            return CsvRecords(columns, types, delimiter, bad), offset
         try:
-            made = CsvColumns(columns, options.types, delimiter, bad, self._context.schema)
+            made = CsvColumns(columns, types, delimiter, bad, self._context.schema)
         except UserError as error:
             raise task_error(self._context, str(error)) from error
         return made, offset
@@ -102,8 +104,9 @@ class Formats:
                 self._context,
                 f"{path} has the column {twice[0]!r} twice; use header: false with columns",
             )
+        beside = partition_values(path) if self._options.hive_partitioning else {}
         for column in self._options.types:
-            if column not in columns:
+            if column not in columns and column not in beside:
                 hint = nearest(column, columns) or f"its columns are {', '.join(columns[:50])}"
                 raise option_error(
                     self._context, "types", f"names {column!r}, which {path} lacks; {hint}"

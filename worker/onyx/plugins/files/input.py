@@ -15,6 +15,7 @@ from onyx.errors import OnyxError, UserError
 from onyx.plugins.files.byte_sources import FileBytes
 from onyx.plugins.files.extras import Extras
 from onyx.plugins.files.formats import Formats
+from onyx.plugins.files.hive import partition_columns
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.files.parquet_reader import ParquetReader, ParquetRows
 from onyx.plugins.files.text_reader import FileBlocks, FileReader
@@ -86,7 +87,9 @@ class FilesInput:
         if version is not None:
             self._files.expect(partition, version)
         options = self._options
-        extras = Extras(partition, options.record_number, options.file_name)
+        extras = Extras(
+            partition, options.record_number, options.file_name, self._same_in(partition)
+        )
         where = f"{self._context.where}: {partition}"
         bad = BadRecords(where, options.on_bad_record == "segment")
         if self._formats.name(partition) == "parquet":
@@ -118,6 +121,17 @@ class FilesInput:
     def close(self) -> None:
         """Forget the headers of CSV files."""
         self._formats.forget_headers()
+
+    def _same_in(self, partition: str) -> Mapping[str, pa.Scalar]:
+        """The keys that the folders of a file give all of its segments."""
+        if not self._options.hive_partitioning:
+            return {}
+        own = partition.removeprefix(os.path.join(self._context.located(""), ""))
+        schema = self._context.schema if self._columns is not None else None
+        try:
+            return partition_columns(own, self._options.types, schema)
+        except UserError as error:
+            raise task_error(self._context, str(error)) from error
 
     def _matching(self, pattern: str) -> list[str]:
         try:

@@ -41,7 +41,10 @@ class InputOptions(Options, frozen=True):
     delimiter: str | None = None
     """csv: one character; without it a comma, or a tab for `.tsv`."""
     types: dict[str, _Type] = msgspec.field(default_factory=dict)
-    """csv: columns to convert from text. An empty field becomes null, except for `str`."""
+    """csv, and keys of folders: columns to convert from text. An empty field becomes null, except
+    for `str`."""
+    hive_partitioning: bool = True
+    """Folders of the path that are called `key=value` give all segments of their files this key."""
     start_from: StartFrom = "beginning"
     """Where a new job begins: `beginning`, `{position: 500}` (record 500 of each file),
     `{positions: {a.csv: 500}}`, or with the files modified since `{timeAgo: 2 hours}` or a time."""

@@ -44,7 +44,7 @@ class JobInput:
         self._context = context
         self._options = options
         self._feeds: dict[str, PartsFeed] = {}
-        self._files = FilesInput(context, InputOptions(path=[]))
+        self._files = FilesInput(context, InputOptions(path=[], hive_partitioning=False))
         # Cursors count rows, and the journal parts.
         counted = replace(context, batch_format="dicts", schema=None, cursors=self._cursors)
         self._partitions = JournalledPartitions(

@@ -54,7 +54,9 @@ class SparkInput:
         self._runner = runner
         self._snapshot = Snapshot(location, context)
         self._folder: Location | None = None
-        self._files = FilesInput(context, InputOptions(path=f"{location}/*{SUFFIX}"))
+        self._files = FilesInput(
+            context, InputOptions(path=f"{location}/*{SUFFIX}", hive_partitioning=False)
+        )
         self.cooperative = self._files.cooperative
 
     def upgrade(self, old: Callable[[], UpgradedJob | None]) -> None:

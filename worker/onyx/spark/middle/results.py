@@ -31,7 +31,10 @@ class StageResults:
     def __init__(self, context: PluginContext, options: MiddleOptions) -> None:
         self._context = context
         self._folder = folder_of(context, options)
-        self._files = FilesInput(context, InputOptions(path=f"{self._folder.location}/*{SUFFIX}"))
+        self._files = FilesInput(
+            context,
+            InputOptions(path=f"{self._folder.location}/*{SUFFIX}", hive_partitioning=False),
+        )
 
     def partitions(self) -> Sequence[str]:
         """Always the same."""
