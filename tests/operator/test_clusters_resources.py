@@ -116,7 +116,8 @@ def test_what_the_operator_sets_is_what_validation_refuses_to_others() -> None:
     small = {each["name"] for each in worker(POOLS["small"])["env"]}
 
     assert SET_BY_OPERATOR.keys() - {"ONYX_PEERS"} <= whole
-    assert {"ONYX_LEAVE_TIMEOUT_S", "ONYX_TELEMETRY_LOG_FORMAT"} == small - SET_BY_OPERATOR.keys()
+    follow = {"ONYX_LEAVE_TIMEOUT_S", "ONYX_TASK_REPORT_VALUES", "ONYX_TELEMETRY_LOG_FORMAT"}
+    assert follow == small - SET_BY_OPERATOR.keys()
 
 
 GIVEN = {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}}

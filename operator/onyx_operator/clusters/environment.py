@@ -81,6 +81,8 @@ def _derived(pool: Pool) -> dict[str, Source]:
     found: dict[str, Source] = {
         "ONYX_LEAVE_TIMEOUT_S": str(leave_timeout_s),
         "ONYX_TELEMETRY_LOG_FORMAT": "json",
+        # What is in segments would stand in logs, in the status of objects, and in ZooKeeper.
+        "ONYX_TASK_REPORT_VALUES": "false",
     }
     if cluster.data is not None:
         found["ONYX_DATA_DIR"] = cluster.data.mount_path

@@ -271,7 +271,7 @@ def test_a_secret_of_a_format_comes_from_the_environment(
         ({"stage": STAGE, "write": {"repeat": True}}, r"'write\.repeat'"),
         (
             {"stage": STAGE, "write": {**JDBC, "options": {"password": "x"}}},
-            r"'write\.options\.password' holds a secret.*optionsEnv",
+            r"'write\.options' has 'password', which is a secret.*optionsEnv",
         ),
     ],
 )

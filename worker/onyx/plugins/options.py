@@ -17,6 +17,7 @@ from onyx.errors import Problem, UserError, UserFunctionError, describe
 from onyx.model.job import CatalogEntry, Job
 from onyx.model.plugins import BuiltIn
 from onyx.model.report import at, nearest
+from onyx.model.secrets import secrets_in
 from onyx.on_demand import loaded
 from onyx.path_names import climbs
 from onyx.storage.interface import Location, Purpose
@@ -93,10 +94,13 @@ def check_options(options: Mapping[str, Any], kind: type[O]) -> tuple[O | None, 
                 problems.append(_problem(name, error))
         elif field.required and not unknown:  # an unknown one may be the missing one, misspelled
             problems.append(Problem(name, "is missing"))
+    secrets = [*secrets_in(options)]
     if problems:
-        return None, problems
+        return None, [*secrets, *problems]
     read = kind(**values)
-    return read, list(read.wrong())
+    wrong = [*read.wrong()]
+    known = {each.path for each in wrong if isinstance(options.get(each.path), str)}
+    return read, [*(each for each in secrets if each.path not in known), *wrong]
 
 
 def located(context: PluginContext, path: str, option: str = "path") -> Location:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-from onyx.plugins.options import option_error
+from onyx.plugins.options import option_error, variable_of
 from onyx.plugins.protocol import PluginContext
 from onyx.storage.opening import is_remote
 
@@ -20,6 +20,23 @@ _STORES = re.compile(r"(s3|s3a|s3n|hdfs|abfss?|gs|oss|wasbs?)://[^/]", re.IGNORE
 _OF_A_FILE = re.compile(r"\s*(/\w|(file|local|jar|har|viewfs):|~)", re.IGNORECASE)
 _OF_A_SERVER = re.compile(r"jdbc:[a-z0-9]+://", re.IGNORECASE)
 """A database in the process, as of Derby or H2, reads and writes files of the worker."""
+
+
+def given_options(
+    context: PluginContext, option: str, given: Mapping[str, T], from_variables: Mapping[str, str]
+) -> dict[str, T | str]:
+    """Options of a format, those from variables of this worker with them.
+
+    Raises:
+        UserError: as `located_options`, or a variable is not there or none that jobs may name.
+    """
+    return {
+        **located_options(context, option, given),
+        **{
+            key: variable_of(context, f"{option}Env.{key}", variable)
+            for key, variable in from_variables.items()
+        },
+    }
 
 
 def located_options(context: PluginContext, option: str, given: Mapping[str, T]) -> dict[str, T]:

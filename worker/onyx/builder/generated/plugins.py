@@ -409,6 +409,7 @@ class SparkInput(TypedDict, total=False):
     arguments: Mapping[str, Any]
     format: str | None
     format_options: Mapping[str, str]
+    format_options_env: Mapping[str, str]
     schema: str | None
     master: str | None
     spark_conf: Mapping[str, str]

@@ -12,6 +12,7 @@ from onyx.model import names
 from onyx.model.keys.section import Draft
 from onyx.model.report import Report, at
 from onyx.model.rules.looking import entries, good
+from onyx.model.secrets import secrets_in
 from onyx.model.spark_settings import malformed
 
 _OF_PEERS = {
@@ -41,6 +42,8 @@ def check_settings(spec: Draft, path: str, report: Report) -> None:
     section = good(spec, "spark")
     conf = None if section is None else good(section, "spark_conf")
     given = [(at(at(path, "spark"), "sparkConf"), conf)]
+    for problem in secrets_in({"sparkConf": conf}) if isinstance(conf, Mapping) else ():
+        report.add(at(at(path, "spark"), problem.path), problem.message, problem.hint)
     for draft, where in entries(spec, "catalog", path, "catalog"):
         options = good(draft, "options") or {}
         given.append((at(at(where, "options"), "sparkConf"), options.get("sparkConf")))

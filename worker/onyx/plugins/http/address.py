@@ -31,11 +31,6 @@ class Address(msgspec.Struct, frozen=True):
         return f"{self.scheme}://{host}{port}{path}{mark and '?...'}"
 
     @property
-    def query_names(self) -> list[str]:
-        """The names in the query."""
-        return [name for name, _ in self.query]
-
-    @property
     def query(self) -> list[tuple[str, str]]:
         """Names and values."""
         return parse_qsl(self.target.partition("?")[2], keep_blank_values=True)

@@ -15,18 +15,6 @@ from onyx.plugins.roll_limits import TRANSACTION_BYTES_MAX, TRANSACTION_LIMITS
 
 _OURS = ("content-length", "transfer-encoding", "connection", "host", "expect", "te", "upgrade")
 """Headers that the connection sets."""
-_SECRETS = ("authorization", "cookie", "token", "secret", "password", "signature", "key")
-"""Ends of the names of headers that nobody may see."""
-_SECRETS_OF_URLS = (
-    "token",
-    "secret",
-    "password",
-    "signature",
-    "sig",
-    "apikey",
-    "api_key",
-    "api-key",
-)
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[ -~\t]*")
 _Positive = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
@@ -118,10 +106,6 @@ class HttpOptions(Options, frozen=True):
             except ValueError as error:
                 yield Problem("url", str(error))
                 return
-            for name in address.query_names:
-                if name.lower().endswith(_SECRETS_OF_URLS):
-                    hint = "name a variable of the workers that holds the URL with urlEnv"
-                    yield Problem("url", f"has {name!r}, which is a secret", hint)
             if address.scheme == "http":
                 yield from self.wrong_without_tls()
 
@@ -152,9 +136,6 @@ class HttpOptions(Options, frozen=True):
             yield Problem(option, f"has {name!r}, which is no name of a header")
         elif lower in _OURS or lower == (self.idempotency_header or "").lower():
             yield Problem(option, f"has {name!r}, which Onyx sets itself", "leave it out")
-        elif option == "headers" and lower.endswith(_SECRETS):
-            hint = f"name a variable of the workers that holds it: headersEnv: {{{name}: NAME}}"
-            yield Problem(option, f"has {name!r}, which is a secret", hint)
 
     def _wrong_keys(self) -> Iterator[Problem]:
         header = self.idempotency_header

@@ -27,8 +27,6 @@ _CODE = (
 _IN_A_COMMAND = "sasl.kerberos."
 _HARMLESS = re.compile(r"[A-Za-z0-9_./@:=-]*")
 """It puts these settings into the command that gets a Kerberos ticket, which a shell reads."""
-_SECRETS = ("password", "secret", "ssl.key.pem", "sasl.oauthbearer.config")
-"""Ends of the names of settings that nobody may see."""
 
 
 class KafkaOptions(Options, frozen=True):
@@ -64,9 +62,6 @@ class KafkaOptions(Options, frozen=True):
             ):
                 hint = "leave out what is no letter, digit or one of _./@:=-"
                 yield Problem(option, f"has {key!r} with a value that a shell would read", hint)
-            elif option == "config" and key.endswith(_SECRETS):
-                hint = f"name a variable of the workers that holds it: configEnv: {{{key}: NAME}}"
-                yield Problem(option, f"has {key!r}, which is a secret", hint)
             elif key in self.config and key in self.config_env:
                 yield Problem("configEnv", f"has {key!r}, as config has", "leave one of them out")
 

@@ -27,6 +27,8 @@ class SparkInputOptions(Options, frozen=True, kw_only=True):
     """Instead of `frame`: a format that Spark reads, `parquet`, `csv`, `jdbc`, ..."""
     format_options: dict[str, str] = msgspec.field(default_factory=dict)
     """Options of this format, such as `path`."""
+    format_options_env: dict[str, str] = msgspec.field(default_factory=dict)
+    """Options whose values are in variables of the workers' environment, as passwords are."""
     schema: str | None = None
     """Columns of this format in Spark's DDL, `row BIGINT, delay DOUBLE`."""
     master: Annotated[str, msgspec.Meta(min_length=1)] | None = None
@@ -47,8 +49,12 @@ class SparkInputOptions(Options, frozen=True, kw_only=True):
             yield Problem("frame", "is not the name of a function", "write package.module:name")
         if self.frame is None and self.arguments:
             yield Problem("arguments", "are those of `frame`, which is missing")
-        if self.format is None and (self.format_options or self.schema is not None):
-            key = "formatOptions" if self.format_options else "schema"
+        given = {
+            "formatOptions": bool(self.format_options),
+            "formatOptionsEnv": bool(self.format_options_env),
+            "schema": self.schema is not None,
+        }
+        for key in (key for key, is_given in given.items() if is_given and self.format is None):
             yield Problem(key, "belongs to `format`, which is missing")
         if self.master is not None:
             yield from wrong_spark_master(SparkMaster(self.master, self.spark_conf))

@@ -18,7 +18,7 @@ from onyx.spark.child.request import EXACT_TYPES, FrameSource, StageRequest, Sta
 from onyx.spark.child.runner import run_in_child
 from onyx.spark.input.options import SparkInputOptions
 from onyx.spark.input.snapshot import Snapshot
-from onyx.spark.located_options import located_options
+from onyx.spark.located_options import given_options
 from onyx.spark.result_names import SUFFIX
 from onyx.spark.session.spark_master import spark_for, wrong_spark_master
 from onyx.spark.target import Target
@@ -49,7 +49,9 @@ class SparkInput:
         location = folder_at(context, options.path)
         self._context = context
         self._options = options
-        self._format_options = located_options(context, "formatOptions", options.format_options)
+        self._format_options = given_options(
+            context, "formatOptions", options.format_options, options.format_options_env
+        )
         self._where = spark_for(context, options, wrong_spark_master)
         self._runner = runner
         self._snapshot = Snapshot(location, context)

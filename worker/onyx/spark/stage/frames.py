@@ -16,10 +16,10 @@ from onyx.errors import UserError
 from onyx.ids import JobId
 from onyx.model.report import show
 from onyx.path_names import path_name
-from onyx.plugins.options import option_error, variable_of
+from onyx.plugins.options import option_error
 from onyx.plugins.protocol import PluginContext
 from onyx.spark.child.request import EXACT_TYPES, Frame, StageRequest, Write
-from onyx.spark.located_options import located_options
+from onyx.spark.located_options import given_options
 from onyx.spark.session.spark_master import spark_for, wrong_spark_master
 from onyx.spark.stage.options import SparkOptions, WriteOptions, is_frame, same_result
 from onyx.storage.interface import Location
@@ -104,9 +104,7 @@ def why_not_callable(
 
 
 def _write(context: PluginContext, options: WriteOptions) -> Write:
-    given: dict[str, Any] = dict(located_options(context, "write.options", options.options))
-    for key, variable in options.options_env.items():
-        given[key] = variable_of(context, f"write.optionsEnv.{key}", variable)
+    given = given_options(context, "write.options", options.options, options.options_env)
     return Write(
         options.format, options.mode or "overwrite", options.partition_by, given, options.repeat
     )

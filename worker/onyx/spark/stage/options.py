@@ -23,7 +23,6 @@ _IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]{0,99}\Z"
 Identifier = Annotated[str, msgspec.Meta(pattern=_IDENTIFIER)]
 """A name that a Python function may give to an argument."""
 _OF_A_STAGE = ("master", "write", "stage_params", "stage_timeout", "spark_conf")
-_SECRET = ("password", "secret", "token")
 
 
 @prepared
@@ -118,11 +117,6 @@ def _wrong_write(write: WriteOptions) -> Iterator[Problem]:
     if write.partition_by and write.format not in FILE_FORMATS:
         what = f"is for files, and {write.format} is none"
         yield Problem("write.partitionBy", what, "remove it")
-    for key in write.options:
-        if any(part in key.lower() for part in _SECRET):
-            what = "holds a secret, and a job is for many eyes"
-            hint = f"name a variable of the workers: optionsEnv: {{{key}: DB_SECRET}}"
-            yield Problem(f"write.options.{key}", what, hint)
     for key in write.options_env.keys() & write.options.keys():
         yield Problem(f"write.optionsEnv.{key}", "is in options too")
 
