@@ -28,7 +28,15 @@ class FakeRequests:
         if job != "orders" or task not in ("in", "", "bus"):
             return Answer(Status.UNKNOWN, "there is no such input")
         plugin = "requests" if task == "bus" else "http"
-        return Target("the-id", task or "in", plugin, self.options, self.follows)
+        return Target("the-id", task or "in", plugin, self.options, self.follows, "orders")
+
+    async def inputs(self, job: str) -> list[Target] | None:
+        bus = Target("the-id", "bus", "requests", {}, self.follows, "orders")
+        into = Target("the-id", "in", "http", self.options, self.follows, "orders")
+        return [into, bus] if job == "orders" else None
+
+    async def unheard_of(self, job: str, is_new: bool) -> Answer:
+        return Answer(Status.UNKNOWN, f"there is no job {job!r}")
 
     async def append(self, append: Append) -> Answer:
         self.appended.append(append)

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -54,14 +54,24 @@ class Target(msgspec.Struct, frozen=True):
     options: Mapping[str, Any]
     follows: bool = False
     """Whether the job has come in the place of another one, whose input may have been served."""
+    job_name: str = ""
 
 
 class Requests(Protocol):
-    """Where requests go. Both run on the event loop of the front."""
+    """Where requests go. All run on the event loop of the front."""
 
     async def find(self, job: str, task: str, is_new: bool) -> Target | Answer:
         """An input by the id or name of its job, or the answer that there is none. `is_new`: no
         journal can have the request."""
+        ...
+
+    async def inputs(self, job: str) -> Sequence[Target] | None:
+        """The inputs of all jobs that a client may mean, of those that have ended too; None: there
+        is no such job."""
+        ...
+
+    async def unheard_of(self, job: str, is_new: bool) -> Answer:
+        """The answer as of a job that is not there. `is_new`: as of `find`."""
         ...
 
     async def append(self, append: Append) -> Answer:
@@ -148,6 +158,8 @@ class App:
         try:
             async with asyncio.timeout(asked.timeout_s):
                 found = await self._requests.find(asked.job, asked.task, not asked.id)
+                if not await self._may_know(asked, found):
+                    return await self._requests.unheard_of(asked.job, not asked.id)
         except TimeoutError as error:
             what = f"the job was not found within {asked.timeout_s:g} s"
             raise Rejected(504, what, after(BUSY_RETRY_S)) from error
@@ -159,6 +171,21 @@ class App:
             return not_final(unserved) if asked.id and found.follows else unserved
         authorize(self._tokens_of(found), asked.token, "the input")
         return found
+
+    async def _may_know(self, asked: Asked, found: Target | Answer) -> bool:
+        """Whether the client may know what was found: that a job is there, what it is called and
+        which inputs it has. A job without an input that is open to the client is none to it. But
+        who knows the whole name of a job or its id learns that a token is wanted."""
+        if isinstance(found, Target) and found.plugin == PLUGIN:
+            return asked.job in (found.job, found.job_name) or self._opens(found, asked.token)
+        inputs = await self._requests.inputs(asked.job)
+        return inputs is None or any(
+            each.plugin == PLUGIN and self._opens(each, asked.token) for each in inputs
+        )
+
+    def _opens(self, found: Target, token: bytes | None) -> bool:
+        tokens = self._tokens_of(found)
+        return not tokens.wanted or (token is not None and tokens.opened_by(token))
 
     def _tokens_of(self, found: Target) -> Tokens:
         key = (found.job, found.task)

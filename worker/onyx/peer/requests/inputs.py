@@ -48,6 +48,7 @@ class RequestInput(msgspec.Struct, frozen=True):
     """What functions of the job may give back."""
     follows: bool = False
     """Whether the job has come in the place of another one."""
+    job_name: str = ""
 
     @property
     def task(self) -> TaskName:
@@ -97,7 +98,7 @@ class RequestInputs:
         named = jobs_called(replica, job, partial(self._name, replica))
         running = [*filter(None, map(partial(_in_place_of, replica), named))]
         if not named:
-            return self._unheard_of(replica, job, is_new)
+            return self.unheard_of(job, is_new)
         if not running:
             ended = Answer(Status.UNKNOWN, self._ended(replica, named[0]), STOPPED_RETRY_S)
             return ended if is_new else not_final(ended)
@@ -116,8 +117,22 @@ class RequestInputs:
         is_new = is_new or replica.upgrades(running[0]) is None
         return input_ if is_new else not_final(input_)
 
-    def _unheard_of(self, replica: Replica, job: str, is_new: bool) -> Answer:
-        """The answer when no job is named so, as far as this worker has read."""
+    def of(self, job: str) -> list[RequestInput] | None:
+        """The inputs of all jobs that a client may mean, of those that have ended too; None: there
+        is no such job."""
+        replica = self._replica()
+        found = []
+        named = jobs_called(replica, job, partial(self._name, replica))
+        for each in named:
+            manifest = self._manifest(replica, each)
+            if manifest is not None:
+                found += [self._input_of(each, manifest, entry) for entry in _taking(manifest)]
+        return found if named else None
+
+    def unheard_of(self, job: str, is_new: bool) -> Answer:
+        """The answer when no job is named so, as far as this worker has read, or when whoever asks
+        may not know of it."""
+        replica = self._replica()
         now_s, reason = self._clock.monotonic_s(), f"there is no job {job!r}"
         may_look = now_s >= self._next_look_s
         if may_look:
@@ -198,17 +213,24 @@ class RequestInputs:
                 self._jobs.popitem(last=False)
         return self._jobs[digest]
 
+    def _input_of(self, job_id: JobId, job: Job, entry: CatalogEntry) -> RequestInput:
+        follows = self._replica().upgrades(job_id) is not None
+        return RequestInput(job_id, entry, tuple(sorted(job.ack_returns)), follows, job.name)
+
     def _input(self, job_id: JobId, job: Job, task: str) -> RequestInput | Answer:
-        taking = [each for each in job.catalog if takes_requests(each.type, each.plugin)]
+        taking = _taking(job)
         for entry in taking:
             if entry.name == task or (not task and len(taking) == 1):
-                follows = self._replica().upgrades(job_id) is not None
-                return RequestInput(job_id, entry, tuple(sorted(job.ack_returns)), follows)
+                return self._input_of(job_id, job, entry)
         names = ", ".join(each.name for each in taking) or "none"
         return Answer(
             Status.UNKNOWN,
             f"job {job_id} has no input {task!r} that takes requests; those that do: {names}",
         )
+
+
+def _taking(job: Job) -> list[CatalogEntry]:
+    return [each for each in job.catalog if takes_requests(each.type, each.plugin)]
 
 
 def _runs(replica: Replica, job: JobId) -> bool:

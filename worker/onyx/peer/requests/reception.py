@@ -7,8 +7,11 @@ there is no router: clients come again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onyx.front.app import Target
 from onyx.front.loop import Loop
+from onyx.peer.requests.inputs import RequestInput
 from onyx.peer.requests.router import RequestRouter
 from onyx.requests.append import Append
 from onyx.requests.request import Answer, Status
@@ -43,10 +46,25 @@ class Reception:
         found = await router.find(job, task, is_new)
         if isinstance(found, Answer):
             return found
-        entry = found.entry
-        return Target(found.job, found.task, entry.plugin or "", entry.options, found.follows)
+        return _target(found)
+
+    async def inputs(self, job: str) -> Sequence[Target] | None:
+        """The inputs of all jobs that a client may mean; None: there is no such job."""
+        router = self._router
+        found = None if router is None else await router.inputs(job)
+        return None if found is None else [_target(each) for each in found]
+
+    async def unheard_of(self, job: str, is_new: bool) -> Answer:
+        """The answer as of a job that is not there."""
+        router = self._router
+        return NOBODY if router is None else await router.unheard_of(job, is_new)
 
     async def append(self, append: Append) -> Answer:
         """The answer to a request."""
         router = self._router
         return NOBODY if router is None else await router.answer(append)
+
+
+def _target(found: RequestInput) -> Target:
+    plugin, options = found.entry.plugin or "", found.entry.options
+    return Target(found.job, found.task, plugin, options, found.follows, found.job_name)

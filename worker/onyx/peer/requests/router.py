@@ -138,6 +138,20 @@ class RequestRouter:
         found: RequestInput | Answer = await asyncio.wrap_future(find)
         return found
 
+    async def inputs(self, job: str) -> list[RequestInput] | None:
+        """The inputs of all jobs that a client may mean; None: there is no such job."""
+        if self._stopped:
+            return None
+        return await asyncio.wrap_future(self._background(lambda: self._inputs.of(job)))
+
+    async def unheard_of(self, job: str, is_new: bool) -> Answer:
+        """The answer as of a job that is not there. `is_new`: as of `find`."""
+        if self._stopped:
+            return _ENDS
+        asked = self._background(lambda: self._inputs.unheard_of(job, is_new))
+        answer: Answer = await asyncio.wrap_future(asked)
+        return answer
+
     async def answer(self, append: Append) -> Answer:
         """The answer to a request, at the latest after the time that it gives."""
         direct = self._direct.answer(append, self._new_id)
