@@ -19,6 +19,7 @@ import pyarrow as pa
 from onyx.errors import UserFunctionError
 from onyx.model.canonical import to_mapping
 from onyx.model.job import Job
+from onyx.rights import EVERYTHING
 from onyx.spark.child.request import StageRequest
 from onyx.spark.child.run_stage import named
 from onyx.spark.driver.outputs import Outputs
@@ -178,7 +179,7 @@ def request_of(job: Job, folder: Path, modules: tuple[str, ...], **more: Any) ->
         scratch=str(scratch),
         data_dir=str(folder),
         state_location=str(folder / "state"),
-        **more,
+        **{"rights": EVERYTHING, **more},
     )
 
 

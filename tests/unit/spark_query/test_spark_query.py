@@ -122,6 +122,25 @@ def test_a_chain_of_tasks_prints_what_it_prints_on_peers(
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("form", ["dicts", "arrow"])
+def test_folders_are_keys_of_segments_as_on_peers(folder: Path, form: str) -> None:
+    for year in (2024, 2025):
+        (folder / f"in/year={year}").mkdir(parents=True)
+        (folder / f"in/year={year}/a.csv").write_text("n\n1\n")
+    spec = f"""
+  workflow: [[read, write]]
+  catalog:
+    - {{name: read, type: input, plugin: files, batchFormat: {form},
+       options: {{path: "in/*/*.csv", types: {{n: int, year: int}}}}}}
+    - {{name: write, type: output, plugin: files, options: {{path: out}}}}
+"""
+    request = request_of(job(spec), folder, ())
+    reply = run_query(request)
+    assert reply.failure is None, reply.failure
+    publish_all(request, reply)
+    assert in_order(lines(folder / "out")) == [{"n": 1, "year": 2024}, {"n": 1, "year": 2025}]
+
+
 def test_windows_fire_by_event_time_and_set_late_segments_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

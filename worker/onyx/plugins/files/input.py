@@ -126,7 +126,7 @@ class FilesInput:
         """The keys that the folders of a file give all of its segments."""
         if not self._options.hive_partitioning:
             return {}
-        own = partition.removeprefix(os.path.join(self._context.located(""), ""))
+        own = partition.removeprefix(os.path.join(self._context.data_dir, ""))
         schema = self._context.schema if self._columns is not None else None
         try:
             return partition_columns(own, self._options.types, schema)
