@@ -97,4 +97,5 @@ def test_what_is_committed_stays_until_the_journal_has_it(upgraded: bool) -> Non
 
     assert batch.left(decision) == [[Name("a", 0)]]
     assert batch.read(Name("a", 0)) == PAYLOAD
-    assert worker.batch(1).read(Name("b", 0)) is None
+    with pytest.raises(NotHeld):
+        worker.batch(1).commit([Writer("b", 1)], 0)

@@ -28,10 +28,16 @@ from onyx.requests.request import SEGMENTS_MAX
 from onyx.structs import UNREADABLE
 
 DIGEST_BYTES = 16
+VALUES_MAX = 500_000
+"""Values in the JSON of a request, counted by its brackets and commas before it is decoded."""
+LARGE_BYTES = 262_144
+"""The size from which segments in JSON or MessagePack are made on a thread, not on the event loop.
+"""
 REFUSED_SHOWN_MAX = 100
 _array = msgspec.json.Decoder(list[dict[str, Any]])
 _line = msgspec.json.Decoder(dict[str, Any])
 _WRONG = UNREADABLE
+_BEFORE_VALUES = (b"{", b"[", b",")
 
 
 class Refused(SegmentError):
@@ -70,6 +76,11 @@ def segments_of(payload: Payload) -> Segments:
     return segments
 
 
+def is_large(payload: Payload) -> bool:
+    """Whether it takes long to make segments of a payload; columns are quick."""
+    return len(payload.data) >= LARGE_BYTES and payload.form is not Form.ARROW
+
+
 def payload_of(segments: Segments) -> Payload:
     """The payload that holds segments, for another worker. Raises SegmentError: they cannot
     travel."""
@@ -97,6 +108,11 @@ def _check(segments: Segments) -> None:
 
 
 def _json_lines(data: bytes) -> list[Segment]:
+    values = sum(map(data.count, _BEFORE_VALUES))
+    if values > VALUES_MAX:
+        raise Refused(
+            f"the request holds {values:,} values or so; send at most {VALUES_MAX:,} at once"
+        )
     if data.lstrip()[:1] == b"[":
         return _array.decode(data)
     return _line.decode_lines(data)

@@ -23,7 +23,8 @@ from onyx.transport.grpc_state_queries import StateService
 from onyx.transport.grpc_stream import StreamCall
 from onyx.transport.grpc_tls import add_port
 from onyx.transport.ports import free_ports
-from onyx.transport.requests.service import CLIENT_CALLS_MAX, AnswerAppend, RequestService
+from onyx.transport.requests.places import CLIENT_CALLS_MAX
+from onyx.transport.requests.service import AnswerAppend, RequestService
 from onyx.transport.state_queries import AnswerQuery
 
 STOP_TIMEOUT_S = 2.0

@@ -3,7 +3,7 @@
 Most requests are small, and most of what they cost was the event loop: a task, timers and three
 futures each (0.5 of 3.9 ms of CPU, measured). A request that has one partition, owned here, needs
 none of it. Whatever is not as plain is left to the router: an input that was not seen before, a
-refusal, a partition that moves.
+refusal, a partition that moves, a large body.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onyx.ids import GroupId
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.peer.requests.waiting import WaitingAnswers
 from onyx.requests.append import Append
-from onyx.requests.content import Refused, digest_of, segments_of
+from onyx.requests.content import Refused, digest_of, is_large, segments_of
 from onyx.requests.desk import Address, Desk, Mailbox
 from onyx.requests.request import Answer, Request, Status
 from onyx.requests.splitting import partition_of
@@ -69,7 +69,7 @@ class DirectRequests:
             new_id: makes an id, for a request that has none.
         """
         found = self._inputs.known(append.job, append.task)
-        if found is None or append.write is not None:
+        if found is None or append.write is not None or is_large(append.payload):
             return None
         place = self._place(found, append, new_id)
         if place is None:

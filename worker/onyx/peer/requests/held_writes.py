@@ -19,9 +19,9 @@ from onyx.journal.held import Decision, HeldBatch, Name, NotHeld
 from onyx.journal.held_room import JOURNAL_BYTES_MAX, HeldRoom
 from onyx.ledger.outcomes import failure_text
 from onyx.path_names import ALPHABET, is_path_name
+from onyx.peer.requests.decoding import Decoding
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.requests.append import Append
-from onyx.requests.content import segments_of
 from onyx.requests.request import Answer, Level, Status
 from onyx.requests.splitting import parts_of
 from onyx.requests.writes import Commit, Held
@@ -46,6 +46,7 @@ class HeldWrites:
         store: Callable[[], BlobStore],
         clock: Clock,
         take: Callable[[Append], Awaitable[Answer]],
+        decoding: Decoding,
     ) -> None:
         """
         Args:
@@ -56,6 +57,7 @@ class HeldWrites:
         self._store = store
         self._clock = clock
         self._take = take
+        self._decoding = decoding
         self._lock = threading.Lock()
         self._rooms: dict[tuple[str, str], HeldRoom] = {}
         self._threads = ThreadPoolExecutor(THREADS, "onyx-held-writes")
@@ -78,7 +80,7 @@ class HeldWrites:
 
     async def _hold(self, found: RequestInput, append: Append, held: Held) -> Answer:
         # What cannot be taken is refused now: it could not be when the batch is committed.
-        segments = segments_of(append.payload)
+        segments, _ = await self._decoding.decoded(append.payload)
         parts_of(segments, found.partition_key, 0, 2)
         if not is_path_name(held.writer):
             return Answer(Status.INVALID, f"a writer of a write is named by {ALPHABET}")

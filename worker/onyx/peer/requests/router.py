@@ -8,8 +8,8 @@ request is over. Each attempt is under the same id, so the segments are taken on
 A request with a key may fall into parts. Its home, the partition of its id, gets the first part and
 knows the digest of the whole: when that is a conflict, nothing is taken.
 
-All of it runs on the event loop of the process: nothing here takes long, and a request that waits
-costs no thread. The plain ones do without (`direct`).
+All of it runs on the event loop of the process: nothing here takes long (what does is `decoding`),
+and a request that waits costs no thread. The plain ones do without (`direct`).
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ from onyx.front.loop import Loop
 from onyx.ids import GroupId
 from onyx.ledger.outcomes import NOTHING, failure_text
 from onyx.ledger.returns import Parts, put_together
+from onyx.peer.requests.decoding import Decoding
 from onyx.peer.requests.direct import DirectRequests
 from onyx.peer.requests.held_writes import HeldWrites
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.peer.requests.returned import Resolve, needs_user_code, with_values
 from onyx.peer.requests.waiting import WaitingAnswers, timed_out
 from onyx.requests.append import Append, Form, Part, Payload
-from onyx.requests.content import Refused, digest_of, payload_of, segments_of
+from onyx.requests.content import Refused, payload_of
 from onyx.requests.desk import MOVES, Address, Desk
 from onyx.requests.request import Answer, Level, Request, Status, answered, not_final
 from onyx.requests.splitting import Portion, partition_of, parts_of
@@ -98,7 +99,8 @@ class RequestRouter:
         """Answer a request."""
         self._ended: set[asyncio.Task[Any]] = set()
         """What `stop` ends is here too; whoever else cancels one has gone."""
-        self._writes = HeldWrites(inputs, store, clock, self._answer)
+        self._decoding = Decoding()
+        self._writes = HeldWrites(inputs, store, clock, self._answer, self._decoding)
         self._waiting = WaitingAnswers(loop, clock)
         self._direct = DirectRequests(
             inputs, desk, group, clock, self._waiting, self._routed, self._finished
@@ -123,6 +125,7 @@ class RequestRouter:
             with contextlib.suppress(TimeoutError):
                 asyncio.run_coroutine_threadsafe(self._end(), loop).result(STOP_TIMEOUT_S)
         self._writes.stop()
+        self._decoding.stop()
 
     # --- on the loop ----------------------------------------------------------------------------
 
@@ -222,10 +225,11 @@ class RequestRouter:
         stopped = self._inputs.stopped(found) or self._inputs.waits(found)
         if stopped is not None:
             return None if self._inputs.ended(found) else stopped
-        segments, count = segments_of(append.payload), self._inputs.partitions(found)
+        segments, digest = await self._decoding.decoded(append.payload)
+        count = self._inputs.partitions(found)
         home = partition_of(id, count)
         parts = parts_of(segments, found.partition_key, home, count)
-        whole = _Whole(found, id, digest_of(append.payload), append, len(parts) > 1)
+        whole = _Whole(found, id, digest, append, len(parts) > 1)
         if append.id and (whole.split or home not in parts):
             taken = await self._registered(whole, home, parts, last)
             if taken is None or not taken.status.reached:
@@ -316,7 +320,9 @@ class RequestRouter:
         found = await self.find(append.job, append.task, is_new=False)
         if isinstance(found, Answer) or found.job != append.job:
             return Answer(Status.UNAVAILABLE, MOVES, AGAIN_MAX_S)
-        segments = segments_of(append.payload) if append.payload.data else []
+        segments: Segments = []
+        if append.payload.data:
+            segments, _ = await self._decoding.decoded(append.payload)
         whole = _Whole(found, append.id, part.digest, append)
         size_bytes = len(append.payload.data)
         return await self._hand_over(whole, part.partition, segments, size_bytes, last)

@@ -1,8 +1,8 @@
 """Requests of clients: a third service on the port of the streams.
 
 A call waits on a thread of gRPC for the answer of the router. So only some calls are admitted at a
-time, because streams of segments need the same threads; a client with many requests sends them in
-one call (`AppendMany`), which takes two threads.
+time (`places`), because streams of segments need the same threads; a client with many requests
+sends them in one call (`AppendMany`), which takes two threads.
 """
 
 from __future__ import annotations
@@ -23,15 +23,12 @@ from onyx.telemetry.labels import Refusal
 from onyx.transport.gate import Gate
 from onyx.transport.hello import Refused
 from onyx.transport.requests.messages import decode_append, encode_answer
+from onyx.transport.requests.places import CLIENT_CALLS_MAX, Place, Places
 
 logger = logging.getLogger("onyx.transport")
 
 SERVICE = "onyx.wire.v1.Requests"
 ONE, MANY = "Append", "AppendMany"
-CLIENT_CALLS_MAX = 128
-"""Calls of clients and of workers that hand requests over, at once; more are refused."""
-REQUESTS_MAX = 1_024
-"""Requests of one call that wait for their answers; the call is read no further then."""
 BUSY_RETRY_S = 0.2
 LOOK_INTERVAL_S = 1.0
 """How often a call that waits looks whether it still has a client."""
@@ -48,7 +45,7 @@ class RequestService:
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self._answer: AnswerAppend | None = None
-        self._free = threading.BoundedSemaphore(CLIENT_CALLS_MAX)
+        self._places = Places()
 
     @property
     def handler(self) -> grpc.GenericRpcHandler:
@@ -63,35 +60,40 @@ class RequestService:
         self._answer = answer
 
     def _one(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        self._admit(context)
+        place = self._admit(context)
         try:
             with self._gate.pending.waiting(context.cancel):
                 data = next(requests, None)
             if data is None:
                 context.abort(Code.INVALID_ARGUMENT, "a call without a request")
             assert data is not None
+            place.begin(len(data), 0.0)
             number, future = self._begin(data)
             context.add_callback(future.cancel)
             yield encode_answer(_answer_of(future), number)
         except CancelledError:
             context.abort(Code.CANCELLED, "the call has ended")
         finally:
-            self._free.release()
+            place.leave()
 
     def _many(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        self._admit(context)
+        place = self._admit(context)
         try:
-            yield from _Call(self._begin, requests, context).answers()
+            yield from _Call(self._begin, requests, context, place).answers()
         finally:
-            self._free.release()
+            place.leave()
 
-    def _admit(self, context: grpc.ServicerContext) -> None:
+    def _admit(self, context: grpc.ServicerContext) -> Place:
         self._gate.turn_away_strangers(context)
-        if not self._free.acquire(blocking=False):
+        place = self._places.enter(context.cancel)
+        if place is None:
             self._gate.pending.count(Refusal.BUSY)
             context.abort(
-                Code.RESOURCE_EXHAUSTED, f"{CLIENT_CALLS_MAX} calls of clients are open already"
+                Code.RESOURCE_EXHAUSTED,
+                f"{CLIENT_CALLS_MAX} calls of clients are open, each with a request that waits",
             )
+        assert place is not None
+        return place
 
     def _begin(self, data: bytes) -> tuple[int, Future[Answer]]:
         """The number of a request, and its answer to be."""
@@ -115,18 +117,20 @@ class _Call:
         begin: Callable[[bytes], tuple[int, Future[Answer]]],
         requests: Iterator[bytes],
         context: grpc.ServicerContext,
+        place: Place,
     ) -> None:
         self._begin = begin
         self._requests = requests
         self._context = context
-        self._room = threading.BoundedSemaphore(REQUESTS_MAX)
-        self._found: queue.SimpleQueue[tuple[int, Future[Answer]] | None] = queue.SimpleQueue()
+        self._place = place
+        self._found: queue.SimpleQueue[tuple[int, int, Future[Answer]] | None] = queue.SimpleQueue()
         """Requests that are answered; None when no more are read."""
         self._count = 0
         """Requests that were read."""
 
     def answers(self) -> Iterator[bytes]:
         """Each as soon as it is there, until all requests that came are answered."""
+        self._context.add_callback(lambda: self._found.put(None))
         threading.Thread(target=self._read, name="onyx-requests", daemon=True).start()
         sent, ended = 0, False
         while self._context.is_active() and not (ended and sent == self._count):
@@ -137,27 +141,27 @@ class _Call:
             if found is None:
                 ended = True
                 continue
-            number, future = found
+            number, size_bytes, future = found
             sent += 1
-            self._room.release()
+            self._place.end(size_bytes)
             yield encode_answer(_answer_of(future), number)
 
     def _read(self) -> None:
         try:
             for data in self._requests:
-                while not self._room.acquire(timeout=LOOK_INTERVAL_S):
+                while not self._place.begin(len(data), LOOK_INTERVAL_S):
                     if not self._context.is_active():
                         return
                 number, future = self._begin(data)
                 self._count += 1
-                future.add_done_callback(partial(self._answered, number))
+                future.add_done_callback(partial(self._answered, number, len(data)))
         except Exception:  # of gRPC: a bare one when the call has ended
             logger.debug("the call of a client has ended")
         finally:
             self._found.put(None)
 
-    def _answered(self, number: int, future: Future[Answer]) -> None:
-        self._found.put((number, future))
+    def _answered(self, number: int, size_bytes: int, future: Future[Answer]) -> None:
+        self._found.put((number, size_bytes, future))
 
 
 def _answer_of(future: Future[Answer]) -> Answer:
