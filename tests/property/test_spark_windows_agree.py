@@ -71,6 +71,8 @@ def windows_and_triggers(draw: st.DrawFn):
     triggers = [{**draw(st.sampled_from(WATCHING)), **draw(refined)}]
     if draw(st.booleans()):
         triggers.insert(draw(st.integers(0, 1)), {**TIMER, **draw(refined)})
+    at_end = st.sampled_from(["always", "never"])
+    triggers = [{**each, "fire_at_end": draw(at_end)} for each in triggers]
     window = {**draw(st.sampled_from(SHAPES)), **draw(st.sampled_from(AGGREGATIONS))}
     if triggers[0].get("delay") or triggers[-1].get("delay"):
         window.pop("allowed_lateness", None)

@@ -113,7 +113,7 @@ def singles(firing: AnyFiring) -> list[Firing]:
 def _as_alone(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: _as_alone(each) for key, each in state.items() if each is not None}
-    if isinstance(state, Decimal) and -(2**63) <= state < 2**63:
+    if isinstance(state, Decimal) and -(2**63) <= state < 2**64:
         return int(state)
     return state
 
