@@ -31,6 +31,7 @@ from onyx.plugins.sql.engine import connect
 from onyx.rights import Rights, of_its_author, rights_of
 from onyx.seams import SystemClock
 from onyx.settings import Settings, TlsSettings, from_environment
+from onyx.spark.child.environment import environment
 from onyx.spark.left_files import remove_left
 from onyx.spark.located_options import located_options
 
@@ -233,6 +234,17 @@ def test_a_variable_is_named_by_jobs_only_where_it_is_listed(
         way(context(data))
     assert "http://secret" not in str(raised.value)
     way(context(data, job_variables=("JOB_*", "AWS_S*")))
+
+
+@pytest.mark.parametrize("master", ["sc://evil:443/;use_ssl=true", "sc://fleet.evil:15002"])
+def test_a_server_of_spark_that_a_job_names_sees_no_token(master: str) -> None:
+    variables = {
+        "ONYX_SPARK_MASTER": "sc://fleet:15002",
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN": "secret",
+        "ONYX_JOB_VARIABLES": "",
+    }
+    assert "secret" in environment("sc://fleet:15002", "/tmp", variables).values()
+    assert "secret" not in environment(master, "/tmp", variables).values()
 
 
 def test_a_front_opens_to_nobody_by_what_a_job_may_not_name(data: Path, tmp_path: Path) -> None:

@@ -55,4 +55,7 @@ def test_a_variable_with_which_pyspark_would_speak_tls_is_not_for_that_server(
 ) -> None:
     taken = variables | {"SPARK_CONNECT_AUTHENTICATE_TOKEN": "another"}
     assert "SPARK_CONNECT_AUTHENTICATE_TOKEN" not in environment(OWN, "/tmp", taken)
+    taken |= {"ONYX_JOB_VARIABLES": "SPARK_CONNECT_*"}
     assert "SPARK_CONNECT_AUTHENTICATE_TOKEN" in environment("sc://other:1", "/tmp", taken)
+    taken |= {"ONYX_JOB_VARIABLES": ""}
+    assert "SPARK_CONNECT_AUTHENTICATE_TOKEN" not in environment("sc://other:1", "/tmp", taken)

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from onyx.java import java_home_for_spark
+from onyx.rights import rights_of
+from onyx.settings import from_environment
 from onyx.spark.session import token, user_name
 from onyx.spark.session.masters import is_local
 
@@ -33,6 +35,15 @@ def inherited() -> dict[str, str]:
     }
 
 
+def _shows_token(master: str, variables: Mapping[str, str]) -> bool:
+    """Whether PySpark may have its own variable with a token, which it shows to any server behind
+    TLS: one that a job names gets what the owner of the worker lets jobs name."""
+    if token.is_own(master, variables):
+        return not variables.get(token.FILE_VARIABLE)  # with both PySpark would speak TLS
+    rights = rights_of(from_environment(variables))
+    return rights.why_not_variable(token.OF_PYSPARK) is None
+
+
 def environment(
     master: str, scratch: str, taken: Mapping[str, str] | None = None
 ) -> dict[str, str]:
@@ -55,8 +66,8 @@ def environment(
         "JAVA_HOME": str(java_home_for_spark()),
         **user_name.environment(Path(scratch)),
     }
-    if found.get(token.FILE_VARIABLE) and token.is_own(master, found):
-        found.pop(token.OF_PYSPARK, None)  # with it PySpark would speak TLS
+    if not _shows_token(master, found):
+        found.pop(token.OF_PYSPARK, None)
     if is_local(master):  # a machine whose own name does not resolve is no obstacle
         found.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return found
