@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.jobs.plugin_context import plugin_context
 
+from onyx import rights
 from onyx.cli.local_run import checked
 from onyx.errors import UserError
 from onyx.plugins.files.input import FilesInput
@@ -132,7 +133,19 @@ def test_files_of_data_and_authorities_are_named_as_before(data: Path) -> None:
     assert given.located("new/out") == f"{data}/new/out"
     assert given.located("*.jsonl") == f"{data}/*.jsonl"
     assert given.located("s3://bucket/../x") == "s3://bucket/../x"
-    given.located("/etc/ssl/certs/ca-certificates.crt")
+
+
+def test_certificates_of_authorities_are_read_and_not_written(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "certs").mkdir()
+    (tmp_path / "certs" / "all.crt").write_text("")
+    monkeypatch.setattr(rights, "_FOR_ALL", (str(tmp_path / "certs"),))
+    given = context(data)
+    given.located(f"{tmp_path}/certs/all.crt")
+    for path in (f"{tmp_path}/certs", f"{tmp_path}/certs/mine", f"{tmp_path}/certs/*"):
+        with pytest.raises(UserError, match="ONYX_JOB_PATHS"):
+            given.located(path)
 
 
 def test_a_link_leads_nowhere_else(data: Path) -> None:
@@ -278,17 +291,17 @@ def test_onyx_run_lets_a_job_name_what_lies_beside_it_and_below(
         "    - {name: write, type: output, plugin: blackhole}\n"
     )
     _, settings = checked(file, None, None, "WARNING")
-    rights = rights_of(settings)
+    found = rights_of(settings)
     for path in (tmp_path / "here" / "in", tmp_path / "jobs" / "in"):
-        assert rights.why_not_path(str(path)) is None
-    assert rights.why_not_path(str(tmp_path / "other")) is not None
-    assert rights.why_not_path("/etc/passwd") is not None
-    assert rights.why_not_variable("HOME") is not None
+        assert found.why_not_path(str(path)) is None
+    assert found.why_not_path(str(tmp_path / "other")) is not None
+    assert found.why_not_path("/etc/passwd") is not None
+    assert found.why_not_variable("HOME") is not None
 
 
 def test_whoever_writes_the_code_of_a_worker_names_what_it_likes() -> None:
-    rights = rights_of(of_its_author(Settings()))
-    assert rights.why_not_path("/etc/passwd") is None
-    assert rights.why_not_variable("HOME") is None
+    found = rights_of(of_its_author(Settings()))
+    assert found.why_not_path("/etc/passwd") is None
+    assert found.why_not_variable("HOME") is None
     assert check_options({"path": "x"}, FilesOptions)[1] == []
-    assert replace(rights, paths=()).why_not_path("/etc/passwd") is not None
+    assert replace(found, paths=()).why_not_path("/etc/passwd") is not None

@@ -51,7 +51,7 @@ class Rights(msgspec.Struct, frozen=True):
         place = os.path.realpath(os.path.join("", *parts[:fixed]))
         if any(_is_in(place, each) for each in (*_NEVER, *self.secrets)):
             return f"{path} may be named by no job: it holds secrets of the worker"
-        folders = (*self.paths, *_FOR_ALL)
+        folders = (*self.paths, *(_FOR_ALL if os.path.isfile(place) else ()))  # only to be read
         if os.pardir in parts[fixed:] or not any(_is_in(place, each) for each in folders):
             named = ", ".join(self.paths) or "none"
             return (
