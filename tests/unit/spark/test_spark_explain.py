@@ -1,4 +1,4 @@
-"""Stages in one line of a test, and Spark's physical plans of a job: one session for both."""
+"""Stages in a line of a test, and the plans and tasks of a job on Spark: one session for all."""
 
 from __future__ import annotations
 
@@ -8,12 +8,18 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.support.spark.session import local_spark
 
 from onyx.errors import FailsAgain, UserError
+from onyx.model.kinds import Native
 from onyx.model.parsing.job import parse_manifest
 from onyx.spark.explain import explained
+from onyx.spark.session.progress import progress_of
+from onyx.spark.windows.aggregate import aggregate
+from onyx.spark.windows.plan import INT, KEY_INT, Piece, Plan, SessionRule
 from onyx.spark_query.explain import explained_query
 from onyx.testing import run_stage
 
@@ -138,3 +144,36 @@ def test_the_physical_plan_of_a_whole_job_is_shown(session: Any, tmp_path: Path)
     assert behind.startswith("job whole: fragment 1, a MapInArrow each")
     assert "Exchange" in behind
     assert "Scan parquet" in behind
+
+
+def test_few_rows_are_few_tasks_where_spark_has_200_partitions(
+    session: Any, tmp_path: Path
+) -> None:
+    """As on a cluster and on a Connect server, of which Onyx sets no shuffle partitions: adaptive
+    execution joins those that are small."""
+    own = session.newSession()
+    own.conf.set("spark.sql.shuffle.partitions", "200")
+    numbers = list(range(2_000))
+    table = pa.table(
+        {
+            "shard": pa.array([each % 128 for each in numbers], pa.int16()),
+            "extent": pa.array([each // 500 for each in numbers]),
+            "coordinate": pa.array(numbers),
+            "key_int": pa.array([each % 50 for each in numbers]),
+            "int": pa.array(numbers),
+        }
+    )
+    path = str(tmp_path / "p.parquet")
+    pq.write_table(table, path)
+    plans = [
+        Plan("sum", Native(merges="sum"), (KEY_INT, INT), (Piece((path,)),), sessions=sessions)
+        for sessions in (None, SessionRule(5))
+    ]
+    frames = [aggregate(own, **plan.params()) for plan in plans]
+    frames.append(own.read.parquet(path).groupBy("key_int").count())
+    for number, frame in enumerate(frames):
+        own.sparkContext.setJobGroup(f"few-{number}", "few rows")
+        frame.write.parquet(str(tmp_path / f"out-{number}"))
+        done = progress_of(own.sparkContext, f"few-{number}")
+        assert done is not None
+        assert 1 < done.tasks <= 4

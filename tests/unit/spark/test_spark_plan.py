@@ -303,7 +303,8 @@ class Cores:
 
 @pytest.mark.parametrize(
     ("cores", "partitions", "said", "buckets"),
-    [(1, 2, None, 8), (16, 2, None, 32), (2, 60, None, 60), (200, 900, None, 128),
+    [(1, 2, None, 8), (16, 2, None, 16), (16, 9, None, 32), (64, 1, None, 8), (16, 0, None, 32),
+     (2, 60, None, 60), (200, 900, None, 128),
      (16, 2, 5, 5), (1, 1, 500, 128)],
 )  # fmt: skip
 def test_groups_are_in_as_many_buckets_as_cores_and_data_ask_for(

@@ -29,6 +29,9 @@ BUCKETS_A_CORE = 2
 """Each bucket is a task of Spark behind each shuffle, and in each micro-batch, so the 200 that
 Spark takes would cost more than the work. Of micro-batches the number is for good, so there is room
 for more cores."""
+BUCKETS_A_PARTITION = 8
+"""A partition of an input is read by one task, which does not feed more than so many others: few
+files on a large cluster need few buckets."""
 
 
 def buckets_of(spark: Any, request: QueryRequest, partitions: int = 0) -> int:
@@ -36,12 +39,14 @@ def buckets_of(spark: Any, request: QueryRequest, partitions: int = 0) -> int:
     that there are, and by the data, of which the partitions of inputs tell how much there is.
 
     Args:
-        partitions: of all inputs, as far as they are known.
+        partitions: how many all inputs have; 0: that may change.
     """
     if PARTITIONS in request.spark_conf:
         return min(int(spark.conf.get(PARTITIONS)), BUCKETS_MAX)
-    cores = BUCKETS_A_CORE * _cores(spark, request.master)
-    return min(max(BUCKETS_MIN, cores, partitions), BUCKETS_MAX)
+    many = BUCKETS_A_CORE * _cores(spark, request.master)
+    if partitions:
+        many = max(min(many, BUCKETS_A_PARTITION * partitions), partitions)
+    return min(max(BUCKETS_MIN, many), BUCKETS_MAX)
 
 
 def _cores(spark: Any, master: str) -> int:

@@ -30,7 +30,7 @@ from onyx.spark.windows.row_columns import items, key_columns, numbers, plain_ke
 from onyx.windows.assigning.assigner import Part as Assigned
 from onyx.windows.coded import Groups, Keyed, Values, chosen
 from onyx.windows.firing import Number
-from onyx.windows.groups import Shards
+from onyx.windows.groups import Shards, different
 from onyx.windows.prepared import Taken
 
 
@@ -94,7 +94,7 @@ class Buffer:
         if self._overlapping:
             columns[LAST] = np.repeat([part.numbers[-1] for part in parts], many)
         columns |= self._key_columns(mine)
-        shards: list[int] = np.unique(columns[SHARD].to_numpy()).tolist()
+        shards = different(columns[SHARD].to_numpy())
         self._shards.update(shards)
         columns |= self._session_columns(its) if self._in_sessions else {}
         columns |= self._value_columns(its.extracted, order)
@@ -119,9 +119,9 @@ class Buffer:
         if found and isinstance(keys, Groups):
             found[SHARD] = pa.array(self._shard_of.of_column(keys.column))
         else:
-            different = keys.keys if isinstance(keys, Groups) else keys
-            shards = list(map(self._shard_of.__getitem__, different))
-            found = {SHARD: pa.array(shards, pa.int16()), **key_columns(different)}
+            each_once = keys.keys if isinstance(keys, Groups) else keys
+            shards = list(map(self._shard_of.__getitem__, each_once))
+            found = {SHARD: pa.array(shards, pa.int16()), **key_columns(each_once)}
         if not isinstance(keys, Groups):
             return found
         codes = pa.array(keys.codes)
