@@ -125,7 +125,8 @@ class Turns:
 
     def _done(self, ordinal: int, items: Sequence[Any], turn: Turn) -> Worked:
         """A turn has ended well."""
-        taken, failed = items[: turn.taken], dict(turn.failed)
+        taken = items if turn.taken == len(items) else items[: turn.taken]
+        failed = dict(turn.failed)
         good = [each for at, each in enumerate(taken) if at not in failed] if failed else taken
         done = Done("process", (ordinal, good), turn.made)
         self._history.add(done, turn.taken, self._keeps)
@@ -238,7 +239,10 @@ class Turns:
 
 
 def _segments(items: Sequence[Any]) -> int:
-    return sum(len(each) if isinstance(each, pa.RecordBatch) else 1 for each in items)
+    """How many segments items are, which are all dicts or all record batches."""
+    if items and isinstance(items[0], pa.RecordBatch):
+        return sum(map(len, items))
+    return len(items)
 
 
 def _halves(item: pa.RecordBatch) -> list[pa.RecordBatch]:
