@@ -15,7 +15,9 @@ from onyx.errors import UserError, UserFunctionError
 from onyx.model.report import nearest
 from onyx.sql.engine import MONTHS, Engine, RowsFailed
 from onyx.sql.grammar import ROW, Refused
+from onyx.sql.growth import ROWS_AT_ONCE
 from onyx.sql.statement import Computed, Item, Passed, Star, Statement, read_statement
+from onyx.sql.time_limit import PART_TIMEOUT_S, TIMEOUT_S
 
 ERROR = "__error__"
 
@@ -78,7 +80,12 @@ def computed(
     """
     offered = batch.select([ROW, *_columns_of(statement, batch)])
     failed: Failed = []
-    parts = [*_parts(engine, statement.query, offered, failed)]
+    at_once = ROWS_AT_ONCE if statement.makes_much else max(1, offered.num_rows)
+    parts = [
+        part
+        for first in range(0, offered.num_rows, at_once)
+        for part in _parts(engine, statement.query, offered.slice(first, at_once), failed)
+    ]
     if not parts:
         parts = [engine.run(statement.query, offered.slice(0, 0))]
     whole = parts[0] if len(parts) == 1 else pa.concat_batches(parts)
@@ -95,17 +102,22 @@ def _computed_columns(statement: Statement) -> int:
 
 
 def _parts(
-    engine: Engine, query: str, offered: pa.RecordBatch, failed: Failed
+    engine: Engine,
+    query: str,
+    offered: pa.RecordBatch,
+    failed: Failed,
+    timeout_s: float = TIMEOUT_S,
 ) -> Iterator[pa.RecordBatch]:
     try:
-        yield engine.run(query, offered)
+        yield engine.run(query, offered, timeout_s)
     except RowsFailed as error:
         count = offered.num_rows
         if count <= 1:
             failed.extend((row, str(error)) for row in offered.column(ROW).to_pylist())
             return
         for part in (offered.slice(0, count // 2), offered.slice(count // 2)):
-            yield from _parts(engine, query, part, failed)
+            share_s = max(PART_TIMEOUT_S, timeout_s / 2)
+            yield from _parts(engine, query, part, failed, share_s)
 
 
 def _columns_of(statement: Statement, batch: pa.RecordBatch) -> list[str]:

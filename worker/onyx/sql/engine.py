@@ -4,8 +4,8 @@ Invariant: no statement reaches files, the network, other databases or variables
 changes a setting. DuckDB is opened so and locked. `reading` besides lets only a select from
 `segments` through, so each of the two holds alone.
 
-A connection has one thread, the one that calls it: peers are as many as there are cores, and a
-query that does not end is a function that does not.
+A connection has one thread, the one that calls it: peers are as many as there are cores. A
+statement that takes too long is ended (`time_limit`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ import pyarrow as pa
 
 from onyx.errors import UserError, UserFunctionError
 from onyx.on_demand import ModuleOnDemand
+from onyx.sql.growth import MACROS
+from onyx.sql.time_limit import TIMEOUT_S, TimeLimit
 
 pc = ModuleOnDemand("pyarrow.compute")
 MEMORY_MAX = "1GB"
@@ -50,7 +52,7 @@ _PARSE = (
 _WRITE = "SELECT json_deserialize_sql($1::JSON)"
 _FUNCTIONS = (
     "SELECT function_name, list(DISTINCT function_type), list(DISTINCT stability) "
-    "FROM duckdb_functions() GROUP BY ALL"
+    "FROM duckdb_functions() WHERE internal GROUP BY ALL"
 )
 _OF_ALL_ROWS = ("BinderException", "CatalogException", "ParserException", "SyntaxException",
                 "NotSupportedError", "NotImplementedException", "PermissionException",
@@ -82,6 +84,8 @@ class Engine:
         self._duckdb = _module()
         self._connection = self._duckdb.connect(":memory:", config=dict(_SETTINGS))
         self._connection.execute(_LOCKED)
+        self._limit = TimeLimit()
+        self._guards = False
         self._offered = _Offered()
         self._known: pa.Schema | None = None
         self._statements: dict[str, Any] = {}
@@ -93,7 +97,7 @@ class Engine:
         self._connection.close()
         self._connection = None
 
-    def run(self, text: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def run(self, text: str, batch: pa.RecordBatch, timeout_s: float = TIMEOUT_S) -> pa.RecordBatch:
         """The result of a select from `segments`, in the order of its rows.
 
         Raises:
@@ -101,17 +105,23 @@ class Engine:
             UserFunctionError: it does not fit the columns and their types.
         """
         self._offered.batch = batch
+        self._limit.begin(timeout_s, self._connection.interrupt)
         try:
             if self._known != batch.schema:
                 self._connection.register(TABLE, self._offered)
                 self._known = batch.schema
             table = self._table(text)
+        except self._duckdb.InterruptException:
+            raise RowsFailed(
+                f"sql took longer than {timeout_s:g} s for {batch.num_rows} rows, and was ended"
+            ) from None
         except self._duckdb.Error as error:
             said = _said(error)
             if type(error).__name__ in _OF_ALL_ROWS:
                 raise UserFunctionError(said) from None
             raise RowsFailed(said) from None
         finally:
+            self._limit.end()
             self._offered.batch = None
         return table.combine_chunks().to_batches()[0] if len(table) else _empty(table.schema)
 
@@ -149,6 +159,12 @@ class Engine:
         """By name, the types of a function and how stable its results are."""
         rows = self._connection.execute(_FUNCTIONS).fetchall()
         return {name: (frozenset(types), frozenset(stable)) for name, types, stable in rows}
+
+    def guard(self) -> None:
+        """Have the macros of `growth`. Few texts need them, and they take 30 ms."""
+        if not self._guards:
+            self._connection.execute(MACROS)
+            self._guards = True
 
     def _value(self, text: str, argument: str) -> str:
         ((found,),) = self._connection.execute(text, [argument]).fetchall()

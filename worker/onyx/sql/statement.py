@@ -15,6 +15,7 @@ import msgspec
 
 from onyx.sql.engine import DEPTH_MAX, TABLE, Engine
 from onyx.sql.grammar import ROW, Grammar, Node, Refused, words
+from onyx.sql.growth import Guarded
 
 _FORM = f"write `select ... from {TABLE}`, and `where ...` if you like"  # noqa: S608
 _AGAINST_BATCH = (
@@ -81,6 +82,8 @@ class Statement(msgspec.Struct, frozen=True):
     """Names that the text gives, in lower case."""
     computes: bool
     """Whether anything is left for the engine; not for columns of all rows."""
+    makes_much: bool
+    """Whether a function in it may make much of a row, so that few are computed at once."""
 
 
 def read_statement(text: str, engine: Engine, before: int = 0) -> Statement:
@@ -99,13 +102,18 @@ def read_statement(text: str, engine: Engine, before: int = 0) -> Statement:
     chosen = () if where is None else tuple(grammar.references(where, in_where=True))
     reading = _Reading(grammar, node["select_list"], chosen)
     asked = {"class": "COLUMN_REF", "type": "COLUMN_REF", "column_names": [ROW]}
-    tree["statements"][0]["node"] = {**node, "select_list": [asked, *reading.computed]}
+    guarded = Guarded()
+    node = {**node, "select_list": [asked, *reading.computed]}
+    tree["statements"][0]["node"] = guarded.tree(node)
+    if guarded.makes_much:
+        engine.guard()
     return Statement(
         tuple(reading.items),
         engine.write(tree),
         tuple(dict.fromkeys((*reading.references, *chosen))),
         frozenset(reading.aliases),
         computes=where is not None or bool(reading.computed),
+        makes_much=guarded.makes_much,
     )
 
 
