@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from onyx.model.canonical import to_mapping
 from onyx.model.parsing.job import parse_manifest
+from onyx.rights import EVERYTHING
 from onyx.spark.driver.outputs import Outputs
 from onyx.spark.driver.request import QueryRequest
 from onyx.spark_query.config import QueryConfig
@@ -162,6 +163,7 @@ def request_of(
         scratch=str(spool),
         state_location=str(scratch / f"{name}-state"),
         master=MASTER,
+        rights=EVERYTHING,
         spark_conf={"spark.sql.shuffle.partitions": "1"},
     )
 

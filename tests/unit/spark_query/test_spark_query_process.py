@@ -21,6 +21,7 @@ from tests.support.spark import fake_query
 
 from onyx.errors import Blocked, Unavailable
 from onyx.path_names import staged_name
+from onyx.rights import EVERYTHING
 from onyx.spark.driver import process as module
 from onyx.spark.driver.process import QueryProcess
 from onyx.spark.driver.request import QueryReply, QueryRequest, TaskCounts
@@ -100,6 +101,7 @@ def request_for(folder: Path, fn: str, output: str = "files") -> QueryRequest:
         attempt="a1",
         scratch="",
         data_dir=str(folder),
+        rights=EVERYTHING,
     )
 
 
