@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -98,15 +99,19 @@ def _form(headers: Mapping[bytes, bytes]) -> Form:
     return form
 
 
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
+"""What is a number of seconds; Python takes `1_0`, spaces and digits of all scripts besides."""
+
+
 def _pair(parameter: bytes) -> tuple[bytes, bytes]:
     name, _, value = parameter.partition(b"=")
     return name.strip(), value.strip()
 
 
 def parameters_of(query: bytes) -> list[tuple[str, str]]:
-    """Names and values of the query of a URL, in order. Raises Rejected."""
+    """Names and values of the query of a URL, each name once, in order. Raises Rejected."""
     try:
-        return parse_qsl(
+        found = parse_qsl(
             query.decode("ascii"),
             keep_blank_values=True,
             strict_parsing=bool(query),
@@ -114,6 +119,9 @@ def parameters_of(query: bytes) -> list[tuple[str, str]]:
         )
     except ValueError as error:
         raise Rejected(400, "the query of the URL cannot be read") from error
+    if len(dict(found)) < len(found):
+        raise Rejected(400, "a parameter is there twice")
+    return found
 
 
 def _parameters(query: bytes) -> tuple[Level, float]:
@@ -137,10 +145,7 @@ def _level(value: str) -> Level:
 
 def timeout_of(value: str) -> float:
     """Seconds that a client waits. Raises Rejected."""
-    try:
-        timeout_s = float(value)
-    except ValueError:
-        timeout_s = math.nan
+    timeout_s = float(value) if _SECONDS.fullmatch(value) else math.nan
     if not 0 < timeout_s <= TIMEOUT_S_MAX:
         raise Rejected(400, f"timeout is a number of seconds up to {TIMEOUT_S_MAX:g}")
     return timeout_s

@@ -7,6 +7,7 @@ tokens no state is shown to anybody.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Protocol
@@ -117,6 +118,9 @@ async def _answered(states: States, asked: AskedState) -> ShownState:
         raise Rejected(504, what, after(AGAIN_S)) from error
 
 
+_LIMIT = re.compile(r"[1-9][0-9]{0,8}")
+
+
 def state_of(scope: Mapping[str, Any]) -> tuple[str, str] | None:
     """The job and the state that a request is for, empty for their list; None: it is for none."""
     parts = scope["raw_path"].decode("ascii", "replace").split("/")
@@ -128,7 +132,7 @@ def state_of(scope: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _asked(what: tuple[str, str], query: bytes, headers: Mapping[bytes, bytes]) -> AskedState:
-    given = _parameters(query)
+    given = dict(parameters_of(query))
     select = selection(
         **{_SELECTING[name]: given.pop(name) for name in _SELECTING if name in given}
     )
@@ -137,20 +141,13 @@ def _asked(what: tuple[str, str], query: bytes, headers: Mapping[bytes, bytes]) 
     if given:
         known = ", ".join([*_SELECTING, "limit", "durable", "timeout"])
         raise Rejected(400, f"there is no parameter {next(iter(given))!r}, only {known}")
-    if not limit.isdigit() or not 1 <= int(limit[:9]) <= EXTENTS_MAX:
+    if not _LIMIT.fullmatch(limit) or int(limit) > EXTENTS_MAX:
         raise Rejected(400, f"limit is a number of extents up to {EXTENTS_MAX}")
     if durable not in ("true", "false"):
         raise Rejected(400, "durable is true or false")
     form = _form(headers.get(b"accept", b""))
     job, state = what
     return AskedState(job, state, select, int(limit), durable == "true", timeout_s, form)
-
-
-def _parameters(query: bytes) -> dict[str, str]:
-    found = parameters_of(query)
-    if len(dict(found)) < len(found):
-        raise Rejected(400, "a parameter is there twice")
-    return dict(found)
 
 
 def _form(accept: bytes) -> StateForm:

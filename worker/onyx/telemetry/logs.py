@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 import threading
 import traceback
@@ -193,9 +194,11 @@ class _TextFormatter(logging.Formatter):
             return _one_line(line)
         shown = describe(error)
         line = _one_line(f"{line}  error={shown['type']}: {shown['text']}")
-        return line + "".join(f"\n    at {frame}" for frame in shown["at"])
+        return line + "".join(f"\n    at {_one_line(frame)}" for frame in shown["at"])
 
 
+_CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Characters that end a line, move a cursor, or turn the direction of text; not a tab."""
 _FORMATTERS = {"text": _TextFormatter, "json": _JsonFormatter}
 
 
@@ -213,8 +216,8 @@ def _fields() -> list[tuple[str, Any]]:
 
 
 def _one_line(text: str) -> str:
-    """No value can forge a line of its own."""
-    return text.replace("\r", "\\r").replace("\n", "\\n")
+    """No value can forge a line of its own, or tell a terminal what to do."""
+    return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def _value(value: Any) -> Any:
