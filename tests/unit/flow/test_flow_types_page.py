@@ -87,7 +87,17 @@ def column_of(pieces: Sequence[Any], schema: pa.Schema | None) -> pa.Array:
 
 def require_alike(dicts: Sequence[Any], columns: Sequence[Any]) -> None:
     """That both formats have made the same, of whatever is no number, too."""
-    assert list(map(repr, dicts)) == list(map(repr, columns))
+    assert list(map(shown, dicts)) == list(map(shown, columns))
+
+
+def shown(value: Any) -> str:
+    """A value with its type; of a time the instant and what the clock shows, because an old PyArrow
+    makes other zones."""
+    if isinstance(value, dict):
+        return str({key: shown(each) for key, each in value.items()})
+    if isinstance(value, datetime):
+        return f"{value:%c %f} {value.utcoffset()}"
+    return repr(value)
 
 
 def in_dicts(kind: Kind) -> pa.Array:

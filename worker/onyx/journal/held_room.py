@@ -17,8 +17,6 @@ from collections.abc import Callable, Sequence
 from onyx.journal.held import COMMITTED, HELD
 from onyx.storage.interface import BlobStore
 
-JOURNAL_BYTES_MAX = 1_073_741_824
-"""The bound of a partition whose options give none (`journalBytesMax`)."""
 REQUEST_BYTES = 512
 """What a request counts beside its bytes: a name, and a file or an object."""
 LOOK_INTERVAL_S = 10.0
@@ -28,7 +26,6 @@ SHARE = 16
 """After the n-th part of the bound was added here the store is listed again."""
 GIVEN_UP_S = 86_400.0
 """How long the requests of a writer are held that do not change."""
-
 
 _WRITER = re.compile(r"([^/]+/\d{20})/[^/]+\Z")
 """The folder of a writer, with that of its batch below that of the input."""

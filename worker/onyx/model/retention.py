@@ -1,10 +1,13 @@
-"""How long what is processed stays in the journal of an input, for other jobs and later ones."""
+"""What stays in the journal of an input: how much of what is not processed, and how long what is
+processed stays for other jobs and later ones."""
 
 from __future__ import annotations
 
 import msgspec
 
 DAY_MS = 86_400_000
+JOURNAL_BYTES_MAX = 1_073_741_824
+"""Bytes of a partition that are not processed, where options give no bound (`journalBytesMax`)."""
 
 
 class Retention(msgspec.Struct, frozen=True):

@@ -16,8 +16,9 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from onyx.journal.held import Decision, HeldBatch, Name, NotHeld
-from onyx.journal.held_room import JOURNAL_BYTES_MAX, HeldRoom
+from onyx.journal.held_room import HeldRoom
 from onyx.ledger.outcomes import failure_text
+from onyx.model.retention import JOURNAL_BYTES_MAX
 from onyx.path_names import ALPHABET, is_path_name
 from onyx.peer.requests.decoding import Decoding
 from onyx.peer.requests.inputs import RequestInput, RequestInputs

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from onyx.journal.held_room import JOURNAL_BYTES_MAX
-from onyx.model.retention import Retention
+from onyx.model.retention import JOURNAL_BYTES_MAX, Retention
 from onyx.plugins.options import Options
 
 
