@@ -11,7 +11,7 @@ import pytest
 from tests.support.jobs.exactly_once import MODULE, PARTITIONS, Faults, Gate, compare, disturb
 from tests.support.servers.cluster import Cluster
 from tests.support.servers.postgresql import PostgreSQL
-from tests.support.servers.sql_databases import Database
+from tests.support.servers.sql_databases import Database, named
 
 from onyx.log.server.process import ZooKeeperServer
 
@@ -24,7 +24,7 @@ DATABASE_CRASHES = (2, 4)
 
 def manifest(folder: Path, url: str) -> dict[str, Any]:
     read = {"segments": SEGMENTS, "partitions": PARTITIONS, "gate": str(folder / "gate")}
-    write = {"url": url, "table": "numbers", "rollSeconds": 0.2, "rollSegments": 2_000}
+    write = {**named(url), "table": "numbers", "rollSeconds": 0.2, "rollSegments": 2_000}
     return {
         "apiVersion": "onyx.dev/v1alpha1",
         "kind": "OnyxJob",

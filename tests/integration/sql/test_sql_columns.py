@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
 from tests.support.jobs.plugin_context import plugin_context
-from tests.support.servers.sql_databases import Database
+from tests.support.servers.sql_databases import Database, named
 from tests.support.windows.column_strategies import arrays
 
 from onyx.errors import UserError
@@ -33,7 +33,7 @@ def output(request: pytest.FixtureRequest) -> Iterator[Make]:
     made = []
 
     def make(database: Database, table: str = "t", **options: Any) -> Any:
-        context = plugin_context({"url": database.url, "table": table, **options})
+        context = plugin_context({**named(database.url), "table": table, **options})
         made.append(build_output("sql", context))
         return made[-1]
 

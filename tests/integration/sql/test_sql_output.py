@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.postgresql import PostgreSQL
-from tests.support.servers.sql_databases import Database
+from tests.support.servers.sql_databases import Database, named
 
 from onyx.errors import Unavailable, UserError
 from onyx.ids import GroupId
@@ -32,7 +32,7 @@ def output(request: pytest.FixtureRequest) -> Iterator[Make]:
 
     def make(database: Database | str, table: str = "t", **options: Any) -> Output:
         url = database if isinstance(database, str) else database.url
-        context = plugin_context({"url": url, "table": table, **options})
+        context = plugin_context({**named(url), "table": table, **options})
         made.append(build_output("sql", context))
         return made[-1]
 
@@ -61,7 +61,7 @@ def test_it_keeps_to_the_protocol_of_outputs(database: Database) -> None:
         database.run("DELETE FROM lines")
 
         def make(incarnation: GroupId) -> Output:
-            options = {"url": database.url, "table": "lines", "rollSegments": 4}
+            options = {**named(database.url), "table": "lines", "rollSegments": 4}
             return build_output("sql", plugin_context(options, incarnation=incarnation))
 
         def read_back() -> list[dict[str, Any]]:

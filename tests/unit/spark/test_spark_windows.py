@@ -23,7 +23,9 @@ from onyx.windows.groups import hashable_keys
 pytestmark = pytest.mark.server
 SHARDS = 4
 FIXED = {"type": "fixed", "range": (10, "elements")}
-SLIDING = {"type": "sliding", "range": (7, "elements"), "slide": (3, "elements")}
+SLIDING = {
+    "type": "sliding", "range": (7, "elements"), "slide": (3, "elements"), "min_value": -30,
+}  # fmt: skip
 GLOBAL = {"type": "global"}
 SESSION = {"type": "session", "timeout_gap": (2, "elements")}
 WATERMARK = {"type": "watermark"}
