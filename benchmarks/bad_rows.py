@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from benchmarks import onyx_run
 from benchmarks.figures import Figure, Measured, Options, Repeats, parser, ratio, run
+from msgspec.structs import replace
 
 from onyx.ids import GroupId, JobId, PeerId
 from onyx.model.job import CatalogEntry, Job
@@ -28,6 +29,7 @@ from onyx.plugins.files.input import FilesInput
 from onyx.plugins.files.options import InputOptions
 from onyx.plugins.protocol import START
 from onyx.program.reading.segments_reader import segments_reader
+from onyx.rights import EVERYTHING
 from onyx.seams import SystemClock
 
 EVERY = 250
@@ -75,7 +77,7 @@ def reading_s(rows: int, path: Path, batch_format: BatchFormat) -> float:
     )  # fmt: skip
     types = TYPES if path.suffix == ".csv" else {}
     options = InputOptions(path=str(path), types=types, on_bad_record="segment")  # type: ignore[arg-type]
-    plugin = FilesInput(context, options)
+    plugin = FilesInput(replace(context, rights=EVERYTHING), options)
     reader = segments_reader(plugin.open(str(path), START), batch_format == "arrow")
     began, count = time.process_time(), 0
     while not reader.exhausted():

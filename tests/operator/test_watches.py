@@ -198,16 +198,18 @@ def test_a_refused_watch_ends_its_cell_and_leaves_no_session_open(api: FakeApi) 
 
     async def scenario() -> str:
         watched = [(CLUSTERS, ""), (JOBS, "")]
-        return await Cell(configuration, "default", watched, lambda *_: None).ended
+        return await Cell(configuration, "default", watched, lambda *_: None).ended()
 
     assert "injected fault: Forbidden" in asyncio.run(scenario())
     sessions = [each for each in gc.get_objects() if isinstance(each, aiohttp.ClientSession)]
     assert all(each.closed for each in sessions)
 
 
+@pytest.mark.parametrize("cancelled", [False, True], ids=["waits", "is cancelled"])
 def test_what_swallows_its_end_does_not_outlive_its_cell(
-    api: FakeApi, monkeypatch: pytest.MonkeyPatch
+    api: FakeApi, monkeypatch: pytest.MonkeyPatch, cancelled: bool
 ) -> None:
+    """Whether whoever stops it waits or is cancelled, as with a whole operator."""
     configuration = Configuration()
     configuration.host = api.url
     began, swallowed = threading.Event(), []
@@ -221,13 +223,26 @@ def test_what_swallows_its_end_does_not_outlive_its_cell(
                 swallowed.append(error)
 
     monkeypatch.setattr(kopf, "operator", endless)
-    monkeypatch.setattr(cell, "STOP_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(cell, "STOP_TIMEOUT_S", WAIT_S if cancelled else 0.01)
 
     async def scenario() -> None:
         made = Cell(configuration, "swallower", [(JOBS, "")], lambda *_: None)
         await asyncio.to_thread(began.wait)
-        await made.stop()
-        await asyncio.wait_for(made.ended, WAIT_S)
+
+        async def follow() -> None:
+            try:
+                await made.ended()
+            finally:
+                await made.stop()
+
+        following = asyncio.create_task(follow())
+        await asyncio.sleep(0)
+        following.cancel()
+        if cancelled:
+            await asyncio.sleep(0)
+            following.cancel()
+        await asyncio.wait([following])
+        await asyncio.wait_for(made.ended(), WAIT_S)
 
     asyncio.run(scenario())
     assert len(swallowed) == 3

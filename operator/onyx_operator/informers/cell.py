@@ -72,10 +72,13 @@ class Cell:
         self._loop = asyncio.get_running_loop()
         self._inner = asyncio.new_event_loop()
         self._stop = asyncio.Event()
-        self.ended: asyncio.Future[str] = self._loop.create_future()
-        """Done when kopf has ended, with the reason."""
+        self._ended: asyncio.Future[str] = self._loop.create_future()
         name = f"onyx-watch-{scope or 'all'}"
         threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    async def ended(self) -> str:
+        """Wait until kopf has ended; the reason. Whoever waits may be cancelled."""
+        return await asyncio.shield(self._ended)
 
     async def stop(self) -> None:
         """End kopf, which no event is taken from any more. What does not end in time would spin on
@@ -83,10 +86,12 @@ class Cell:
         self._deliver = _ignore
         with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended already
             self._inner.call_soon_threadsafe(self._stop.set)
-        ended, _ = await asyncio.wait([self.ended], timeout=STOP_TIMEOUT_S)
-        if not ended:
-            with contextlib.suppress(RuntimeError):
-                self._inner.call_soon_threadsafe(self._inner.stop)
+        try:
+            await asyncio.wait([self._ended], timeout=STOP_TIMEOUT_S)
+        finally:  # also when whoever waits is cancelled
+            if not self._ended.done():
+                with contextlib.suppress(RuntimeError):
+                    self._inner.call_soon_threadsafe(self._inner.stop)
 
     def _run(self) -> None:
         try:
@@ -94,14 +99,15 @@ class Cell:
             reason = "kopf has ended"
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"
-        self._inner.run_until_complete(_cancel_all())
+        with contextlib.suppress(RuntimeError):  # it was stopped while it ended by itself
+            self._inner.run_until_complete(_cancel_all())
         self._inner.close()
         with contextlib.suppress(RuntimeError):  # the operator has ended
             self._loop.call_soon_threadsafe(self._finish, reason)
 
     def _finish(self, reason: str) -> None:
-        if not self.ended.done():
-            self.ended.set_result(reason)
+        if not self._ended.done():
+            self._ended.set_result(reason)
 
     async def _operate(self) -> None:
         self._inner.set_exception_handler(_left_behind)

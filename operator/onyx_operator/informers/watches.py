@@ -138,7 +138,7 @@ class Watches:
             for informer in self._informers.values():
                 listing = asyncio.create_task(self._list_again(informer, scope))
                 stack.callback(listing.cancel)
-            return await cell.ended
+            return await cell.ended()
 
     async def _list_again(self, informer: Informer, scope: str) -> None:
         """List periodically, soon at first: an object that is deleted between our list and kopf's,

@@ -6,6 +6,7 @@ written as a path or as a URL of a file is one.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from typing import TypeVar
@@ -50,8 +51,11 @@ def located_options(context: PluginContext, option: str, given: Mapping[str, T])
         if not isinstance(value, str):
             continue
         if value.lower().lstrip().startswith("jdbc:"):
-            if not _OF_A_SERVER.match(value.lstrip()):
-                what = "leads to a database within Spark; jdbc:NAME://host/... leads to a server"
+            if not _OF_A_SERVER.match(value.lstrip()) and context.rights.why_not_path(os.sep):
+                what = (
+                    "leads to a database within Spark, which may write any file, and jobs may not "
+                    "name all files of this worker; jdbc:NAME://host/... leads to a server"
+                )
                 raise option_error(context, f"{option}.{key}", what)
         elif (key.lower() in _PATHS or _OF_A_FILE.match(value)) and not _STORES.match(value):
             found[key] = _located(context, f"{option}.{key}", value)  # type: ignore[assignment]
