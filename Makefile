@@ -50,7 +50,7 @@ test: at-once short ## Pass what a change can plausibly break: linter, types, im
 test-all: test rest ## Pass everything: also slow tests, and properties and simulations at length
 
 at-once: setup
-	@$(MAKE) --no-print-directory --jobs $(CORES) type lint imports compiled
+	@$(MAKE) --no-print-directory --jobs $(CORES) static compiled
 
 compiled: setup
 # In a new checkout each process of pytest would compile all tests. What is wrong, tests say later.
