@@ -170,17 +170,12 @@ class HeldWrites:
         """Why nothing more can be held for an input; empty if it can. Blocks."""
         key = (found.job, found.task)
         with self._lock:
-            if key not in self._rooms and len(self._rooms) >= ROOMS_MAX:
-                self._rooms.clear()
-            room = self._rooms.setdefault(
-                key,
-                HeldRoom(
-                    self._store(),
-                    self._inputs.versions(found),
-                    found.task,
-                    self._clock.monotonic_s,
-                ),
-            )
+            room = self._rooms.get(key)
+            if room is None:
+                if len(self._rooms) >= ROOMS_MAX:
+                    self._rooms.clear()
+                versions, clock_s = self._inputs.versions(found), self._clock.monotonic_s
+                room = self._rooms[key] = HeldRoom(self._store(), versions, found.task, clock_s)
         bytes_max = int(found.entry.options.get("journalBytesMax", JOURNAL_BYTES_MAX))
         waits = self._inputs.waits(found) is not None
         partitions = 1 if waits else self._inputs.partitions(found)

@@ -48,7 +48,7 @@ def partition_columns(
             continue
         named = OPTION_TYPES[types.get(key, "str")]
         kind = named if schema is None else schema.field(key).type
-        cell_of(key, kind)
+        cell_of(key, kind)  # refuses a type that has no form in text, for null too
         if text is None:
             found[key] = pa.scalar(None, kind)
             continue
