@@ -471,13 +471,19 @@ def refusing(*answers):
     return commit, reported
 
 
-def test_a_commit_in_doubt_is_repeated_with_the_same_token(place):
+def in_doubt(place, options=None):
+    """An output whose first commit was not answered, and the tokens that were reported."""
     commit, reported = refusing(Unavailable("no answer"))
-    output = files_output(place)
+    output = files_output(place, options or {})
     output.begin(commit)
     output.write(numbers(1))
     with pytest.raises(Unavailable):
         output.flush()
+    return output, reported
+
+
+def test_a_commit_in_doubt_is_repeated_with_the_same_token(place):
+    output, reported = in_doubt(place)
     output.tick()
     assert contents(place) == numbers(1)
     assert reported[0] is reported[1]
@@ -485,12 +491,7 @@ def test_a_commit_in_doubt_is_repeated_with_the_same_token(place):
 
 @pytest.mark.parametrize("options", [{}, {"compression": "gzip"}, {"format": "parquet"}], ids=str)
 def test_no_pattern_for_parts_finds_what_is_staged(place, options):
-    commit, _ = refusing(Unavailable("no answer"))
-    output = files_output(place, options)
-    output.begin(commit)
-    output.write(numbers(1, 2))
-    with pytest.raises(Unavailable):
-        output.flush()
+    output, _ = in_doubt(place, options)
     left = [name.rpartition("/")[2] for name in staged(place)]
     patterns = ("*.jsonl*", "*.json*", "*.gz", "*.parquet*", "part-*")
     assert len(left) == 1
@@ -500,12 +501,7 @@ def test_no_pattern_for_parts_finds_what_is_staged(place, options):
 
 
 def test_closing_leaves_what_may_have_been_committed_for_those_who_know(place):
-    commit, reported = refusing(Unavailable("no answer"))
-    output = files_output(place)
-    output.begin(commit)
-    output.write(numbers(1))
-    with pytest.raises(Unavailable):
-        output.flush()
+    output, reported = in_doubt(place)
     output.close()
     assert contents(place) == []
     files_output(place).finish(reported[0])
@@ -514,12 +510,7 @@ def test_closing_leaves_what_may_have_been_committed_for_those_who_know(place):
 
 @pytest.mark.parametrize("published", [False, True])
 def test_a_committed_part_that_is_nowhere_is_named(place, published, caplog):
-    commit, reported = refusing(Unavailable("no answer"))
-    output = files_output(place)
-    output.begin(commit)
-    output.write(numbers(1))
-    with pytest.raises(Unavailable):
-        output.flush()
+    output, reported = in_doubt(place)
     output.close()
     other = files_output(place, incarnation="incarnation-2")
     if published:
@@ -532,13 +523,8 @@ def test_a_committed_part_that_is_nowhere_is_named(place, published, caplog):
 
 
 def test_beginning_again_leaves_what_may_have_been_committed_for_those_who_know(place):
-    commit, reported = refusing(Unavailable("no answer"))
-    output = files_output(place)
-    output.begin(commit)
-    output.write(numbers(1))
-    with pytest.raises(Unavailable):
-        output.flush()
-    output.begin(commit)
+    output, reported = in_doubt(place)
+    output.begin(refusing()[0])
     output.close()
     assert contents(place) == []
     files_output(place).finish(reported[0])
