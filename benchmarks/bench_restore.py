@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from benchmarks.bench_windows import compiled
 from benchmarks.figures import Figure, Measured, Options, parser, run
 
 from onyx.flow.batch import Segments
@@ -25,7 +26,7 @@ from onyx.flow.groups.codes import KeyCodes
 from onyx.flow.groups.keys import SHARDS, shard_of
 from onyx.joins.streams.spans import LEFT, RIGHT, Side
 from onyx.keyed.store import KeyedStore
-from onyx.model.job import CatalogEntry, Job, Trigger, Window
+from onyx.model.job import Job
 from onyx.model.parsing.job import parse_mapping
 from onyx.program.stream_join import stream_join
 from onyx.program.streams.looking import look_at
@@ -35,7 +36,6 @@ from onyx.state.chunks import Chunk, ShardChange
 from onyx.state.recovery import Recovered, recover
 from onyx.storage.memory import MemoryBlobStore
 from onyx.windows.coded import GroupKeys
-from onyx.windows.compile import compile_windows
 from onyx.windows.groups import Shards, hashable_keys
 from onyx.windows.records import Records
 from onyx.windows.task_windows import TaskWindows
@@ -113,25 +113,10 @@ class _Window:
         window: dict[str, Any] = {"type": "fixed", "range": (1, "days")}
         if sessions:
             window = {"type": "session", "timeout_gap": (1, "days")}
-        entry = CatalogEntry(
-            "sum",
-            "reduce",
-            1,
-            group_by_key="id",
-            flux_policy="recover",
-            batch_format="arrow" if columns else "dicts",
-        )
-        job = Job(
-            "restore",
-            (("read", "sum"),),
-            (CatalogEntry("read", "input", 1, watermark_key="at"), entry),
-            windows=(Window("w", "sum", aggregation=("sum", "amount"), window_key="at", **window),),
-            triggers=(Trigger("w", id="t", type="watermark", refinement="discarding"),),
-        )
-        compiled = compile_windows(job, "sum", lambda name: len)
-        assert compiled is not None
+        trigger = {"type": "watermark", "refinement": "discarding"}
+        window |= {"aggregation": ("sum", "amount")}
         self._columns = columns
-        self._windows = TaskWindows(compiled, shard_of)
+        self._windows = TaskWindows(compiled(window, trigger, columns, "id", "at"), shard_of)
         self._keys = GroupKeys()
         self.restore, self.restored = self._windows.restore, self._windows.restored
         self.take_changes: Callable[[], Records] = self._windows.take_changes

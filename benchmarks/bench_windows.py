@@ -70,22 +70,27 @@ def windows(window: dict[str, Any], trigger: dict[str, Any], columns: bool = Fal
 
 
 def compiled(
-    window: dict[str, Any], trigger: dict[str, Any], columns: bool = False
+    window: dict[str, Any],
+    trigger: dict[str, Any],
+    columns: bool = False,
+    key: str = "k",
+    at: str = "t",
 ) -> CompiledWindows:
+    """The windows of a task that groups by `key`, along the times under `at`."""
     entry = CatalogEntry(
         "gather",
         "reduce",
         1,
-        group_by_key="k",
+        group_by_key=key,
         flux_policy="recover",
         batch_format="arrow" if columns else "dicts",
     )
-    read = CatalogEntry("read", "input", 1, watermark_key="t")
+    read = CatalogEntry("read", "input", 1, watermark_key=at)
     job = Job(
         "bench",
         (("read", "gather"),),
         (read, entry),
-        windows=(Window("w", "gather", window_key="t", **window),),
+        windows=(Window("w", "gather", window_key=at, **window),),
         triggers=(Trigger("w", id="t", **trigger),),
     )
     made = compile_windows(job, "gather", _none_needed)
