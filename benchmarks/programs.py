@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 CLUSTER = "a ZooKeeper and workers of its own"
 SPARK = "a JVM of Spark takes more CPU to start than all others together"
+SEVERAL = "it is several jobs, each in processes of its own"
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,9 @@ PROGRAMS = {
         not_tiny={"* / pyflink": "PyFlink needs an environment of its own, and a JVM"},
     ),
     "workload_c-columns": Program("workload_c --format columns", "the same in columns"),
-    "nexmark": Program("nexmark", "ten queries against Bytewax, Pathway, Spark, Polars and DuckDB"),
+    "nexmark": Program(
+        "nexmark", "ten queries against Bytewax, Pathway, Spark, Polars and DuckDB", slow=SEVERAL
+    ),
     "spark_jobs": Program(
         "spark_jobs", "sums in windows as a whole job on Spark, and by hand", slow=SPARK
     ),
@@ -101,11 +104,15 @@ PROGRAMS = {
     "joins": Program("joins", "columns enriched from a table of a million rows"),
     "timer_memory": Program("timer_memory", "ten million keys with a timer each"),
     "combining": Program("combining", "windows that are combined before they are sent"),
-    "keyed_state": Program("keyed_state", "state by key in functions, against windows"),
-    "bad_rows": Program("bad_rows", "what a few bad records cost in columns"),
-    "scale": Program("scale", "CPU a row and memory over 100 million rows of columns"),
-    "acking": Program("acking", "what at-least-once costs against at-most-once"),
-    "batch_cost": Program("batch_cost", "what a batch costs, whatever is in it"),
+    "keyed_state": Program(
+        "keyed_state", "state by key in functions, against windows", slow=SEVERAL
+    ),
+    "bad_rows": Program("bad_rows", "what a few bad records cost in columns", slow=SEVERAL),
+    "scale": Program(
+        "scale", "CPU a row and memory over 100 million rows of columns", slow=SEVERAL
+    ),
+    "acking": Program("acking", "what at-least-once costs against at-most-once", slow=SEVERAL),
+    "batch_cost": Program("batch_cost", "what a batch costs, whatever is in it", slow=SEVERAL),
     "latency": Program("latency", "end to end over two gRPC hops"),
     "latency-columns": Program("latency --format columns", "the same in columns"),
     "requests": Program(
@@ -183,7 +190,9 @@ PROGRAMS = {
         not_tiny={"[38] workers: *": "more processes"},
         slow=CLUSTER,
     ),
-    "operator_jobs": Program("operator_jobs", "1,000 OnyxJobs and one operator"),
+    "operator_jobs": Program(
+        "operator_jobs", "1,000 OnyxJobs and one operator", slow="it waits for many jobs"
+    ),
     "kubernetes": Program(
         "kubernetes", "images, and pods on a real cluster", only_named=True,
         elsewhere="a cluster with the images of this checkout",

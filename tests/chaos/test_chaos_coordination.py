@@ -21,6 +21,7 @@ MakeCluster = Callable[..., Cluster]
 OUTAGE_S = 12.0
 
 
+@pytest.mark.slow
 def test_an_outage_of_zookeeper_reallocates_nothing(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:

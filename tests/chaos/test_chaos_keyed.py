@@ -67,6 +67,7 @@ def check(rows: list[dict[str, Any]], segments: int) -> None:
         assert len({row["due"] for row in fired}) == len(fired)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kills", "segments"), [(3, 20_000), pytest.param(10, 100_000, marks=pytest.mark.slow)]
 )

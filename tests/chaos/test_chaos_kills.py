@@ -117,6 +117,7 @@ def test_workers_are_killed_again_before_the_job_has_recovered(
     files.check_complete()
 
 
+@pytest.mark.slow
 def test_two_consecutive_members_of_the_ring_die_at_once(
     make_cluster: MakeCluster, tmp_path: Path
 ) -> None:

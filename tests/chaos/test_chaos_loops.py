@@ -83,6 +83,7 @@ def expected(loop: bool) -> Counter[Row]:
     return Counter(("sums", key, start, total) for (key, start), total in sums.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loop",
     [pytest.param(True, id="loop"), pytest.param(False, id="combined", marks=pytest.mark.slow)],

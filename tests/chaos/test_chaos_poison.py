@@ -91,6 +91,7 @@ def deaths(cluster: Cluster) -> int:
 NAMED = f"partition {POISON % 2} of read at position {POISON // 2} has ended its worker process 3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", ["exits", pytest.param("crashes", marks=pytest.mark.slow)])
 def test_without_a_dead_letter_the_job_is_killed_and_the_segment_named(
     fn: str, cluster: Cluster, tmp_path: Path

@@ -9,7 +9,7 @@ import pytest
 from tests.engines.cases import DIFFERENCES, FORMS, WORLDS, case
 from tests.engines.running import difference
 
-SHORT, LONG = 15, 60
+SHORT, LONG = 9, 60
 
 
 @pytest.mark.parametrize("world", WORLDS)

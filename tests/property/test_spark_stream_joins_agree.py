@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.support.examples import examples
@@ -193,6 +194,7 @@ def test_two_inputs_meet_as_in_a_nested_loop(case: Case, all_rows: Rows, split: 
     assert counted(made) == counted(case.plain.join(sides[LEFT], sides[RIGHT]))
 
 
+@pytest.mark.slow
 @given(cases(), rows(), rows(), st.integers(0, 15))
 @settings(max_examples=examples(40), deadline=None)
 def test_a_join_of_what_a_join_has_made_finds_no_row_late(

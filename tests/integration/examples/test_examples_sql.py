@@ -32,7 +32,10 @@ def in_page() -> list[list[dict[str, Any]]]:
     return [sorted(map(json.loads, block), key=str) for block in lines]
 
 
-@pytest.mark.parametrize(("file", "block"), [("job.yaml", 0), ("drivers.yaml", 1)])
+@pytest.mark.parametrize(
+    ("file", "block"),
+    [("job.yaml", 0), pytest.param("drivers.yaml", 1, marks=pytest.mark.slow)],
+)
 def test_a_manifest_alone_is_a_job(
     env: TestEnv, capsys: pytest.CaptureFixture[str], file: str, block: int
 ) -> None:

@@ -49,7 +49,10 @@ def between_topics(broker: KafkaBroker, source: str, target: str, guarantee: str
     """)
 
 
-@pytest.mark.parametrize("guarantee", ["at-most-once", "at-least-once", "exactly-once"])
+@pytest.mark.parametrize(
+    "guarantee",
+    [pytest.param("at-most-once", marks=pytest.mark.slow), "at-least-once", "exactly-once"],
+)
 def test_a_job_goes_from_topic_to_topic(env: TestEnv, kafka: KafkaBroker, guarantee: str) -> None:
     source = kafka.create(f"job-{guarantee}-in", partitions=3)
     target = kafka.create(f"job-{guarantee}-out", partitions=2)

@@ -260,6 +260,7 @@ def kept(number: int, **keys: Any) -> Spec:
     return manifest(spec)
 
 
+@pytest.mark.slow
 def test_every_kind_of_state_is_upgraded_or_refused_with_the_reason(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:

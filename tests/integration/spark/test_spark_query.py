@@ -143,6 +143,7 @@ def test_a_failure_comes_out_of_spark_with_its_task_and_segment(folder: Path, sp
     assert "\tat " not in reply.failure.message
 
 
+@pytest.mark.slow
 def test_the_process_of_a_query_reports_how_it_goes_on_and_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -172,6 +172,7 @@ def test_what_cannot_be_read_is_named(env: TestEnv, spark: Any, tmp_path: Path) 
         assert "Traceback" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_followed_is_named(spark: Any, tmp_path: Path) -> None:
     """Also by a query that goes on from a checkpoint, which asks for no first offset."""
     given = {"path": str(tmp_path / "out")}

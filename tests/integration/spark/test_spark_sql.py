@@ -109,6 +109,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+@pytest.mark.slow
 def test_the_dialects_agree_about_what_most_rows_need(spark: Any) -> None:
     found = in_both(spark, AGREE)
     differ = {

@@ -106,6 +106,7 @@ def calling(address: str, calls: int, method: str, first: bytes | None) -> Itera
         yield ended
 
 
+@pytest.mark.short(2)
 @pytest.mark.parametrize(
     ("method", "first"),
     [

@@ -95,6 +95,7 @@ def waited(peer: Peer, pages: Any) -> Counter[str]:
     return Counter(shown(peer.fired(pages)))
 
 
+@pytest.mark.short(1)
 @pytest.mark.parametrize(
     "name",
     [each if each in SHORT else pytest.param(each, marks=pytest.mark.slow) for each in CASES],
@@ -122,6 +123,7 @@ def test_spark_fires_what_peers_fire(name: str, stages: Any, tmp_path: Path) -> 
     assert fired + wanted.total() > 0
 
 
+@pytest.mark.slow
 def test_shards_that_move_are_read_by_the_peers_that_have_them(stages: Any, tmp_path: Path) -> None:
     def shard_of(group: Any) -> int:
         return key_hash(group) % SHARDS
