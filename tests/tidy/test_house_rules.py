@@ -54,12 +54,18 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All that stand in a file: to find them takes longer than to look at them."""
+    return list(ast.walk(tree(path)))
+
+
 def line_count(path: Path) -> int:
     return path.read_text().count("\n")
 
 
 def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -137,7 +143,7 @@ def test_docstrings_begin_with_what_they_are_about() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.value.value.splitlines()[0]}"
         for path in SOURCES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)
         and isinstance(node.value.value, str)
@@ -194,7 +200,7 @@ def test_every_module_says_what_it_is() -> None:
 def test_nothing_is_unpickled_or_evaluated() -> None:
     found = []
     for path in SOURCES:
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [node.module]
@@ -226,7 +232,7 @@ def name_of(node: ast.expr) -> str:
 
 def classes_read(path: Path) -> Iterator[str]:
     """Names of the classes that msgspec is asked to read when a value comes."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Call) and name_of(node.func) in READERS:
             kinds = [each.value for each in node.keywords if each.arg == "type"]
             kinds += node.args[1:] if name_of(node.func) == "convert" else []
@@ -244,7 +250,7 @@ def test_classes_that_msgspec_reads_are_prepared_for_threads() -> None:
     prepared = {
         node.name
         for path in SOURCES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef) and "prepared" in map(name_of, node.decorator_list[:1])
     }
     read = {name for path in SOURCES for name in classes_read(path)}
@@ -291,7 +297,7 @@ def test_errors_of_decoding_are_caught_as_a_whole() -> None:
     narrow = [
         f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node.type)}"
         for path in SOURCES
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.ExceptHandler)
         and node.type is not None
         and NARROW_ERRORS.search(ast.unparse(node.type))
