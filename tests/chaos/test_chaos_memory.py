@@ -34,6 +34,7 @@ catalog:
 """
 
 
+@pytest.mark.slow
 def test_a_worker_out_of_memory_ends_after_repeats_and_everybody_is_told(
     zookeeper: ZooKeeperServer, tmp_path: Path
 ) -> None:

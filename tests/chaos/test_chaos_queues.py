@@ -70,6 +70,7 @@ def left_pending(server: RedisServer, stream: str, group: str) -> set[int]:
     return {json.loads(client.xrange(stream, id, id)[0][1][b"value"])["n"] for id in ids}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["journal", pytest.param("native", marks=pytest.mark.slow)])
 def test_every_message_is_there_or_was_refused(
     zookeeper: ZooKeeperServer, redis_server: RedisServer, tmp_path: Path, mode: str

@@ -75,6 +75,7 @@ def test_real_workers_do_a_job_that_was_applied_and_an_outage_passes(
             api.wait_for("onyxjobs", "job", lambda reported: reported is None)
 
 
+@pytest.mark.slow
 def test_a_job_whose_log_was_wiped_is_told_of_and_others_are_taken_again(
     api: FakeApi, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ def started(**more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_what_it_imports_needs_neither_workers_nor_java() -> None:
     script = (
         "import sys, onyx_operator.application, onyx_operator.__main__\n"
@@ -43,6 +44,7 @@ def test_what_it_imports_needs_neither_workers_nor_java() -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.slow
 def test_without_an_api_server_it_says_so() -> None:
     done = started()
     assert (done.returncode, done.stdout) == (2, "")
@@ -50,7 +52,7 @@ def test_without_an_api_server_it_says_so() -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.short(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "expected"),
     [

@@ -63,6 +63,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_program_whose_job_fails_ends_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(FAILS)
     done = ran(tmp_path, "program.py")

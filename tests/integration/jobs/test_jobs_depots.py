@@ -81,6 +81,7 @@ def numbers(rows: list[dict[str, Any]]) -> list[int]:
     return sorted(row["n"] for row in rows)
 
 
+@pytest.mark.slow
 def test_a_job_follows_what_another_one_takes_over_its_upgrade_to_its_end(env: TestEnv) -> None:
     name = f"depot-{next(_numbers)}"
     follower, followed = following(env, name)  # before there is anything to follow

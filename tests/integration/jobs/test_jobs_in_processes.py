@@ -87,6 +87,7 @@ def test_peers_of_this_process_are_in_no_other(folder: Path) -> None:
         assert there.pids == []
 
 
+@pytest.mark.slow
 def test_a_module_that_is_not_there_ends_the_block_at_its_start() -> None:
     with (
         pytest.raises(SettingsError, match="a worker process ended with code 2"),

@@ -25,6 +25,7 @@ def reading(partitions: int) -> dict[str, object]:
     return manifest(spec)
 
 
+@pytest.mark.slow
 def test_a_task_that_proposes_too_large_an_entry_kills_its_job_and_not_its_group() -> None:
     settings = Settings(log=LogSettings(entry_bytes_max=ENTRY_BYTES_MAX))
     with with_test_env(2, settings=settings) as env:

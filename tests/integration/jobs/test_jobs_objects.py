@@ -39,6 +39,7 @@ def rows(store: ObjectStore, prefix: str) -> list[int]:
     return [row["n"] for part in parts for row in msgspec.json.Decoder().decode_lines(part)]
 
 
+@pytest.mark.short(1)
 def test_a_job_reads_and_writes_objects_and_leaves_no_trace_beside_them(
     env: TestEnv, store: ObjectStore
 ) -> None:

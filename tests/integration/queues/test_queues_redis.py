@@ -137,6 +137,7 @@ def test_what_was_not_acked_when_its_worker_died_is_not_taken_twice(
     second.until(lambda: not stream.pending())
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_is_waited_for(stream: Stream) -> None:
     expected = stream.numbers(0, 1_000)
     owner = stream.owner(prefetch=50)

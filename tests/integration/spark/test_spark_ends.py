@@ -134,6 +134,7 @@ def spark_jobs(port: int, status: str) -> list[Any]:
     return found
 
 
+@pytest.mark.slow
 def test_a_job_that_is_killed_in_the_stage_of_a_window_has_its_spark_job_cancelled(
     cluster: Cluster, tmp_path: Path
 ) -> None:

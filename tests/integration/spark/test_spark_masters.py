@@ -206,6 +206,7 @@ def test_what_a_stage_raises_on_a_connect_server_is_its_own(
         sink(stages, at(connect), f"remote_stages:{stage}").seal()
 
 
+@pytest.mark.slow
 def test_no_server_there_is_said_at_once_and_may_be_tried_again(stages: Path) -> None:
     with pytest.raises(Unavailable, match=r"no Spark Connect server answers at 127\.0\.0\.1:1:"):
         sink(stages, "sc://127.0.0.1:1", "remote_stages:doubled").seal()

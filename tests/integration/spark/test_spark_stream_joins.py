@@ -95,6 +95,7 @@ def test_a_query_joins_as_a_plain_loop_does(
     assert counted(written(tmp_path)) == counted(JOINS[how][0].join(ORDERS, PAYMENTS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["outer", pytest.param("asof", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("columns", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_micro_batches_of_which_one_is_lost_join_as_a_plain_loop_does(

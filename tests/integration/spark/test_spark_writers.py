@@ -86,6 +86,7 @@ def test_frames_are_joined_and_split_into_partitions(stages: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_rows_are_appended_to_a_database_once_a_job(stages: Path) -> None:
     url = f"jdbc:derby:{stages / 'db'};create=true"
     write = {"format": "jdbc", "mode": "append", "options": {"url": url, "dbtable": "delays"}}

@@ -311,6 +311,7 @@ def test_a_full_disk_is_tried_again(sqlite_database: Database, output: Make) -> 
     assert sqlite_database.rows("SELECT count(*) FROM t") == [(2,)]
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_is_tried_again_and_nothing_is_there_twice(
     output: Make,
 ) -> None:

@@ -110,6 +110,7 @@ def test_a_process_that_has_lived_long_begins_a_new_count() -> None:
     assert reported(inside(over=False), lived_s=losses.LIVED_LONG_S)[0][3] is True
 
 
+@pytest.mark.slow
 def test_reports_are_left_beside_those_that_nobody_has_made_and_never_too_many(
     recorded: Recorder,
 ) -> None:
