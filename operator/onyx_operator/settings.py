@@ -78,6 +78,10 @@ class ClusterSettings(Pace, frozen=True):
     spark_role: str = ""
     """Role with which Spark servers make their executors, `Role/name` or `ClusterRole/name`; empty
     refuses OnyxClusters with `spec.spark`."""
+    pod_rights: tuple[str, ...] = ()
+    """What pods of OnyxClusters may have beyond the Pod Security standard `restricted`, by the name
+    of the key, such as `hostPath`, `containers` or `serviceAccountName`; `team-a/hostPath` in one
+    namespace."""
 
 
 class WebhookSettings(msgspec.Struct, frozen=True):

@@ -13,8 +13,15 @@ UID = "6f8b3cf0-0000-4000-8000-0000000000c1"
 OPERATOR = OperatorSettings(
     zookeeper_addresses=("zk:2181", "zk-0:2181", "zk-1:2181"),
     tenancies=("team/flights",),
-    clusters=ClusterSettings(spark_role="Role/onyx-spark"),
+    clusters=ClusterSettings(
+        spark_role="Role/onyx-spark", pod_rights=("team/containers", "serviceAccountName")
+    ),
 )
+SIDECAR: Mapping[str, Any] = {
+    "name": "logs",
+    "image": "logs:1",
+    "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+}
 SMALL: Mapping[str, Any] = {"image": "onyx-worker:1.0", "zookeeper": {"address": "zk:2181"}}
 WHOLE: Mapping[str, Any] = {
     "tenancyId": "flights",
@@ -50,7 +57,7 @@ WHOLE: Mapping[str, Any] = {
             ],
             "containers": [
                 {"name": "worker", "volumeMounts": [{"name": "extra", "mountPath": "/extra"}]},
-                {"name": "logs", "image": "logs:1"},
+                SIDECAR,
             ],
             "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}},
                         {"name": "extra", "emptyDir": {}}],

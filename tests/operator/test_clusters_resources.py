@@ -9,7 +9,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from tests.operator.clusters import CODE, SMALL, SPARK, WHOLE, pool
+from tests.operator.clusters import CODE, SIDECAR, SMALL, SPARK, WHOLE, pool
 
 from onyx.model.cluster import SET_BY_OPERATOR, SPARK_SET_BY_OPERATOR
 from onyx.settings import Settings, from_environment, variables
@@ -367,7 +367,7 @@ PLACED = {
         "priorityClassName": "high",
         "containers": [
             {"name": "spark", "volumeMounts": [{"name": "extra", "mountPath": "/extra"}]},
-            {"name": "logs", "image": "logs:1"},
+            SIDECAR,
         ],
         "volumes": [{"name": "extra", "emptyDir": {}}],
     },

@@ -284,7 +284,7 @@ def test_what_is_missing_is_asked_for(
 WITH_DEFAULTS = OperatorSettings(
     zookeeper_addresses=("zk-0:2181", "zk-1:2181"),
     tenancies=("team/flights",),
-    clusters=ClusterSettings(worker_image="onyx-worker:2"),
+    clusters=ClusterSettings(worker_image="onyx-worker:2", pod_rights=("containers",)),
     engine=Settings(zookeeper=ZooKeeperSettings(address="onyx-zookeeper:2181")),
 )
 

@@ -33,7 +33,7 @@ async def check(
     code = {"metadata": {"name": "code"}}  # which files it has changes nothing here
     pool = read_spec(body, code, operator.settings)
     if isinstance(pool, Refusal):
-        return (), (Problem("spec", pool.message),)
+        return pool.problems, () if pool.problems else (Problem("spec", pool.message),)
     holder = operator.tenancies.holder(body)
     warnings = [Problem("spec.tenancyId", taken(pool, holder).message)] if holder else []
     found = await asyncio.gather(*(_tried(operator, each) for each in trials(pool)))

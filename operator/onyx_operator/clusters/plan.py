@@ -1,7 +1,8 @@
 """Step 2 for an OnyxCluster: what has to be done to its worker pool. Pure and total.
 
 A plan compares and does not remember: the same observation makes the same plan, and once all is as
-wanted, it has no actions. An object in the way that belongs to somebody else is left alone.
+wanted, it has no actions. An object in the way that belongs to somebody else is left alone, and
+pods do not run as an account that does.
 """
 
 from __future__ import annotations
@@ -12,7 +13,13 @@ from onyx_operator.clusters.actions import Action, Apply, Delete, Draw
 from onyx_operator.clusters.compare import contains
 from onyx_operator.clusters.observed import Found, Observed
 from onyx_operator.clusters.pool import Pool
-from onyx_operator.clusters.resources import APPLIED_ANNOTATION, SECRETS, Child, children
+from onyx_operator.clusters.resources import (
+    ACCOUNTS,
+    APPLIED_ANNOTATION,
+    SECRETS,
+    Child,
+    children,
+)
 from onyx_operator.clusters.spark_status import spark_is_ready
 from onyx_operator.clusters.spec import Refusal
 
@@ -41,7 +48,8 @@ def plan(seen: Observed) -> Plan:
     applied = (
         Draw(child) if child.resource == SECRETS else Apply(child, _version(there.get(key)))
         for key, child in needed.items()
-        if key not in blocked and not _right(child, there.get(key))
+        if not {key, (ACCOUNTS, child.account)} & blocked.keys()
+        and not _right(child, there.get(key))
     )
     unwanted = (
         Delete(each.resource, each.name, str(each.body["metadata"]["uid"]))

@@ -67,6 +67,13 @@ class Child(msgspec.Struct, frozen=True):
         """Its name; unique in its kind."""
         return str(self.body["metadata"]["name"])
 
+    @property
+    def account(self) -> str:
+        """The ServiceAccount of its pods; empty when it has none."""
+        if not self.pods_key:
+            return ""
+        return str(self.body["spec"]["template"]["spec"].get("serviceAccountName", ""))
+
 
 def children(pool: Pool) -> tuple[Child, ...]:
     """Everything that the pool is made of."""

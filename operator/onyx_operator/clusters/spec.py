@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from onyx.errors import ManifestError
+from onyx.errors import ManifestError, Problem
 from onyx.model.parsing.cluster import parse_cluster
+from onyx_operator.clusters.pod_rights import not_allowed
 from onyx_operator.clusters.pool import Pool, code_of
 from onyx_operator.connection import NoLog, connection
 from onyx_operator.settings import OperatorSettings
@@ -26,6 +27,9 @@ class Refusal(msgspec.Struct, frozen=True):
     message: str
     holder: Key | None = None
     """The cluster that has the log which this one asks for."""
+    problems: tuple[Problem, ...] = ()
+    """What is wrong with the spec, for whoever is about to store it; empty when its author cannot
+    know."""
 
 
 def read_spec(
@@ -62,7 +66,7 @@ def read_spec(
             "(ONYX_OPERATOR_CLUSTERS_SPARK_ROLE): install the chart with spark.enabled=true, or "
             "remove spec.spark",
         )
-    return Pool(
+    pool = Pool(
         cluster=parsed,
         namespace=cluster["metadata"]["namespace"],
         uid=cluster["metadata"]["uid"],
@@ -72,6 +76,11 @@ def read_spec(
         code=code_of(config_map) if config_map is not None else None,
         spark_role=defaults.spark_role,
     )
+    problems = not_allowed(pool, defaults.pod_rights)
+    if problems:
+        said = "; ".join(map(str, problems))
+        return Refusal("PodsNotAllowed", said, problems=problems)
+    return pool
 
 
 def deleting(jobs: Sequence[str]) -> Refusal:

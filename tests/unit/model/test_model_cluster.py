@@ -135,6 +135,9 @@ def test_nothing_has_to_be_given() -> None:
         ({"spark": {"podTemplate": {"spec": {"containers": [{}]}}}}, "container is called spark"),
         ({"spark": {"executors": {"podTemplate": {"spec": {"volumes": {}}}}}},
          "spec.spark.executors.podTemplate.spec.volumes: must be a list"),
+        ({"podTemplate": {"spec": {"containers": [
+            {"name": "worker", "env": [{"name": "ONYX_TENANCY_ID", "value": "x"}]}]}}},
+         "containers[0].env[0]: ONYX_TENANCY_ID is set by the operator (use spec.tenancyId)"),
         ({"spark": {"podTemplate": {"spec": {"serviceAccountName": "x"}}}},
          "spec.spark.podTemplate.spec.serviceAccountName: is set by the operator"),
         (

@@ -152,7 +152,8 @@ class PodTemplate(msgspec.Struct, frozen=True):
     """Labels and annotations."""
     spec: Mapping[str, Any] = field(default_factory=lambda: EMPTY)
     """Spec of a pod, as Kubernetes takes it: nodeSelector, tolerations, affinity,
-    priorityClassName, ... Our container is called worker, or spark in pods of Spark."""
+    priorityClassName, ... Our container is called worker, or spark in pods of Spark. Fields beyond
+    the Pod Security standard restricted need a right that the operator was given."""
 
 
 class SparkExecutors(msgspec.Struct, frozen=True):

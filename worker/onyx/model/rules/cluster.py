@@ -108,6 +108,14 @@ def _taken(name: str, path: str, report: Report) -> None:
     report.add(path, f"{name} is set by the operator", f"use spec.{key}" if key else "remove it")
 
 
+def _check_identity(env: Any, path: str, report: Report) -> None:
+    """Who a worker is is no more said by a template than by variables."""
+    for index, each in enumerate(env if isinstance(env, list) else ()):
+        name = each.get("name") if isinstance(each, dict) else None
+        if isinstance(name, str) and name in SET_BY_OPERATOR:
+            _taken(name, at(path, index), report)
+
+
 def _check_sources(spec: Draft, path: str, report: Report) -> None:
     for draft, where in entries(spec, "env_from", path, "envFrom"):
         if bool(draft.get("config_map_ref")) == bool(draft.get("secret_ref")):
@@ -172,5 +180,7 @@ def _check_template(
             if not isinstance(item, dict) or not isinstance(item.get("name"), str):
                 hint = f"our container is called {container}" if key == "containers" else ""
                 report.add(at(at(path, key), index), "must be a mapping with a name", hint)
+            elif key == "containers" and item["name"] == container:
+                _check_identity(item.get("env"), at(at(at(path, key), index), "env"), report)
     if pod.get("serviceAccountName") is not None:
         report.add(at(path, "serviceAccountName"), "is set by the operator", account_hint)
