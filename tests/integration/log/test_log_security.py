@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -30,6 +31,8 @@ from onyx.log.server.formation import Holds, Unknown
 from onyx.log.server.formation_port import ask
 from onyx.log.server.member import Member
 from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.above import admit
+from onyx.log.zookeeper.access import Access, read_access
 from onyx.log.zookeeper.client_log import ZooKeeperClientLog
 from onyx.log.zookeeper.dialler import zookeeper_certificates
 from onyx.log.zookeeper.group_log import ZooKeeperGroupLog
@@ -325,17 +328,19 @@ def test_a_client_with_no_user_another_or_a_wrong_password_cannot_open_the_log(
 
 def test_users_share_a_server_each_with_a_tenancy_of_its_own(secure_zookeeper, stack, tmp_path):
     other = other_user(secure_zookeeper, tmp_path, "other", "another password")
-    nobody = replace(secure_zookeeper, auth_user="", auth_password_file="")
-    for zookeeper in (secure_zookeeper, other, nobody):
-        client = open_client(stack, with_zookeeper(zookeeper))
+    tenancy = uuid.uuid4().hex
+    admit(secure_zookeeper, tenancy, read_access(other))
+    for settings in (with_zookeeper(secure_zookeeper), with_zookeeper(other, tenancy)):
+        client = open_client(stack, settings)
         client.append(marker("a"))
         assert len(client.read(NO_POSITION)) == 1
 
 
 def test_a_tenancy_that_is_open_to_all_is_refused_by_a_process_with_a_user(secure_zookeeper, stack):
+    settings = with_zookeeper(secure_zookeeper)
+    admit(secure_zookeeper, settings.tenancy_id, Access(own=tuple(OPEN_ACL_UNSAFE)))
     nobody = replace(secure_zookeeper, auth_user="", auth_password_file="")
-    settings = with_zookeeper(nobody)
-    open_client(stack, settings).append(marker("a"))
+    open_client(stack, replace(settings, zookeeper=nobody)).append(marker("a"))
     with pytest.raises(UserError, match="was made without access control"):
         open_client(stack, with_zookeeper(secure_zookeeper, settings.tenancy_id))
 

@@ -32,6 +32,7 @@ COMMANDS: Mapping[str, str] = {
     "log": "Print the entries of the log, one a line.",
     "replica": "Print the replica: what the log folds into.",
     "gc": "Forget the jobs that have ended, and trim the log.",
+    "admit": "Make a tenancy of ZooKeeper for another user.",
     "worker": "Run a worker, in one process or several.",
     "zookeeper": "Run a ZooKeeper server.",
 }

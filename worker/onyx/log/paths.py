@@ -21,6 +21,8 @@ from onyx.errors import SettingsError, UserError
 from onyx.ids import GroupId, Position
 from onyx.path_names import path_name, path_of_names
 
+ABOVE = "/onyx"
+"""The node above all tenancies."""
 ENTRY_PREFIX = "entry-"
 _DOCUMENT = "the path of a document"
 _ENTRY = re.compile(rf"{ENTRY_PREFIX}(\d{{10}})")
@@ -40,7 +42,7 @@ class Paths(msgspec.Struct, frozen=True):
     @property
     def root(self) -> str:
         """The node of the tenancy."""
-        return f"/onyx/{self.tenancy}"
+        return f"{ABOVE}/{self.tenancy}"
 
     @property
     def log(self) -> str:

@@ -59,15 +59,19 @@ class CertificateFiles:
         variable: beginning of the names of their variables, for messages.
         serves: whether this process also accepts connections with them, so that it needs all
             three, and they must fit each other.
+        any_name: whether the other side may carry any name, as one at a loopback address does.
 
     Raises:
         SettingsError: a file is not named, cannot be read or is not good; says which, and why.
     """
 
-    def __init__(self, settings: TlsSettings, variable: str, serves: bool) -> None:
+    def __init__(
+        self, settings: TlsSettings, variable: str, serves: bool, any_name: bool = False
+    ) -> None:
         self.settings = settings
         self.variable = variable
         self._serves = serves
+        self._any_name = any_name
         self._complaint = ""
         self._lock = threading.Lock()
         self._check_names()
@@ -138,6 +142,7 @@ class CertificateFiles:
             server = self._make(ssl.PROTOCOL_TLS_SERVER, pem) if self._serves else None
             if server is not None:
                 self._shake_hands(client, server)
+            client.check_hostname = not self._any_name
             again = self._read()
             if again == pem:
                 return Certificates(pem, client, server)
@@ -187,7 +192,7 @@ class CertificateFiles:
 
     def _shake_hands(self, client: ssl.SSLContext, server: ssl.SSLContext) -> None:
         name = self.settings.server_name
-        client.check_hostname = bool(name)
+        client.check_hostname = bool(name)  # `_load` sets it for good
         try:
             _shake_hands(client, server, name or None)
         except ssl.SSLError as error:
@@ -199,7 +204,6 @@ class CertificateFiles:
                 f"{self.variable}_CA_FILE={self.settings.ca_file}, and be for server and for "
                 f"client authentication{named}"
             ) from error
-        client.check_hostname = True
 
 
 def _load_ca(context: ssl.SSLContext, ca: bytes) -> None:

@@ -20,8 +20,9 @@ from onyx.errors import Unavailable
 from onyx.log.server.config import ensemble_of
 from onyx.log.server.member import Member
 from onyx.log.server.process import ZooKeeperServer
+from onyx.log.zookeeper.above import close_server_of
 from onyx.processes.surroundings import settings, stop_signal
-from onyx.settings import Settings
+from onyx.settings import Settings, ZooKeeperSettings
 from onyx.telemetry.http_server import TelemetryServer
 
 POLL_S = 0.2
@@ -60,18 +61,42 @@ def zookeeper(
         verbose=True,
         tls=chosen.tls,
     )
+    closing = _Closing(server, found.zookeeper)
     with contextlib.ExitStack() as stack:
         member: Member | None = None
         if ensemble is not None:
             member = Member(server, ensemble, chosen.host, _say)
             stack.callback(member.close)
-        _open_pages(found, server, member, stack)
+        _open_pages(found, closing, member, stack)
         stack.callback(server.stop)
         if member is None:
             server.launch()
         elif not member.start(stop):
             return
-        _attend(server, member, stop)
+        _attend(closing, member, stop)
+
+
+class _Closing:
+    """Closes the nodes of a server to everybody but the user of `ONYX_ZOOKEEPER_AUTH_USER`, when it
+    serves for the first time; until then it is not ready."""
+
+    def __init__(self, server: ZooKeeperServer, zookeeper: ZooKeeperSettings) -> None:
+        self.server = server
+        self._zookeeper = zookeeper
+        self.done = not zookeeper.auth_user and not zookeeper.auth_password_file
+
+    def advance(self) -> None:
+        """Close them if that has not been done; the server serves."""
+        if self.done:
+            return
+        try:
+            close_server_of(
+                replace(self._zookeeper, address=self.server.address, close_root="always"),
+                self.server.near_certificates,
+            )
+            self.done = True
+        except Unavailable as error:
+            _say(f"ZooKeeper at {self.server.address} is still open to everybody: {error}")
 
 
 def _say(what: str) -> None:
@@ -79,16 +104,16 @@ def _say(what: str) -> None:
 
 
 def _open_pages(
-    found: Settings, server: ZooKeeperServer, member: Member | None, stack: contextlib.ExitStack
+    found: Settings, closing: _Closing, member: Member | None, stack: contextlib.ExitStack
 ) -> None:
-    telemetry = found.telemetry
+    telemetry, server = found.telemetry, closing.server
     if telemetry.metrics_port is None:
         return
 
     def ready() -> bool | str:
         waiting = member.obstacle if member is not None else ""
         if waiting or server.serves():
-            return waiting or True
+            return waiting or closing.done or "its nodes are still open to everybody"
         return "it does not serve: starting, or no leader is elected"
 
     pages = TelemetryServer(
@@ -101,14 +126,16 @@ def _open_pages(
     stack.callback(pages.close)
 
 
-def _attend(server: ZooKeeperServer, member: Member | None, stop: threading.Event) -> None:
+def _attend(closing: _Closing, member: Member | None, stop: threading.Event) -> None:
     """Until it is asked to end; says when it serves for the first time."""
-    said = False
+    server, said = closing.server, False
     while not stop.wait(POLL_S):
         if server.exit_code is not None:
             raise Unavailable(
                 f"ZooKeeper at {server.address} has ended with code {server.exit_code}: see above"
             )
         if not said and server.serves() and (member is None or member.serves()):
-            said = True
-            _say(f"ZooKeeper serves at {server.address}, data in {server.data_dir}")
+            closing.advance()
+            said = closing.done
+            if said:
+                _say(f"ZooKeeper serves at {server.address}, data in {server.data_dir}")

@@ -134,6 +134,11 @@ class ZooKeeperServer:
         """The certificates of all its ports; None without TLS."""
         return self._tls.files if self._tls else None
 
+    @property
+    def near_certificates(self) -> CertificateFiles | None:
+        """With which this process dials it at `address`; None without TLS."""
+        return self._tls.near if self._tls else None
+
     def claim(self) -> Path:
         """Make its folder its own; the absolute path.
 

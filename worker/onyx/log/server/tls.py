@@ -39,6 +39,8 @@ class ServerTls:
 
     def __init__(self, settings: TlsSettings) -> None:
         self._files = CertificateFiles(settings, VARIABLE, serves=True)
+        self.near = CertificateFiles(settings, VARIABLE, serves=False, any_name=True)
+        """With which this process dials its own server, by a name that the certificate has not."""
         self._folder: Path | None = None
         self._copied: Pem | None = None
         self._stopped = threading.Event()
@@ -57,9 +59,7 @@ class ServerTls:
     @property
     def client(self) -> ssl.SSLContext:
         """With which this process asks its own server."""
-        context = self._files.current().client
-        context.check_hostname = False
-        return context
+        return self.near.current().client
 
     def start(self) -> Path:
         """Make the copies, and renew them until `stop`; the folder where they are."""

@@ -1,7 +1,7 @@
 """Access lists of a tenancy in ZooKeeper: one user, of the digest scheme, with a password.
 
-Every node of a tenancy is created with an access list that names only this user. `/onyx`, which
-tenancies share, may be listed by everybody, and everybody may add a tenancy.
+Every node of a tenancy is created with an access list that names only this user. What is above
+tenancies may be listed by everybody, and belongs to who closed it (`above`).
 
 A node keeps the list that it was created with. So a tenancy that was created without a user is
 refused to a process that has one: its entries would stay open to all, under settings that promise
@@ -19,7 +19,7 @@ from kazoo.security import ACL, Id, Permissions, make_acl, make_digest_acl_crede
 from onyx.errors import SettingsError
 from onyx.settings import ZooKeeperSettings
 
-EVERYBODY = make_acl("world", "anyone", read=True, create=True)
+EVERYBODY = make_acl("world", "anyone", read=True)
 
 
 class Password(str):
@@ -34,12 +34,13 @@ class Password(str):
 class Access(msgspec.Struct, frozen=True):
     """What a client shows, and the lists that it gives to nodes; empty without a user."""
 
+    user: str = ""
     auth_data: tuple[tuple[str, Password], ...] = ()
     own: tuple[Any, ...] | None = None
     """The access list of all nodes of a tenancy; None means that everybody may do everything."""
 
     @property
-    def shared(self) -> tuple[Any, ...] | None:
+    def closed(self) -> tuple[Any, ...] | None:
         """The access list of nodes above a tenancy."""
         return None if self.own is None else (*self.own, EVERYBODY)
 
@@ -63,6 +64,7 @@ def read_access(settings: ZooKeeperSettings) -> Access:
     password = _read_password(file)
     digest = Password(make_digest_acl_credential(user, password))
     return Access(
+        user,
         (("digest", Password(f"{user}:{password}")),),
         (ACL(Permissions.ALL, Id("digest", digest)),),
     )

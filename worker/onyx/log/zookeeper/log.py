@@ -58,7 +58,9 @@ class ZooKeeperLog:
             self._documents = Documents(
                 self._session, self._paths, self._chunks, piece_bytes, fence
             )
-            self._origins = Origins(self._session, self._paths, self._chunks, identity)
+            self._origins = Origins(
+                self._session, self._paths, self._chunks, settings.zookeeper.close_root, identity
+            )
         except BaseException:
             self._session.close()
             raise

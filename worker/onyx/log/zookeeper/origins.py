@@ -24,10 +24,12 @@ from onyx.errors import LogReplaced, Unavailable, UserError
 from onyx.ids import NO_POSITION, Position
 from onyx.log.interface import Origin
 from onyx.log.paths import Paths, entry_positions
+from onyx.log.zookeeper.above import make, make_above
 from onyx.log.zookeeper.all_of import AllOf
 from onyx.log.zookeeper.chunks import Chunks
 from onyx.log.zookeeper.session import ZooKeeperSession
 from onyx.structs import prepared, stored
+from onyx.zookeeper_settings import CloseRoot
 
 READ_ATTEMPTS_MAX = 5
 """The replica of an origin may be deleted while it is read, when a newer origin replaces it."""
@@ -45,6 +47,7 @@ class Origins:
     """The origin of a tenancy.
 
     Args:
+        close_root: whether a ZooKeeper is closed to everybody (`above`).
         expected_czxid: Identity of the log that this process knew before; None if it knew none.
 
     Raises:
@@ -56,11 +59,13 @@ class Origins:
         session: ZooKeeperSession,
         paths: Paths,
         chunks: Chunks,
+        close_root: CloseRoot,
         expected_czxid: int | None = None,
     ) -> None:
         self._session = session
         self._paths = paths
         self._chunks = chunks
+        self._close_root = close_root
         self.log_czxid = self._establish()
         if expected_czxid not in (None, self.log_czxid):
             raise self.recreated()
@@ -132,8 +137,8 @@ class Origins:
     def _claim(self) -> None:
         """Make sure that the nodes of the tenancy belong to our user, if we have one."""
         session, paths = self._session, self._paths
-        session.ensure_path(paths.root.rpartition("/")[0], shared=True)
-        session.ensure_path(paths.root)
+        make_above(session, self._close_root)
+        make(session, paths.root, session.access.own)
         if session.access.own is None:
             return
         found, _ = session.perform(lambda client: client.get_acls_async(paths.root))

@@ -42,6 +42,10 @@ HEARTBEATS_PER_SESSION = 6
 _WAIT_S = 0.05
 
 
+class Denied(UserError):
+    """A node belongs to another user."""
+
+
 class ReplyLost(Exception):
     """The connection broke before the reply; used inside `onyx.log` only."""
 
@@ -143,7 +147,7 @@ class ZooKeeperSession:
         Raises:
             ReplyLost: it may have been performed or not.
             KazooException: what the server answered.
-            UserError: the node belongs to another user.
+            Denied: the node belongs to another user.
             Fenced, Unavailable: as `check`; also when there is no answer in time.
         """
         assert not self.loop.is_current_thread(), "a callback of the log must not wait for it"
@@ -169,7 +173,7 @@ class ZooKeeperSession:
 
         Raises:
             KazooException: what the server answered.
-            UserError, Fenced, Unavailable: as `attempt`.
+            Denied, Fenced, Unavailable: as `attempt`.
         """
         deadline_s = time.monotonic() + self._timeout_s
         while True:
@@ -183,14 +187,10 @@ class ZooKeeperSession:
                 self._live.wait(self._timeout_s)
             self._pause()
 
-    def ensure_path(self, path: str, shared: bool = False) -> None:
-        """Create a node and those above it where they are missing; raises as `perform`.
-
-        Args:
-            shared: the nodes are not of this tenancy alone.
-        """
-        acl = self.access.shared if shared else self.access.own
-        self.perform(lambda client: client.ensure_path_async(path, acl))
+    def ensure_path(self, path: str) -> None:
+        """Create a node of the tenancy and those above it where they are missing; raises as
+        `perform`."""
+        self.perform(lambda client: client.ensure_path_async(path, self.access.own))
 
     def close(self) -> None:
         """End the session on the server too, so that its pulse is gone at once."""
@@ -253,10 +253,10 @@ class ZooKeeperSession:
             "is it running and can it be reached?"
         )
 
-    def denied(self) -> UserError:
+    def denied(self) -> Denied:
         """What to tell when the server refuses access to a node."""
         shown = "this process shows no user" if not self.access.auth_data else "it is not ours"
-        return UserError(
+        return Denied(
             f"ZooKeeper at {self.address} refuses access: the nodes of this tenancy belong to a "
             f"user, and {shown}. Set ONYX_ZOOKEEPER_AUTH_USER and "
             "ONYX_ZOOKEEPER_AUTH_PASSWORD_FILE as for the other processes of the tenancy"
