@@ -67,7 +67,7 @@ def made() -> Iterator[Callable[..., HttpOutput]]:
         each.close()
 
 
-CONTEXT = ("clock", "permitted", "incarnation", "task", "data_dir")
+CONTEXT = ("answers", "clock", "permitted", "incarnation", "task", "data_dir")
 Make = Callable[..., HttpOutput]
 
 
@@ -370,6 +370,73 @@ def test_a_refusal_ends_the_job_with_url_status_and_answer(
     assert output.durable() == 0
     with pytest.raises(UserError):
         output.write(numbers(2))
+
+
+@pytest.mark.parametrize("form", ["json", *BATCHES])
+def test_a_refusal_is_told_where_it_may_be_the_answer_to_a_request(
+    endpoint: HttpEndpoint, made: Make, form: str
+) -> None:
+    endpoint.rule = lambda request: (
+        Reply(422, body=b"odd") if any(row["n"] % 2 for row in request.rows()) else None
+    )
+    output = made(endpoint, format=form, requestSegments=1, answers=True)
+    output.write(numbers(0, 1))
+    settle(output, 2)
+    output.write_columns(columns(2, 3, 4))
+    settle(output, 5)
+    assert endpoint.numbers() == Counter([0, 2, 4])
+    told = output.take_refused()
+    assert [(each.first, each.segments, each.kept) for each in told] == [
+        (1, 1, False),
+        (3, 1, False),
+    ]
+    assert "422 Unprocessable Entity: odd (deadLetterPath collects" in str(told[0].error)
+    assert output.take_refused() == []
+
+
+def test_tries_that_came_to_an_end_are_told_too(endpoint: HttpEndpoint, made: Make) -> None:
+    endpoint.rule = lambda request: Reply(503, body=b"down")
+    output = made(endpoint, retriesMax=2, answers=True)
+    output.write(numbers(1))
+    settle(output, 1)
+    (told,) = output.take_refused()
+    assert "503 Service Unavailable: down (it was tried 3 times" in str(told.error)
+
+
+@pytest.mark.parametrize("status", [401, 302])
+def test_a_job_that_is_wrong_ends_though_requests_have_come(
+    endpoint: HttpEndpoint, made: Make, status: int
+) -> None:
+    endpoint.rule = lambda request: Reply(status)
+    output = made(endpoint, answers=True)
+    output.write(numbers(1))
+    assert f"failed: {status}" in failure(output)
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_letters_are_told_with_what_they_are_about(
+    endpoint: HttpEndpoint, made: Make, log: Log, tmp_path: Path, exactly_once: bool
+) -> None:
+    endpoint.rule = lambda request: Reply(400) if request.rows()[0]["n"] % 2 else None
+    output = made(endpoint, deadLetterPath=str(tmp_path / "bad"), answers=True)
+    if exactly_once:
+        output.begin(log.commit)
+    for n in range(4):
+        output.write(numbers(n))
+        settle(output, n + 1)
+    told = output.take_refused()
+    assert [(each.first, each.segments, each.kept) for each in told] == [(1, 1, True), (3, 1, True)]
+
+
+def test_exactly_once_a_refusal_without_letters_ends_the_job_whoever_has_sent_it(
+    endpoint: HttpEndpoint, made: Make, log: Log
+) -> None:
+    endpoint.rule = lambda request: Reply(400)
+    output = made(endpoint, answers=True, rollSegments=1)
+    output.begin(log.commit)
+    output.write(numbers(1))
+    assert "400 Bad Request" in failure(output)
+    assert output.take_refused() == []
 
 
 def test_secrets_are_in_no_message(

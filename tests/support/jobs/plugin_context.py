@@ -29,6 +29,7 @@ def plugin_context(
     batch_format: Literal["dicts", "arrow"] = "dicts",
     schema: pa.Schema | None = None,
     rights: Rights = EVERYTHING,
+    answers: bool = False,
 ) -> PluginContext:
     known = functions or {}
 
@@ -53,4 +54,5 @@ def plugin_context(
         data_dir=data_dir,
         batch_format=batch_format,
         schema=schema,
+        answers=answers,
     )

@@ -263,6 +263,17 @@ def test_joined_columns_have_all_columns_and_the_wider_types():
     assert to_dicts(join(parts)) == [{"a": 1.0, "b": None}, {"a": 2.5, "b": "x"}]
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("x", b"x"), (0.5, Decimal("0.1")), ([{"a": "x"}], [{"a": b"x"}]), ([0.5], [Decimal("0.1")])],
+)
+def test_pyarrow_makes_no_bytes_of_text_and_no_floats_of_decimals(one, other):
+    parts = [from_dicts([{"v": each}])[0] for each in (one, other)]
+    for order in (parts, parts[::-1]):
+        with pytest.raises(UserError, match=r"column 'v.*' cannot hold"):
+            join(order)
+
+
 def test_columns_of_types_that_nothing_holds_cannot_be_joined():
     parts = [from_dicts([{"a": 1}])[0], from_dicts([{"a": "x"}])[0]]
     with pytest.raises(UserError, match="give the task a schema"):

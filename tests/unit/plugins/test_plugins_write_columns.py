@@ -132,9 +132,8 @@ def test_instants_of_several_time_zones_are_one_column(
 def test_columns_of_types_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     output = files_output(tmp_path, format="parquet")
     output.write_columns(batch(1))
-    output.write_columns(pa.RecordBatch.from_pydict({"n": ["one"]}))
     with pytest.raises(UserError, match=r"cannot be written as Parquet.* values of one type"):
-        output.flush()
+        output.write_columns(pa.RecordBatch.from_pydict({"n": ["one"]}))
 
 
 def test_rows_without_columns_are_refused_by_parquet(tmp_path: Path) -> None:

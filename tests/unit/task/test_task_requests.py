@@ -6,18 +6,21 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from tests.support.jobs.bench import JOB, Bench
 from tests.support.patience import WAIT_S
 
 import onyx
-from onyx.errors import OutputFailed, Unavailable
+from onyx.errors import OutputFailed, Unavailable, UserError
 from onyx.ids import GroupId, TaskName
 from onyx.journal.journal import Journal
 from onyx.journal.names import PartitionFolder
 from onyx.ledger.outcomes import FailedSegment, Outcomes
+from onyx.plugins.engine_outputs import RefusedSegments
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.requests.desk import Address
 from onyx.requests.request import Answer, Level, Request, Status
@@ -428,6 +431,118 @@ def test_what_a_plugin_of_an_output_cannot_write_is_the_answer(guarantee: str) -
     assert "no Bob in this table" in failure.error
     assert world.written == [0, 2, 3]
     assert world.answer(good(4)).status is Status.PROCESSED, "the job goes on"
+
+
+def mixed(segment: Segment) -> Segment:
+    return {"n": segment["n"] if segment["who"] == "Ann" else segment["who"]}
+
+
+@pytest.mark.parametrize("guarantee", ["at-least-once", "exactly-once"])
+def test_what_does_not_fit_into_parquet_is_the_answer(guarantee: str, tmp_path: Path) -> None:
+    write = {"plugin": "files", "options": {"path": str(tmp_path), "format": "parquet"}}
+    world = World({"fn": "m:mixed"}, {"m:mixed": mixed}, write=write, guarantee=guarantee)
+    waiting = [world.ask(good(0), {"n": 1, "who": "Bob"}, good(2)), world.ask(good(3))]
+    one, other = [world.answered(each) for each in waiting]
+
+    assert (one.status, other.status) == (Status.FAILED, Status.PROCESSED)
+    (failure,) = one.outcomes.failures
+    assert (failure.task, failure.segment) == ("write", 1)
+    assert "cannot be written as Parquet" in failure.error
+    assert world.answer(good(4)).status is Status.PROCESSED, "the job goes on"
+    parts = [pq.read_table(part).to_pylist() for part in tmp_path.glob("part-*")]
+    assert sorted(row["n"] for rows in parts for row in rows) == [0, 2, 3, 4]
+
+
+class Server:
+    """Refuses some of what an output had taken, as a server does: `engine_outputs`."""
+
+    def __init__(self, world: World, kept: bool = False) -> None:
+        (output,) = world.bench.outputs["write"]
+        self.refused: list[RefusedSegments] = []
+        flush = output.flush
+
+        def flushed() -> None:
+            first = output.durable_count
+            flush()
+            for at, each in enumerate(output.written[first:], first):
+                if each.get("text") == "Hello, Bob":
+                    error = UserError("422: no Bob in this shop")
+                    self.refused.append(RefusedSegments(at, 1, error, kept))
+
+        def take_refused() -> list[RefusedSegments]:
+            refused, self.refused = self.refused, []
+            return refused
+
+        output.flush = flushed  # type: ignore[method-assign]
+        output.take_refused = take_refused  # type: ignore[attr-defined]
+        world.bench.task("write").runtime.sink._refusing = output
+
+
+def test_what_a_server_refuses_later_is_the_answer() -> None:
+    world = World()
+    Server(world)
+    waiting = [world.ask(good(0), {"n": 1, "who": "Bob"}, good(2)), world.ask(good(3))]
+    one, other = [world.answered(each) for each in waiting]
+
+    assert (one.status, other.status) == (Status.FAILED, Status.PROCESSED)
+    (failure,) = one.outcomes.failures
+    assert (failure.task, failure.segment) == ("write", 1)
+    assert "no Bob in this shop" in failure.error
+    assert world.answer(good(4)).status is Status.PROCESSED, "the job goes on"
+
+
+def test_what_a_server_refuses_and_is_in_dead_letters_is_counted() -> None:
+    world = World()
+    Server(world, kept=True)
+    answer = world.answer(good(0), {"n": 1, "who": "Bob"})
+    assert (answer.status, answer.outcomes.dead_letters) == (Status.PROCESSED, 1)
+    assert answer.outcomes.first_error == "write: 422: no Bob in this shop"
+
+
+def test_of_several_made_of_one_segment_one_refusal_is_told() -> None:
+    def twice(segment: Segment) -> list[Segment]:
+        return [segment, segment]
+
+    world = World(write={"fn": "m:twice"}, functions={"m:twice": twice})
+    Server(world)
+    answer = world.answer(good(0), {"n": 1, "who": "Bob"}, good(2))
+    assert [each.segment for each in answer.outcomes.failures] == [1]
+    assert answer.outcomes.failed == 1
+
+
+@pytest.mark.parametrize("verdict", ["kill", "defer"])
+def test_a_hook_for_exceptions_decides_first_about_what_a_server_refuses(verdict: str) -> None:
+    world = World(
+        lifecycles=[{"task": "write", "calls": "m:calls"}],
+        functions={"m:calls": lambda: {"handle_exception": lambda *of: verdict}},
+    )
+    Server(world)
+    future = world.ask({"n": 1, "who": "Bob"})
+    if verdict == "defer":
+        assert world.answered(future).status is Status.FAILED
+        return
+    for _ in range(ROUNDS_MAX):
+        world.bench.settle()
+    assert "no Bob in this shop" in str(world.bench.exceptions)
+
+
+def test_what_a_server_refuses_of_another_input_ends_the_job() -> None:
+    segments = [{"n": 1, "who": "Bob"}]
+    spec = {
+        "workflow": [["read", "work"], ["others", "work"], ["work", "write"]],
+        "catalog": [
+            {"name": "read", "type": "input", "plugin": "requests"},
+            {"name": "others", "type": "input", "plugin": "sequence",
+             "options": {"segments": segments}},
+            {"name": "work", "type": "function", "fn": "m:greet"},
+            {"name": "write", "type": "output", "plugin": "blackhole"},
+        ],
+    }  # fmt: skip
+    world = World.of(Bench(spec, {"m:greet": greet}))
+    Server(world)
+    for _ in range(ROUNDS_MAX):
+        world.bench.settle()
+    assert "no Bob in this shop" in str(world.bench.exceptions)
 
 
 def test_a_plugin_that_cannot_write_now_is_waited_for() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from onyx.flow.columns.schemas import arrow_schema
 from onyx.ids import GroupId, JobId, PeerId, Slot, TaskName
 from onyx.model.job import CatalogEntry, Job, Spark
+from onyx.model.requests import requested_tasks
 from onyx.model.workflow import parents
 from onyx.plugins.options import alike, own_options
 from onyx.plugins.protocol import PluginContext
@@ -48,4 +49,5 @@ def context_of(
         spark_stage=entry.stage,
         spark_sql=entry.spark_sql,
         alike=alike(job, entry),
+        answers=bool(requested_tasks(job)),
     )

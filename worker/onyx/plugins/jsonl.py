@@ -20,11 +20,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as kinds
 
+from onyx.codec.odd_floats import any_odd, is_odd, with_texts
 from onyx.errors import UserError
 from onyx.flow.columns.record_batch import Columns, to_dicts
 from onyx.flow.columns.values import python_values
 from onyx.flow.segment import Segment
-from onyx.plugins.odd_floats import any_odd, is_odd, with_texts
 from onyx.plugins.options import task_error
 from onyx.plugins.protocol import PluginContext
 

@@ -34,9 +34,7 @@ from onyx.telemetry.interface import NULL_TASK, TaskMetrics
 if TYPE_CHECKING:  # clients and the operator read options of plugins, and need no Arrow
     import pyarrow as pa
 
-    from onyx.flow.batch import Segments
     from onyx.flow.segment import Segment
-    from onyx.flow.segment_failure import SegmentFailure
     from onyx.requests.desk import Desk
     from onyx.storage.interface import BlobStore
 
@@ -158,6 +156,9 @@ class PluginContext(msgspec.Struct, frozen=True):
     (`initialize`). Blocks. Safe from any thread."""
     desk: Desk = field(default_factory=lambda: DESK.load()())
     """Where the requests of clients to this process are handed over."""
+    answers: bool = False
+    """Whether segments of requests may come: what an output refuses when it is written is the
+    answer to a request, and ends no job."""
 
     @property
     def where(self) -> str:
@@ -291,29 +292,6 @@ class ColumnsOutput(Protocol):
 
     def write_columns(self, columns: pa.RecordBatch) -> None:
         """Writes as `Output.write`, for the rows of a record batch; each counts as a segment."""
-        ...
-
-
-@runtime_checkable
-class StageOutput(Protocol):
-    """What the output half of a task with a Spark stage has in addition. Its `seal` says that
-    nothing more comes; what the stage makes is read by the input half."""
-
-    doing: str
-    """What the stage does now, in words; empty if it does not run. Read by any thread."""
-
-    def choose(self, upstream: str) -> None:
-        """What is written from now on comes from this task."""
-        ...
-
-    def misfits(self, segments: Segments) -> list[SegmentFailure]:
-        """The segments of the chosen task that no DataFrame of the stage can have beside those that
-        came before, by index."""
-        ...
-
-    def lead(self, leads: bool) -> None:
-        """Whether this peer of the task is the one that runs the stage. Asked for in each
-        allocation version; two peers may believe it for a while."""
         ...
 
 

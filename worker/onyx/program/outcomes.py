@@ -5,7 +5,8 @@ Only what did not simply go on is said, so a batch in which nothing fails costs 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from onyx.flow.leaves import Leaves
 from onyx.flow.routed import Routed
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ledger.outcomes import UNMATCHED_PART, FailedSegment, Outcomes, retried_part
-from onyx.ledger.returns import OUTCOMES, RETRIED, Parts, put_together
+from onyx.ledger.returns import OUTCOMES, RETRIED, Part, Parts, Trees, add_tree, put_together
 from onyx.program.answering import Answering
 from onyx.program.handling import error_line
 from onyx.program.program import Program
 from onyx.runs import taken
 
+_Field = Literal["failed", "dead_letters", "exceptions"]
 Notes = dict[int, Parts]
 """Parts for trees, by the index in the batch of the segment that they are about."""
 
@@ -31,16 +33,14 @@ def notes_of(
     notes: Notes = {}
     assert batch.roots is not None, "requests are accounted for"
 
-    def tell(failures: Iterable[SegmentFailure], field: str, named: bool = False) -> None:
+    def say(failures: Iterable[SegmentFailure], field: _Field) -> None:
         for index, error in failures:
-            line = error_line(program, error)
-            named_one = (FailedSegment(program.task, line),) if named else ()
-            one = Outcomes(**{field: 1}, first_error=f"{program.task}: {line}", failures=named_one)
-            put_together(notes.setdefault(index, {}), [(OUTCOMES, one.part())])
+            one = _outcome(program, error, field)
+            put_together(notes.setdefault(index, {}), [(OUTCOMES, one)])
 
-    tell(routed.failures, "failed", named=True)
-    tell(_asked(answering, batch, routed.letters), "dead_letters")
-    tell(_asked(answering, batch, routed.excepted), "exceptions")
+    say(routed.failures, "failed")
+    say(_asked(answering, batch, routed.letters), "dead_letters")
+    say(_asked(answering, batch, routed.excepted), "exceptions")
     if len(routed.unmatched):
         parents = routed.unmatched
         if leaves.parents is not None:
@@ -48,6 +48,21 @@ def notes_of(
         for index in parents[answering.among(taken(batch.roots, parents))].tolist():
             put_together(notes.setdefault(index, {}), [(OUTCOMES, UNMATCHED_PART)])
     return notes
+
+
+def trees_of(program: Program, roots: Sequence[int], error: Exception, field: _Field) -> Trees:
+    """What is said of the trees of segments that met with the same."""
+    trees: Trees = {}
+    for root in roots:
+        add_tree(trees, root, {OUTCOMES: _outcome(program, error, field)})
+    return trees
+
+
+def _outcome(program: Program, error: Exception, field: _Field) -> Part:
+    line = error_line(program, error)
+    named = (FailedSegment(program.task, line),) if field == "failed" else ()
+    one = Outcomes(**{field: 1}, first_error=f"{program.task}: {line}", failures=named)
+    return one.part()
 
 
 def notes_of_retries(program: Program, answering: Answering, batch: Batch, routed: Routed) -> Notes:

@@ -23,16 +23,17 @@ from onyx.flow.segment_failure import (
     RetriesExhausted,
     SegmentFailure,
 )
+from onyx.ledger.returns import Trees
 from onyx.model.job import CatalogEntry
 from onyx.program.answering import NOBODY, Answering
 from onyx.program.batch_work import BatchWork
 from onyx.program.failure import Failure, blamed
 from onyx.program.handling import error_line, handling_of
-from onyx.program.outcomes import notes_of, notes_of_retries
+from onyx.program.outcomes import notes_of, notes_of_retries, trees_of
 from onyx.program.phases import Phase
 from onyx.program.program import Program
 from onyx.retry import Retry
-from onyx.runs import taken
+from onyx.runs import Numbers, array_of, taken
 from onyx.telemetry.catalog import ANSWERED, DEAD_LETTERS, UNMATCHED
 
 MEND = "; mend it"
@@ -149,6 +150,32 @@ def answer_or_raise(program: Program, batch: Batch, routed: Routed, error: Excep
     detail = blamed(_maker(program.entry), error)
     failure = Failure(Phase.WRITE_BATCH.value, error, detail, 1, segment_at(batch.segments, 0))
     _count_answered(program, failure)
+
+
+def notes_of_refused(
+    program: Program, answering: Answering, roots: Numbers | None, error: Exception, kept: bool
+) -> Trees:
+    """What is said, by root, of segments that the plugin of an output had taken and cannot write.
+
+    Args:
+        roots: of the segments, each once; None: nobody accounts for them.
+        kept: the plugin keeps them as dead letters.
+
+    Raises:
+        Failure: not all are of requests, or a hook of the task decides about exceptions; and they
+            are not kept.
+    """
+    mine: list[int] = []
+    if answering.any and roots is not None:
+        mine = array_of(roots)[answering.among(roots)].tolist()
+    if not kept:
+        many = 1 if roots is None else len(roots)
+        phase, detail = Phase.WRITE_BATCH.value, blamed(_maker(program.entry), error)
+        failure = Failure(phase, error, detail, many)
+        if len(mine) < many:
+            raise failure
+        _count_answered(program, failure, many)
+    return trees_of(program, mine, error, "dead_letters" if kept else "failed")
 
 
 def _count_answered(program: Program, failure: Failure, many: int = 1) -> None:

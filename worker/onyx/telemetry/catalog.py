@@ -253,8 +253,8 @@ HTTP_REFUSALS = Metric(
     "onyx_http_refusals_total",
     "counter",
     TASK,
-    "Requests of an http output that were refused, or tried too often: each became dead letters or "
-    "killed the job.",
+    "Requests of an http output that were refused, or tried too often: each became dead letters, "
+    "the answer to whoever sent it, or killed the job.",
 )
 WATERMARK = Metric(
     "onyx_task_watermark_seconds",

@@ -18,6 +18,7 @@ from tests.support.jobs.plugin_context import plugin_context
 from tests.support.servers.object_stores import ObjectStore
 
 from onyx.errors import Fenced, OutputFailed, Unavailable, UserError
+from onyx.flow.columns.values import to_array
 from onyx.plugins.parts.stores import published
 from onyx.plugins.registry import build_output
 from onyx.storage.opening import location_of
@@ -439,6 +440,75 @@ def test_parquet_parts_have_one_schema_for_all_of_their_segments(place, monkeypa
     rows = pq.read_table(io.BytesIO(place.read(part))).to_pylist()
     keys = ("n", "a", "b", "when")
     assert rows == [{key: segment.get(key) for key in keys} for segment in segments]
+
+
+@pytest.mark.parametrize(
+    ("kept", "odd"),
+    [
+        ({"v": 1}, {"v": "x"}),
+        ({"v": 1.5}, {"v": "x"}),
+        ({"v": 1.5}, {"v": 2**60 + 1}),
+        ({"v": 2**60 + 1}, {"v": 1.5}),
+        ({"v": -1}, {"v": 2**63}),
+        ({"v": "x"}, {"v": b"x"}),
+        ({"v": True}, {"v": 1}),
+        ({"v": DAY}, {"v": NOON}),
+        ({"v": [1]}, {"v": ["x"]}),
+        ({"v": {"a": 1}}, {"v": {"a": "x"}}),
+        ({"v": 1}, {"v": {}}),
+        ({"v": 1}, {"v": 2**70}),
+        ({"v": 1}, {}),
+    ],
+)
+@pytest.mark.parametrize("form", ["dicts", "columns"])
+def test_what_does_not_fit_into_a_column_of_parquet_is_refused_alone(tmp_path, form, kept, odd):
+    """Where requests may have brought it: what is refused is the answer to one of them."""
+    output = files_output(tmp_path, {"format": "parquet"}, answers=True)
+
+    def write(segment):
+        if form == "columns" and segment not in ({"v": 2**70}, {}):
+            columns = {key: to_array([value]) for key, value in segment.items()}
+            output.write_columns(pa.record_batch(columns))
+        else:
+            output.write([segment])
+
+    write(kept)
+    with pytest.raises(UserError, match="cannot be written as Parquet") as caught:
+        write(odd)
+    assert not isinstance(caught.value, OutputFailed)
+    write(kept)
+    output.flush()
+    assert output.durable() == 2
+    (part,) = tmp_path.glob("part-*")
+    assert pq.read_table(part).to_pylist() == [kept, kept]
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_columns_of_another_type_are_refused_when_they_come(tmp_path, answers):
+    output = files_output(tmp_path, {"format": "parquet"}, answers=answers)
+    output.write_columns(pa.record_batch({"v": [1, 2]}))
+    with pytest.raises(UserError, match="cannot be written as Parquet") as caught:
+        output.write_columns(pa.record_batch({"v": ["x"]}))
+    assert not isinstance(caught.value, OutputFailed)
+    output.flush()
+    assert output.durable() == 2
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_types_become_wider_as_rows_come_one_by_one(tmp_path, monkeypatch, answers):
+    monkeypatch.setattr("onyx.plugins.parts.rows.SMALL_MAX", 3)
+    values = [None, 1, 2, None, 2.5, 3, 4, 2**50, 0.5, None, 7]
+    segments = [{"v": each, f"only-{n % 3}": str(n)} for n, each in enumerate(values)]
+    output = files_output(tmp_path, {"format": "parquet"}, answers=answers)
+    for segment in segments:
+        output.write([segment])
+    output.flush()
+    (part,) = tmp_path.glob("part-*")
+    rows = pq.read_table(part).to_pylist()
+    keys = ("v", "only-0", "only-1", "only-2")
+    assert [{key: row[key] for key in keys} for row in rows] == [
+        {key: segment.get(key) for key in keys} for segment in segments
+    ]
 
 
 def test_large_segments_become_columns_before_there_are_many(place):

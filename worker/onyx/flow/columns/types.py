@@ -29,7 +29,7 @@ would need all of the table.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from functools import lru_cache
 from itertools import chain
 
@@ -126,19 +126,42 @@ def _zone(name: str | None) -> str:
 
 def in_one_zone(schemas: Sequence[pa.Schema]) -> list[pa.Schema]:
     """The schemas of tables that are put together: a column of times of several zones has those of
-    UTC in all of them, because one column has one zone. A moment stays what it is."""
+    UTC in all of them, because one column has one zone. A moment stays what it is.
+
+    Raises:
+        pa.ArrowTypeError: pyarrow would make one type that lacks the values of both.
+    """
     kinds_of: dict[str, set[pa.DataType]] = {}
     for field in chain.from_iterable(schemas):
         kinds_of.setdefault(field.name, set()).add(field.type)
-    several = {name for name, found in kinds_of.items() if len(found) > 1}
+    several = {name: found for name, found in kinds_of.items() if len(found) > 1}
     if not several:
         return list(schemas)
+    for name, found in several.items():
+        _require_alike(name, found)
     return [
         pa.schema(
             [f.with_type(_in_utc(f.type)) if f.name in several else f for f in each], each.metadata
         )
         for each in schemas
     ]
+
+
+def _require_alike(name: str, found: Set[pa.DataType]) -> None:
+    """Text is no bytes, and a decimal is no float."""
+    if len(found) < 2:
+        return
+    for one, other in ((kinds.is_string, kinds.is_binary), (kinds.is_decimal, kinds.is_floating)):
+        pair = [next(filter(each, found), None) for each in (one, other)]
+        if None not in pair:
+            raise pa.ArrowTypeError(f"column {name!r} cannot hold {pair[0]} and {pair[1]}")
+    _require_alike(name, {each.value_type for each in found if kinds.is_list(each)})
+    fields: dict[str, set[pa.DataType]] = {}
+    for kind in filter(kinds.is_struct, found):
+        for field in kind.fields:
+            fields.setdefault(field.name, set()).add(field.type)
+    for field_name, types in fields.items():
+        _require_alike(f"{name}.{field_name}", types)
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:

@@ -3,6 +3,9 @@
 Requests are gathered in a unit. The state log commits it, requests and keys, and only then they are
 sent. One unit after the other, as `rolling` demands: the next is committed when all requests of the
 one before are settled.
+
+A refusal of which there are no dead letters ends the job, also where requests have brought the
+segments: these count as written by then, so whoever takes over would answer that they are.
 """
 
 from __future__ import annotations
@@ -141,7 +144,7 @@ class CommittingWriter(RollingWriter):
                 self._put(self._open, self._dispatch.requests(self._bodies.finish()))
                 self._full, self._open = self._open, None
             self._commit_once(self._full)
-            if not self._is_settled(self._full.name, self._full.requests):
+            if not self._is_settled(self._full.name, self._full.requests, first=self._durable):
                 return
             self._durable += self._full.segments
             self._full = None
@@ -151,25 +154,26 @@ class CommittingWriter(RollingWriter):
 
         def is_over() -> bool:
             self._dispatch.flush()
-            return self._is_settled(name, requests, in_doubt=True)
+            return self._is_settled(name, requests)
 
         self._dispatch.await_answers(is_over, wait_s_max)
         if not is_over():
             raise self._dispatch.unavailable()
 
-    def _is_settled(self, name: str, requests: Sequence[Request], in_doubt: bool = False) -> bool:
+    def _is_settled(self, name: str, requests: Sequence[Request], first: int | None = None) -> bool:
         """Send the requests of a unit, once; whether all are settled.
 
         Args:
-            in_doubt: another writer may have sent them.
+            first: segments that this writer has written before them; None: another one may have
+                written and sent them.
         """
         if name in self._settled:
             return True
         deliveries = self._sent.get(name)
         if deliveries is None:
-            deliveries = self._sent[name] = self._dispatch.deliveries()
+            deliveries = self._sent[name] = self._dispatch.deliveries(first, raises=True)
             for each in requests:
-                deliveries.add(each, in_doubt)
+                deliveries.add(each, in_doubt=first is None)
         deliveries.settle()
         if deliveries:
             return False

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
 
 from onyx.errors import Unavailable
+from onyx.plugins.engine_outputs import RefusedSegments
 from onyx.plugins.http.bodies import Body, bodies_of
 from onyx.plugins.http.deliveries import Deliveries
 from onyx.plugins.http.endpoint import Endpoint
@@ -48,14 +50,27 @@ class Dispatch:
             options.retry_seconds_max,
         )
         self._requests = itertools.count()
+        self._refused: list[RefusedSegments] = []
 
     def requests(self, bodies: Sequence[Body]) -> list[Request]:
         """Bodies with their keys."""
         return [Request(self._key(each), each.data, each.segments) for each in bodies]
 
-    def deliveries(self) -> Deliveries:
-        """New ones, without requests."""
-        return Deliveries(self.context, self._sender, self.letters, self._endpoint.doing)
+    def deliveries(self, first: int | None, raises: bool) -> Deliveries:
+        """New ones, without requests.
+
+        Args:
+            first: segments written before them, in the order of writing; None: it is not known.
+            raises: a refusal of which there are no letters ends the job.
+        """
+        report = None if first is None else partial(self._report, first)
+        doing = self._endpoint.doing
+        return Deliveries(self.context, self._sender, self.letters, doing, report, raises)
+
+    def take_refused(self) -> list[RefusedSegments]:
+        """What was refused since the last call."""
+        refused, self._refused = self._refused, []
+        return refused
 
     def require_room(self, unsettled: int) -> None:
         """Raises Unavailable while too much is on its way, or so many requests are not settled."""
@@ -91,6 +106,9 @@ class Dispatch:
         self._sender.close()
         if self.letters is not None:
             self.letters.close()
+
+    def _report(self, first: int, refused: RefusedSegments) -> None:
+        self._refused.append(refused._replace(first=first + refused.first))
 
     def _key(self, body: Body) -> str:
         if body.key is not None:

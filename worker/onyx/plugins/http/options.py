@@ -67,7 +67,7 @@ class HttpOptions(Options, frozen=True):
     """Longest pause between two tries, where the server does not ask for a longer one."""
     dead_letter_path: str | None = None
     """Directory or `s3://bucket/prefix` for what the server refuses, as JSON lines; without it a
-    refusal kills the job."""
+    refusal kills the job, unless it is the answer to a request."""
     ca_file: str | None = None
     """Certificates of those whom to trust, in PEM; without it those of the system."""
     certificate_file: str | None = None

@@ -16,6 +16,7 @@ from onyx.flow.batch import Segments
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.ids import GroupId
+from onyx.plugins.engine_outputs import RefusedSegments
 from onyx.plugins.http.committing import CommittingWriter
 from onyx.plugins.http.dispatch import Dispatch
 from onyx.plugins.http.options import HttpOptions
@@ -50,9 +51,13 @@ class HttpOutput:
         self._take(Columns(columns))
 
     def durable(self) -> int:
-        """Segments whose requests were answered with 2xx, or whose dead letters are durable, up to
-        the first that is not."""
+        """Segments whose requests were answered with 2xx, whose dead letters are durable, or whose
+        refusal was reported, up to the first that is not."""
         return self._writer.durable()
+
+    def take_refused(self) -> list[RefusedSegments]:
+        """What the server has refused since the last call: see `engine_outputs.RefusingOutput`."""
+        return self._dispatch.take_refused()
 
     def flush(self) -> None:
         """Flush the writer."""

@@ -54,17 +54,32 @@ class Refusal(msgspec.Struct, frozen=True):
 class Sending:
     """A request on its way. A thread of the sender sets `refusal` and then `done`, once."""
 
-    __slots__ = ("done", "in_doubt", "letters", "refusal", "refused", "request")
+    __slots__ = (
+        "done",
+        "first",
+        "in_doubt",
+        "letters",
+        "refusal",
+        "refused",
+        "reported",
+        "request",
+    )
 
-    def __init__(self, request: Request, refused: deque[Sending], in_doubt: bool) -> None:
+    def __init__(
+        self, request: Request, refused: deque[Sending], in_doubt: bool, first: int
+    ) -> None:
         self.request = request
+        self.first = first
+        """Segments of the requests that were given before it."""
         self.in_doubt = in_doubt
         """Whether somebody else may have sent it."""
         self.done = False
         self.refusal: Refusal | None = None
         self.refused = refused
         """Gets this if it is refused."""
-        self.letters: int | None = None
+        self.reported = False
+        """The task's: whether its refusal was reported, and letters are written."""
+        self.letters = 0
         """The task's: how many dead letters have to be durable for it to be settled."""
 
 

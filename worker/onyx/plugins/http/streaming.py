@@ -16,7 +16,7 @@ class StreamingWriter(RollingWriter):
         super().__init__(dispatch.context, ROLL_LIMITS)
         self._dispatch = dispatch
         self._bodies = dispatch.bodies
-        self._deliveries = dispatch.deliveries()
+        self._deliveries = dispatch.deliveries(first=0, raises=not dispatch.context.answers)
         self._opened_s = 0.0
         """Since when segments wait for their body to be full."""
 

@@ -11,12 +11,13 @@ import pyarrow.parquet as pq
 
 from onyx.codec.segments import bytes_each
 from onyx.errors import OutputFailed, UserError
-from onyx.flow.columns.record_batch import Columns, concatenated, keys_of
+from onyx.flow.columns.record_batch import Columns, keys_of
 from onyx.flow.columns.values import MISMATCH, to_array
 from onyx.flow.segment import Segment
 from onyx.plugins.jsonl import JsonLines, Nan
 from onyx.plugins.options import task_error
 from onyx.plugins.parts.columns import ColumnsBody
+from onyx.plugins.parts.rows import Rows
 from onyx.plugins.protocol import PluginContext
 
 GZIP_LEVEL = 3
@@ -98,7 +99,8 @@ class ParquetFormat:
 
 class _ParquetBody:
     """Columns are kept, and segments are made into columns in pieces; the schema is known only at
-    the end."""
+    the end. Where segments are of requests they are made into columns at once: what does not fit is
+    the answer to its request, and ends no job."""
 
     def __init__(self, context: PluginContext, file: BinaryIO, compression: str, fit: Fit) -> None:
         self._context = context
@@ -107,52 +109,53 @@ class _ParquetBody:
         self._fit = fit
         self._waiting: list[Segment] = []
         self._waiting_bytes = 0.0
-        self._tables: list[pa.Table] = []
-        self._size_bytes = 0
+        self._rows = Rows()
 
     def add(self, segments: list[Segment]) -> None:
+        if self._context.answers:
+            self._add_rows(segments)
+            return
         self._waiting.extend(segments)
         self._waiting_bytes += bytes_each(segments) * len(segments)
         if len(self._waiting) >= COLUMNS_SEGMENTS or self._waiting_bytes >= COLUMNS_BYTES:
-            self._make_columns()
+            self._add_waiting()
 
     def add_columns(self, columns: Columns) -> None:
-        self._make_columns()
+        self._add_waiting()
         if not columns.record_batch.num_columns:
             raise self._unwritable(WITHOUT_KEYS)
-        self._keep(pa.Table.from_batches([columns.record_batch]))
+        self._add(pa.Table.from_batches([columns.record_batch]))
 
     def size_bytes(self) -> int:
-        return self._size_bytes + int(self._waiting_bytes)
+        return self._rows.size_bytes + int(self._waiting_bytes)
 
     def finish(self) -> None:
-        self._make_columns()
+        self._add_waiting()
         try:
-            table = concatenated(self._tables)
-            pq.write_table(table, self._file, compression=self._compression)
+            pq.write_table(self._rows.table(), self._file, compression=self._compression)
         except MISMATCH as error:
             raise OutputFailed(str(self._unwritable(f"{error}"))) from error
 
-    def _make_columns(self) -> None:
+    def _add_waiting(self) -> None:
         if not self._waiting:
             return
         segments, self._waiting, self._waiting_bytes = self._waiting, [], 0.0
         try:
-            keys = keys_of(segments)
-            if not keys:
-                raise self._unwritable(WITHOUT_KEYS)
-            columns = [self._column(key, segments) for key in keys]
-            self._keep(pa.table(columns, names=keys))
+            self._add_rows(segments)
         except UserError as error:  # most of these segments were taken by earlier calls
             raise OutputFailed(str(error)) from error
 
-    def _keep(self, table: pa.Table) -> None:
+    def _add_rows(self, segments: list[Segment]) -> None:
+        keys = keys_of(segments)
+        if not keys:
+            raise self._unwritable(WITHOUT_KEYS)
+        self._add(pa.table([self._column(key, segments) for key in keys], names=keys))
+
+    def _add(self, table: pa.Table) -> None:
         try:
-            table = self._fit(table)
-        except UserError as error:
+            self._rows.add(self._fit(table))
+        except (UserError, *MISMATCH) as error:
             raise self._unwritable(f"{error}") from error
-        self._tables.append(table)
-        self._size_bytes += table.nbytes
 
     def _column(self, key: str, segments: list[Segment]) -> pa.Array:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from onyx.program.phases import Phase
+from onyx.program.route import notes_of_refused
 from onyx.replica.commands.exhaust_input import PARTITIONS_MAX, ExhaustInput
 from onyx.task.batch_task import BatchTask
 from onyx.task.parts.allocation import Allocation
@@ -51,11 +52,19 @@ def report_queue(runtime: Runtime, allocation: Allocation) -> None:
 
 
 def ack_durable(runtime: Runtime, allocation: Allocation, sink: Sink) -> None:
-    """Ack what an output has made durable, and its end if that was the last of it."""
-    ends = allocation.ends
-    for roots, values in sink.take_durable():
+    """Ack what an output has made durable, and its end if that was the last of it.
+
+    Raises:
+        Failure: the plugin cannot write segments that it had taken, and nobody takes care of it.
+    """
+    ends, settled = allocation.ends, sink.settle()
+    for each in settled.refusals:
+        notes = notes_of_refused(runtime.program, allocation.answering, *each)
+        for root, parts in notes.items():
+            allocation.acks.give_back(root, parts)
+    for roots, values in settled.acks:
         allocation.acks.add(roots, values)
-    if ends.all_arrived() and has_ended(allocation.windowing) and sink.all_durable():
+    if ends.all_arrived() and has_ended(allocation.windowing) and settled.all:
         ends.pass_on()
 
 

@@ -104,8 +104,8 @@ def _write(sink: Sink, allocation: Allocation, batch: Batch, leaves: Leaves) -> 
         return
     windowing = allocation.windowing
     if windowing is None or batch.roots is None or batch.ids is None:
-        sink.write(leaves.segments, batch.roots, batch.ids)
+        sink.write(leaves.segments, batch.roots, batch.ids, leaves.parents)
         return
     values, withheld = split_values(batch.ids)
-    sink.write(leaves.segments, batch.roots, values)
+    sink.write(leaves.segments, batch.roots, values, leaves.parents)
     windowing.withhold(batch.roots, withheld)

@@ -70,17 +70,18 @@ class Committing:
         roots, ids = batch.roots, batch.ids
         assert roots is not None
         assert ids is not None
-        segments = leaves.segments
+        segments, parents = leaves.segments, leaves.parents
         known = self._applied.known(roots, ids)
         fresh_roots, fresh_ids = roots, ids
         if known is not None:
             news = ~known
-            parents = np.arange(len(segments)) if leaves.parents is None else leaves.parents
-            segments = chosen_by(segments, news[parents])
+            parents = np.arange(len(segments)) if parents is None else parents
+            fresh = news[parents]
+            segments, parents = chosen_by(segments, fresh), parents[fresh]
             fresh_roots, fresh_ids = taken(roots, news), taken(ids, news)
         self._columns.append((self._sink.written + len(segments), fresh_roots, fresh_ids))
         try:
-            self._sink.write(segments, roots, ids)
+            self._sink.write(segments, roots, ids, parents)
         except Exception:
             self._columns.pop()
             raise

@@ -8,24 +8,58 @@ acked is forgotten here (its roots are replayed), while the running count goes o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from onyx.flow.batch import Segments
+import numpy as np
+
+from onyx.flow.batch import Indices, Segments
 from onyx.flow.segment_failure import SegmentFailure
 from onyx.ids import GroupId
 from onyx.plugins.checked import DurableCount
+from onyx.plugins.engine_outputs import RefusedSegments, RefusingOutput, StageOutput
 from onyx.plugins.other_jobs import FollowedOutput, UpgradedJob
-from onyx.plugins.protocol import (
-    Commit,
-    OneResultOutput,
-    Output,
-    StageOutput,
-    Token,
-    TransactionalOutput,
-)
+from onyx.plugins.protocol import Commit, OneResultOutput, Output, Token, TransactionalOutput
 from onyx.program.writer import Writer
 from onyx.replica.commands.seal_output import PARTS_MAX
-from onyx.runs import Numbers
+from onyx.runs import Numbers, taken
+
+
+class _Written(NamedTuple):
+    """A batch that the plugin has taken."""
+
+    first: int
+    """The count of segments written before it."""
+    until: int
+    """And with it."""
+    roots: Numbers
+    values: Numbers
+    parents: Indices | None
+    """For each segment written the index of its root; None: the i-th is of the i-th."""
+    refused: set[int]
+    """Indices of roots of which a segment was refused later."""
+
+
+class Refusal(NamedTuple):
+    """Segments that the plugin had taken and cannot write."""
+
+    roots: Numbers | None
+    """The roots of the segments of a batch that they were made of, each once; None: nobody
+    accounts for them."""
+    error: Exception
+    kept: bool
+    """Whether the plugin keeps them as dead letters."""
+
+
+class Settled(NamedTuple):
+    """What has become of segments that the plugin had taken."""
+
+    acks: list[tuple[Numbers, Numbers]]
+    """Roots and values that may be acked now."""
+    refusals: list[Refusal]
+    """Segments of these are acked now or later."""
+    all: bool
+    """Whether nothing is left."""
 
 
 class Sink:
@@ -40,7 +74,12 @@ class Sink:
         self._written = 0
         self.acknowledged = 0
         """Batches that are durable."""
-        self._waiting: deque[tuple[int, Numbers, Numbers]] = deque()
+        self._waiting: deque[_Written] = deque()
+        self._refusing = plugin if isinstance(plugin, RefusingOutput) else None
+        self._accounted = True
+        """Whether all segments written are accounted for."""
+        self._version_from = 0
+        """The count of segments written in older allocation versions, if they come again."""
         self.upgraded = not isinstance(plugin, OneResultOutput)
         """Whether its result, if it makes one, holds the parts of earlier versions of the job."""
 
@@ -66,13 +105,26 @@ class Sink:
         """What the stage of a task does now, in words; empty if nothing runs."""
         return "" if self._stage is None else self._stage.doing
 
-    def write(self, segments: Segments, roots: Numbers | None, values: Numbers | None) -> None:
-        """Write a batch whose trees are `roots`; `values` are acked once it is durable."""
+    def write(
+        self,
+        segments: Segments,
+        roots: Numbers | None,
+        values: Numbers | None,
+        parents: Indices | None = None,
+    ) -> None:
+        """Write a batch whose trees are `roots`; `values` are acked once it is durable.
+
+        Args:
+            parents: for each segment the index of its root; None: the i-th is of the i-th.
+        """
+        first = self._written
         if len(segments):
             self._writer.write(segments)
             self._written += len(segments)
-        if roots is not None and values is not None and len(roots):
-            self._waiting.append((self._written, roots, values))
+        if roots is None:
+            self._accounted = False
+        elif values is not None and len(roots):
+            self._waiting.append(_Written(first, self._written, roots, values, parents, set()))
 
     @property
     def transactional(self) -> bool:
@@ -87,9 +139,9 @@ class Sink:
     def begin(self, commit: Commit) -> None:
         """A new allocation version, for a sink that writes exactly once."""
         assert isinstance(self._plugin, TransactionalOutput), "asked before"
-        self._waiting.clear()
         self._plugin.begin(commit)
         self._written = self._durable.after(self._written)
+        self._forget_waiting()
 
     def finish(self, token: Token) -> None:
         """Publish what a writer of this output has committed."""
@@ -115,35 +167,61 @@ class Sink:
         """Give the plugin time for what is due by its clock."""
         self._plugin.tick()
 
-    def take_durable(self) -> list[tuple[Numbers, Numbers]]:
-        """Roots and values that may be acked now."""
-        if not self._waiting:
+    def settle(self) -> Settled:
+        """What the plugin says of what was written, since the last call."""
+        durable = self._durable.after(self._written)  # first: refusals of it are known
+        refusals = self._refusals()
+        acks = []
+        while self._waiting and self._waiting[0].until <= durable:
+            each = self._waiting.popleft()
+            acks.append((each.roots, each.values))
+        self.acknowledged += len(acks)
+        return Settled(acks, refusals, durable >= self._written)
+
+    def _refusals(self) -> list[Refusal]:
+        if self._refusing is None:
             return []
-        durable = self._durable.after(self._written)
-        ready = []
-        while self._waiting and self._waiting[0][0] <= durable:
-            _, roots, values = self._waiting.popleft()
-            ready.append((roots, values))
-        self.acknowledged += len(ready)
-        return ready
+        return [
+            each for refused in self._refusing.take_refused() for each in self._refused(refused)
+        ]
+
+    def _refused(self, refused: RefusedSegments) -> Iterator[Refusal]:
+        """By batches. What an older version has written comes again, unless nobody accounts for
+        it."""
+        known, end = 0, refused.first + refused.segments
+        for each in self._waiting:
+            first, until = max(refused.first, each.first), min(end, each.until)
+            if first >= until:
+                continue
+            known += until - first
+            parents = np.arange(first - each.first, until - each.first)
+            if each.parents is not None:
+                parents = each.parents[parents]
+            news = sorted(set(parents.tolist()) - each.refused)
+            each.refused.update(news)
+            if news:
+                yield Refusal(taken(each.roots, np.array(news)), refused.error, refused.kept)
+        if known < refused.segments and refused.first >= self._version_from:
+            yield Refusal(None, refused.error, refused.kept)
 
     @property
     def waiting_segments(self) -> int:
         """Segments written and not known to be durable, about."""
-        return sum(len(roots) for _, roots, _ in tuple(self._waiting))
+        return sum(len(each.roots) for each in tuple(self._waiting))
 
     def waiting_roots(self) -> list[Numbers]:
         """The roots of the segments written and not known to be durable; from any thread."""
-        return [roots for _, roots, _ in tuple(self._waiting)]
-
-    def all_durable(self) -> bool:
-        """Whether all that was written is durable."""
-        return self._durable.after(self._written) >= self._written
+        return [each.roots for each in tuple(self._waiting)]
 
     def rewire(self, live: Sequence[GroupId]) -> None:
         """A new allocation version: acks of old roots would be refused, and the dead are fenced."""
-        self._waiting.clear()
+        self._forget_waiting()
         self.fence(live)
+
+    def _forget_waiting(self) -> None:
+        self._waiting.clear()
+        if self._accounted:
+            self._version_from = self._written
 
     def seal(self) -> None:
         """Seal the output of the whole task."""
