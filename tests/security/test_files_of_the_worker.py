@@ -25,9 +25,9 @@ from onyx.plugins.options import check_options, folder_at, located, pattern_at
 from onyx.plugins.protocol import START, PluginContext
 from onyx.plugins.queues.options import RedisOptions
 from onyx.plugins.queues.secrets import password_of
-from onyx.plugins.requests.http_input import http_input
-from onyx.plugins.requests.options import HttpInputOptions
-from onyx.plugins.requests.tokens import tokens_of
+from onyx.plugins.requests.input import requests_input
+from onyx.plugins.requests.options import RequestsOptions
+from onyx.plugins.requests.token_options import tokens_of
 from onyx.plugins.sql.engine import connect
 from onyx.rights import Rights, of_its_author, rights_of
 from onyx.seams import SystemClock
@@ -88,7 +88,7 @@ def password(given: PluginContext, path: str) -> None:
 
 
 def token(given: PluginContext, path: str) -> None:
-    http_input(given, HttpInputOptions(token_file=path))
+    requests_input(given, RequestsOptions(token_file=path))
 
 
 def sqlite(given: PluginContext, path: str) -> None:
@@ -235,7 +235,7 @@ def of_queue(given: PluginContext) -> object:
 
 
 def of_token(given: PluginContext) -> object:
-    return http_input(given, HttpInputOptions(token_env="AWS_SECRET"))
+    return requests_input(given, RequestsOptions(token_env="AWS_SECRET"))
 
 
 @pytest.mark.parametrize("way", [of_url, of_header, of_kafka, of_queue, of_token])
@@ -261,7 +261,7 @@ def test_a_server_of_spark_that_a_job_names_sees_no_token(master: str) -> None:
 
 
 def test_a_front_opens_to_nobody_by_what_a_job_may_not_name(data: Path, tmp_path: Path) -> None:
-    for options in (HttpInputOptions(token_file="../outside"), HttpInputOptions(token_env="X")):
+    for options in (RequestsOptions(token_file="../outside"), RequestsOptions(token_env="X")):
         tokens = tokens_of(options, Rights(), str(data), SystemClock(), {"X": "secret"})
         assert tokens.wanted
         assert not tokens.known()

@@ -12,16 +12,18 @@ import pytest
 from tests.support.clocks import ManualClock
 from tests.support.log.memory_log import MemoryLog
 from tests.support.log.replica_log import ReplicaLog
+from tests.support.servers.fake_requests import at_once
 
 from onyx.front.app import App, Target
 from onyx.ids import JobId
 from onyx.model.canonical import to_mapping
 from onyx.model.job import CatalogEntry, Job
-from onyx.peer.requests.inputs import RequestInput, RequestInputs
-from onyx.peer.requests.reception import _target
+from onyx.peer.requests.access import Access, InputTokens
+from onyx.peer.requests.inputs import RequestInputs
 from onyx.replica.commands import KillJob
 from onyx.replica.submission import submission
 from onyx.requests.append import Append
+from onyx.requests.caller import Caller
 from onyx.requests.request import Answer, Status
 from onyx.rights import of_its_author
 from onyx.settings import HttpSettings, Settings
@@ -38,6 +40,7 @@ class Cluster:
         self.log = MemoryLog().client()
         self.known = RequestInputs(lambda: self.replicas.new, self.log, self.clock)
         settings = of_its_author(Settings(http=HttpSettings(port=0)))
+        self.access = Access(self.known, InputTokens(settings, self.clock), at_once)
         self.app = App(settings, self, self.clock, GroupMetrics())
         guarded = {"tokenFile": str(tokens)}
         entries = (
@@ -51,16 +54,9 @@ class Cluster:
         digest = self.log.put_chunk(msgspec.json.encode(to_mapping(self.job)))
         self.replicas.tell(submission(JobId(id), self.job, digest, "balanced"))
 
-    async def find(self, job: str, task: str, is_new: bool) -> Target | Answer:
-        found = self.known.find(job, task, is_new)
-        return _target(found) if isinstance(found, RequestInput) else found
-
-    async def inputs(self, job: str) -> list[Target] | None:
-        found = self.known.of(job)
-        return None if found is None else [_target(each) for each in found]
-
-    async def unheard_of(self, job: str, is_new: bool) -> Answer:
-        return self.known.unheard_of(job, is_new)
+    async def find(self, job: str, task: str, is_new: bool, caller: Caller) -> Target | Answer:
+        found = await self.access.find(job, task, is_new, caller)
+        return found if isinstance(found, Answer) else Target(found.job, found.task)
 
     async def append(self, append: Append) -> Answer:
         return Answer(Status.PROCESSED, segments=1)

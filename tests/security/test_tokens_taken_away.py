@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.support.clocks import ManualClock
 
-from onyx.plugins.requests.tokens import KEPT_S, LOOK_INTERVAL_S, Tokens
+from onyx.requests.tokens import KEPT_S, LOOK_INTERVAL_S, Tokens
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from onyx.zookeeper_settings import (
 )
 
 __all__ = [
+    "ClientSettings",
     "HistorySettings",
     "HttpSettings",
     "LedgerSettings",
@@ -102,6 +103,18 @@ class TransportSettings(msgspec.Struct, frozen=True):
     """Pass batches within one process by reference, without encoding them."""
     tls_connection_age_max_s: float = 3_600.0
     """Age at which a TLS connection between groups is replaced, to use renewed certificates."""
+    tls_client_name: str = ""
+    """DNS name in the certificates of clients, which open requests and states and nothing else;
+    empty lets in workers alone. It needs `tls.server_name`, by which workers are known."""
+
+
+class ClientSettings(msgspec.Struct, frozen=True):
+    """What a client shows to workers over gRPC: `onyx append`, `onyx state`, an `Appender`."""
+
+    token_file: str = ""
+    """File whose first line is the bearer token. It is read again, so a token can be replaced."""
+    token_env: str = ""
+    """Variable of the client's environment that holds the token."""
 
 
 class HttpSettings(msgspec.Struct, frozen=True):
@@ -119,9 +132,6 @@ class HttpSettings(msgspec.Struct, frozen=True):
     client_ca_file: str = ""
     """Certificates of the authorities of clients, which then have to show a certificate; empty
     asks for none."""
-    state_token_file: str = ""
-    """File with the tokens (`Authorization: Bearer ...`) that open the states of all jobs, one a
-    line. It is read again when it changes. Empty shows no states over HTTP."""
     body_bytes_max: Annotated[int, Meta(ge=1)] = 3_500_000
     """Largest body of a request. A little below `transport.frame_bytes_max`: a request may have to
     be handed over to another worker."""
@@ -210,6 +220,10 @@ class StateSettings(msgspec.Struct, frozen=True):
     scratch_dir: str = ""
     """Folder on a local disk for these extents; empty means `onyx-scratch-` and the number of the
     user in the system's temporary folder."""
+    token_file: str = ""
+    """File with the tokens (`Authorization: Bearer ...`) that open the states of all jobs to
+    clients, one a line. It is read again when it changes. Empty shows no states over HTTP, and over
+    gRPC those without a worker's certificate none, where workers have certificates."""
     group_access: bool = False
     """Let the group of the files read and write state in a folder, for workers of several users;
     otherwise only the user of the worker may."""
@@ -293,6 +307,7 @@ class Settings(msgspec.Struct, frozen=True):
     history: HistorySettings = field(default_factory=HistorySettings)
     transport: TransportSettings = field(default_factory=TransportSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    client: ClientSettings = field(default_factory=ClientSettings)
     task: TaskSettings = field(default_factory=TaskSettings)
     ledger: LedgerSettings = field(default_factory=LedgerSettings)
     state: StateSettings = field(default_factory=StateSettings)

@@ -16,7 +16,7 @@ from tests.support.servers.processes import workers_of
 
 from onyx import api
 from onyx.cli.local_cluster import local_cluster
-from onyx.settings import HttpSettings, Settings, ZooKeeperSettings
+from onyx.settings import HttpSettings, Settings, StateSettings, ZooKeeperSettings
 
 pytestmark = pytest.mark.server
 
@@ -62,7 +62,8 @@ def test_a_process_that_dies_costs_no_order_and_makes_none_twice(tmp_path: Path)
         Settings(),
         data_dir=str(tmp_path),
         zookeeper=ZooKeeperSettings(session_timeout_s=4.0),
-        http=HttpSettings(port=0, state_token_file="tokens"),
+        http=HttpSettings(port=0),
+        state=StateSettings(token_file="tokens"),
     )
     (tmp_path / "tokens").write_text("secret\n")
     job = {

@@ -16,11 +16,12 @@ from tests.support.jobs.yaml_jobs import FUNCTIONS, channel, manifest, taken, un
 from tests.support.patience import WAIT_S
 
 from onyx import api
-from onyx.client.appender import Appender, NotTaken, NotYetTaken, RequestFailed
+from onyx.client.appender import NO_TOKEN, Appender, NotTaken, NotYetTaken, RequestFailed
 from onyx.client.workers import addresses_of
 from onyx.ids import JobId
 from onyx.plugins.channel_queue import Channel
 from onyx.requests.request import Status
+from onyx.settings import ClientSettings
 from onyx.testing import TestEnv, with_test_env
 
 pytestmark = pytest.mark.server
@@ -43,7 +44,9 @@ def env() -> Iterator[TestEnv]:
 class Running:
     """A job that takes requests, and an appender to it."""
 
-    def __init__(self, env: TestEnv, fn: str, read: str, form: str, spec: str) -> None:
+    def __init__(
+        self, env: TestEnv, fn: str, read: str, form: str, spec: str, client: ClientSettings
+    ) -> None:
         self.env = env
         is_class = fn.partition(":")[2][:1].isupper()
         does = f'processor: "{fn}"' if is_class else f'fn: "{fn}"'
@@ -64,7 +67,7 @@ class Running:
         )
         until(env, lambda replica: len(replica.run(self.job).ready) > 2)
         workers = addresses_of(env.client.replica())
-        self.appenders = [Appender(each, self.name, "in") for each in workers]
+        self.appenders = [Appender(each, self.name, "in", client=client) for each in workers]
 
     def end(self) -> list[dict[str, Any]]:
         """Drain the job; what it has written."""
@@ -76,9 +79,14 @@ class Running:
 
 
 def start(
-    env: TestEnv, fn: str = "f:same", read: str = "", form: str = "dicts", spec: str = ""
+    env: TestEnv,
+    fn: str = "f:same",
+    read: str = "",
+    form: str = "dicts",
+    spec: str = "",
+    client: ClientSettings = NO_TOKEN,
 ) -> Running:
-    return Running(env, fn, read, form, spec)
+    return Running(env, fn, read, form, spec, client)
 
 
 def test_an_ack_comes_when_the_segment_is_in_the_output(env: TestEnv) -> None:
@@ -107,6 +115,24 @@ def test_segments_of_one_key_keep_their_order(env: TestEnv) -> None:
     found = running.end()
     for key in "abc":
         assert [row["n"] for row in found if row["key"] == key] == list(range(20))
+
+
+@pytest.mark.parametrize("read", ["", ', partitions: 4, partitionKey: "n"'])
+def test_a_token_opens_an_input_whomever_the_request_is_sent_to(
+    env: TestEnv, read: str, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("sesame\n")
+    named = f"tokenFile: {tokens}{read}"
+    running = start(env, read=named, client=ClientSettings(str(tokens)))
+    rows = [{"n": n} for n in range(20)]
+    for appender in running.appenders:
+        assert appender.append(rows).segments == len(rows)
+    for address in addresses_of(env.client.replica()):
+        stranger = Appender(address, running.name, "in")
+        with stranger, pytest.raises(NotTaken, match="wants a bearer token: give this client"):
+            stranger.append(rows)
+    assert len(running.end()) == len(rows) * len(running.appenders)
 
 
 @pytest.mark.parametrize("read", ["", 'partitions: 4, partitionKey: "n"'])

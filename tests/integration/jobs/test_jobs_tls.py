@@ -13,11 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 import trustme
+from msgspec.structs import replace
 from tests.support.servers.certificates import WORKERS, Secret
 from tests.support.servers.cluster import Cluster
 
 from onyx import api
+from onyx.errors import UserError
 from onyx.settings import (
+    ClientSettings,
     Settings,
     TlsSettings,
     ZooKeeperServerSettings,
@@ -29,6 +32,7 @@ from onyx.tls.files import GROUPS
 
 pytestmark = pytest.mark.server
 COUNT = 2_000
+CLIENTS = "clients.test"
 STEPS = """
 def inc(segment):
     return {"n": segment["n"] + 1}
@@ -60,6 +64,30 @@ def job(folder: Path) -> dict[str, object]:
                 {"name": "work", "type": "function", "fn": "tls_steps:inc", "batchSize": 50},
                 {"name": "write", "type": "output", "plugin": "files", "batchSize": 50,
                  "options": {"path": str(folder / "out"), "format": "jsonl"}},
+            ],
+            "metadata": {"jobId": str(uuid.uuid4())},
+        },
+    }  # fmt: skip
+
+
+def taking(folder: Path, tokens: Path) -> dict[str, object]:
+    """A job that counts what clients hand over."""
+    options = {"tokenFile": str(tokens), "partitions": 4, "partitionKey": "n"}
+    return {
+        "apiVersion": "onyx.dev/v1alpha1",
+        "kind": "OnyxJob",
+        "metadata": {"name": "takes"},
+        "spec": {
+            "guarantee": "exactly-once",
+            "workflow": [["read", "work"], ["work", "write"]],
+            "catalog": [
+                {"name": "read", "type": "input", "plugin": "requests", "maxPeers": 2,
+                 "options": options},
+                {"name": "work", "type": "function", "fn": "tls_steps:inc", "maxPeers": 1},
+                {"name": "write", "type": "output", "plugin": "blackhole", "maxPeers": 1},
+            ],
+            "windows": [
+                {"id": "counts", "task": "work", "type": "global", "aggregation": "count"}
             ],
             "metadata": {"jobId": str(uuid.uuid4())},
         },
@@ -102,6 +130,42 @@ def test_a_job_runs_with_tls_everywhere_and_no_secret_is_shown(
     key = Path(secret.settings().key_file).read_text().splitlines()[1]
     password = Path(secure_zookeeper.auth_password_file).read_text().strip()
     assert [text for text in reported if key in text or password in text] == []
+
+
+def test_a_client_hands_requests_over_with_a_certificate_of_clients_and_a_token(
+    secure_zookeeper: ZooKeeperSettings, tmp_path: Path, modules: Path, authority: trustme.CA
+):
+    tokens, of_states = tmp_path / "tokens", tmp_path / "of-states"
+    for each in (tokens, of_states):
+        each.write_text("sesame\n")
+    secret = Secret(tmp_path / "tls", authority)
+    client = Secret(tmp_path / "client", authority, (CLIENTS,)).settings(WORKERS)
+    cluster = Cluster(secure_zookeeper, tmp_path, modules, tls=secret.settings(WORKERS))
+    cluster.settings = replace(
+        cluster.settings,
+        transport=replace(cluster.settings.transport, tls_client_name=CLIENTS),
+        state=replace(cluster.settings.state, token_file=str(of_states)),
+    )
+    with cluster:
+        workers = cluster.start_workers(2, peers=4)
+        submitted = cluster.submit(taking(tmp_path, tokens))
+        cluster.await_ready(submitted)
+        found = replace(cluster.settings, tls=client, client=ClientSettings(str(tokens)))
+        with api.appender(found, "takes") as appender:
+            for n in range(20):
+                appender.append({"n": n})
+            workers[0].kill()
+            for n in range(20, 40):
+                appender.append({"n": n})
+        counted = api.window_state(found, submitted, "counts")
+        assert [each.state for each in counted.extents] == [40]
+        closed = replace(found, client=ClientSettings())
+        with api.appender(closed, "takes") as appender, pytest.raises(UserError, match="bearer"):
+            appender.append({"n": 40})
+        with pytest.raises(UserError, match="refuses to answer: a state wants a bearer token"):
+            api.window_state(closed, submitted, "counts")
+        logs = "".join(worker.log.read_text() for worker in workers)
+    assert "sesame" not in logs
 
 
 def onyx_replica(cluster: Cluster) -> str:

@@ -11,11 +11,13 @@ from tests.sim.requests.outputs import NumberedParts, PlaceAtOnce
 from tests.sim.windows.process import Process
 
 from onyx.front.loop import Loop
+from onyx.peer.requests.access import InputTokens
 from onyx.peer.requests.inputs import RequestInputs
 from onyx.peer.requests.router import RequestRouter
 from onyx.plugins.parts.formats import JsonLinesFormat
 from onyx.plugins.protocol import Input, Output, PluginContext
 from onyx.plugins.registry import build_input
+from onyx.settings import Settings
 from onyx.task.task import Task
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class RequestProcess(Process):
             self.resolve,
             lambda: self.state_store(durable=True),
             world.clock,
+            InputTokens(Settings(), world.clock),
         )
 
     def step(self, task: Task) -> bool:

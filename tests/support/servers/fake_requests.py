@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, cast
+
+from tests.support.clocks import ManualClock
 
 from onyx.front.app import Target
+from onyx.ids import JobId
+from onyx.model.job import CatalogEntry
+from onyx.peer.requests.access import Access, InputTokens
+from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.requests.append import Append
+from onyx.requests.caller import Caller
 from onyx.requests.request import Answer, Status
+from onyx.rights import of_its_author
+from onyx.settings import Settings
+
+JOB = "orders"
+UNKNOWN = Answer(Status.UNKNOWN, "there is no such input")
 
 
 class FakeRequests:
-    """Implements `Requests`: job `orders` has the inputs `in` (http) and `bus` (requests)."""
+    """Implements `Requests`: job `orders` has the inputs `in` (http) and `bus` (requests). Who may
+    use them is decided as in a worker."""
 
     def __init__(self) -> None:
+        self.clock = ManualClock()
+        self._tokens = InputTokens(of_its_author(Settings()), self.clock)
         self.options: Mapping[str, Any] = {}
+        """Of the input `in`; for its tokens those count that it has at the first request."""
         self.answer = Answer(Status.PROCESSED, segments=1)
         self.appended: list[Append] = []
         self.cancelled = 0
@@ -24,19 +41,10 @@ class FakeRequests:
         self.hold = False
         """Whether requests wait for ever."""
 
-    async def find(self, job: str, task: str, is_new: bool) -> Target | Answer:
-        if job != "orders" or task not in ("in", "", "bus"):
-            return Answer(Status.UNKNOWN, "there is no such input")
-        plugin = "requests" if task == "bus" else "http"
-        return Target("the-id", task or "in", plugin, self.options, self.follows, "orders")
-
-    async def inputs(self, job: str) -> list[Target] | None:
-        bus = Target("the-id", "bus", "requests", {}, self.follows, "orders")
-        into = Target("the-id", "in", "http", self.options, self.follows, "orders")
-        return [into, bus] if job == "orders" else None
-
-    async def unheard_of(self, job: str, is_new: bool) -> Answer:
-        return Answer(Status.UNKNOWN, f"there is no job {job!r}")
+    async def find(self, job: str, task: str, is_new: bool, caller: Caller) -> Target | Answer:
+        access = Access(cast(RequestInputs, _Inputs(self)), self._tokens, at_once)
+        found = await access.find(job, task, is_new, caller)
+        return found if isinstance(found, Answer) else Target(found.job, found.task)
 
     async def append(self, append: Append) -> Answer:
         self.appended.append(append)
@@ -47,3 +55,34 @@ class FakeRequests:
             self.cancelled += 1
             raise
         return self.answer
+
+
+class _Inputs:
+    """Implements `RequestInputs`, as far as `Access` asks."""
+
+    def __init__(self, requests: FakeRequests) -> None:
+        http = CatalogEntry("in", "input", plugin="http", options=requests.options)
+        bus = CatalogEntry("bus", "input", plugin="requests")
+        self._found = {
+            each.name: RequestInput(JobId("the-id"), each, (), requests.follows, JOB)
+            for each in (http, bus)
+        }
+
+    def known(self, job: str, task: str) -> None:
+        return None
+
+    def find(self, job: str, task: str, is_new: bool) -> RequestInput | Answer:
+        return self._found.get(task or "in", UNKNOWN) if job == JOB else UNKNOWN
+
+    def of(self, job: str) -> list[RequestInput] | None:
+        return [*self._found.values()] if job == JOB else None
+
+    def unheard_of(self, job: str, is_new: bool) -> Answer:
+        return Answer(Status.UNKNOWN, f"there is no job {job!r}")
+
+
+def at_once(run: Callable[[], Any]) -> Future[Any]:
+    """Implements the background of a peer."""
+    future: Future[Any] = Future()
+    future.set_result(run())
+    return future

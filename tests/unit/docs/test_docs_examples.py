@@ -187,10 +187,12 @@ def requests(page: Page) -> None:
     page.run(0, record_batch=pa.RecordBatch.from_pylist([{"order": 1}]), batches=[[], []])
     appender = client.return_value.__enter__.return_value
     assert (appender.append.call_count, appender.send.call_count) == (2, 2)
+    page.run(1)
+    assert client.call_args.kwargs["client"].token_file == "/etc/shop/orders-token"
 
     returned = MagicMock()
     page.patch.setattr("onyx.ack_return", returned)
-    assert page.run(1)["price"]({"count": 2}) == {"count": 2, "total": 6}
+    assert page.run(2)["price"]({"count": 2}) == {"count": 2, "total": 6}
     assert [each.args for each in returned.call_args_list] == [("total", 6), ("orders", None)]
 
 

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
-from tests.support.clocks import ManualClock
 from tests.support.servers.fake_requests import FakeRequests
 
 from onyx.front.app import App
@@ -51,7 +50,7 @@ class World:
     """The function with all around it."""
 
     def __init__(self, requests: FakeRequests, **http: Any) -> None:
-        self.clock = ManualClock()
+        self.clock = requests.clock
         self.metrics = Counted()
         settings = of_its_author(Settings(http=replace(HttpSettings(port=0), **http)))
         self.app = App(settings, requests, self.clock, self.metrics)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from msgspec.structs import replace
 from tests.support.clocks import ManualClock
 from tests.support.servers.fake_requests import FakeRequests
 
@@ -17,7 +16,8 @@ from onyx.codec.extents import encode_place
 from onyx.errors import Unavailable, UserError
 from onyx.front.app import App
 from onyx.front.states import AskedState, ShownState, StateForm
-from onyx.settings import HttpSettings, Settings
+from onyx.requests.caller import Caller
+from onyx.settings import HttpSettings, Settings, StateSettings
 from onyx.telemetry.interface import NULL_GROUP
 from onyx.windows.selection import EVERYTHING, Place, Selection
 
@@ -53,7 +53,7 @@ class World:
         self.states = FakeStates()
         file = folder / "tokens"
         file.write_text(token)
-        settings = Settings(http=replace(HttpSettings(port=0), state_token_file=str(file)))
+        settings = Settings(http=HttpSettings(port=0), state=StateSettings(token_file=str(file)))
         self.app = App(settings, requests, ManualClock(), NULL_GROUP, self.states)
 
     def get(
@@ -105,6 +105,7 @@ def test_a_question_has_what_the_url_says(world: World) -> None:
             True,
             2.5,
             StateForm.JSON,
+            Caller(b"secret", http=True),
         )
     ]
 
@@ -192,7 +193,7 @@ def test_without_tokens_nothing_is_shown(requests: FakeRequests, tmp_path: Path)
     assert World(requests, tmp_path, token="").get().code == 503
     app = App(Settings(http=HttpSettings(port=0)), requests, ManualClock(), NULL_GROUP)
     response = got(app, "/jobs/j/state/w", "", "GET", TOKEN)
-    assert (response.code, "ONYX_HTTP_STATE_TOKEN_FILE" in response.reason) == (404, True)
+    assert (response.code, "ONYX_STATE_TOKEN_FILE" in response.reason) == (404, True)
 
 
 def test_a_state_is_only_read(world: World) -> None:

@@ -23,6 +23,7 @@ from onyx.replica import machine
 from onyx.replica.entry import Entry
 from onyx.replica.state import Replica
 from onyx.requests.append import Append, Form, Payload
+from onyx.requests.caller import Caller
 from onyx.requests.request import Answer, Status
 from onyx.resolve import Resolver
 from onyx.seams import SystemClock
@@ -87,7 +88,7 @@ class Process:
         """What a client is answered over gRPC, and over HTTP."""
         assert self.handlers is not None
         append = Append("orders", "in", Payload(Form.JSON_LINES, b"{}"))
-        found = asyncio.run(self.context.reception.find("orders", "in", is_new=True))
+        found = asyncio.run(self.context.reception.find("orders", "in", True, Caller()))
         return [self.handlers.on_append(append).result(WAIT_S), found]
 
     def until(self, reached: Callable[[Replica], bool]) -> Replica:

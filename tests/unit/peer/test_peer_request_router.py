@@ -20,14 +20,17 @@ from onyx.front.loop import Loop
 from onyx.ids import GroupId, JobId, TaskName
 from onyx.ledger.returns import Part
 from onyx.model.job import CatalogEntry
+from onyx.peer.requests.access import InputTokens
 from onyx.peer.requests.inputs import Owner, RequestInput, RequestInputs
 from onyx.peer.requests.reception import Reception
 from onyx.peer.requests.router import RequestRouter
 from onyx.requests.append import Append, Form, Payload
 from onyx.requests.append import Part as PartOfRequest
+from onyx.requests.caller import Caller
 from onyx.requests.desk import Address, Desk
 from onyx.requests.request import Answer, Request, Status, not_final
 from onyx.returning import LOST
+from onyx.settings import Settings
 from onyx.storage.memory import MemoryBlobStore
 from onyx.transport.interface import Transport
 
@@ -36,7 +39,8 @@ ENTRY = CatalogEntry(
     name="in", type="input", plugin="http", options={"tokenEnv": "T", "partitionKey": "n"}
 )
 INPUT = RequestInput(JobId("job"), ENTRY, ("best", "total"))
-APPEND = Append("job", "in", Payload(Form.JSON_LINES, b'{"n": 1}'))
+CALLER = Caller(b"sesame")
+APPEND = Append("job", "in", Payload(Form.JSON_LINES, b'{"n": 1}'), caller=CALLER)
 TURNS_MAX = int(WAIT_S / 0.01)
 
 
@@ -60,6 +64,9 @@ class Inputs:
         unknown = Answer(Status.UNKNOWN, "no such job")
         none = unknown if is_new else not_final(unknown)
         return replace(INPUT, job=JobId(found[0])) if found else none
+
+    def of(self, job: str) -> list[RequestInput]:
+        return [replace(INPUT, job=JobId(job))]
 
     def ended(self, found: RequestInput) -> bool:
         return found.job not in self.running[-1:]
@@ -115,6 +122,7 @@ class World:
             no_function,
             MemoryBlobStore,
             self.clock,
+            InputTokens(Settings(job_variables=("T",)), self.clock, {"T": "sesame"}),
         )
 
     def in_background(self, run: Callable[[], Any]) -> Future[Any]:
@@ -263,20 +271,18 @@ def test_a_router_that_nobody_has_used_ends_without_a_thread(world: World) -> No
 
 
 def test_without_an_incarnation_clients_come_again(world: World) -> None:
-    found = asyncio.run(world.reception.find("job", "in", True))
+    found = asyncio.run(world.reception.find("job", "in", True, CALLER))
     answer = asyncio.run(world.reception.append(APPEND))
     assert isinstance(found, Answer)
     assert (found.status, answer.status) == (Status.UNAVAILABLE, Status.UNAVAILABLE)
 
 
-def test_the_front_learns_the_options_of_an_input(world: World) -> None:
+def test_the_front_learns_the_id_of_a_job_and_its_input(world: World) -> None:
     world.reception.open(world.router)
-    assert asyncio.run(world.reception.find("job", "in", True)) == Target(
-        "job", "in", "http", ENTRY.options
-    )
-    assert isinstance(asyncio.run(world.reception.find("other", "in", True)), Answer)
+    assert asyncio.run(world.reception.find("job", "in", True, CALLER)) == Target("job", "in")
+    assert isinstance(asyncio.run(world.reception.find("other", "in", True, CALLER)), Answer)
     world.reception.close(world.router)
-    assert isinstance(asyncio.run(world.reception.find("job", "in", True)), Answer)
+    assert isinstance(asyncio.run(world.reception.find("job", "in", True, CALLER)), Answer)
 
 
 def test_a_loop_that_is_closed_takes_nothing(world: World) -> None:

@@ -22,6 +22,7 @@ from onyx.settings import Settings
 
 HTTP = "http"
 """The plugin of inputs that take requests over HTTP."""
+TOKEN_OPTIONS = {"tokenFile", "tokenEnv"}
 INTERRUPTED_PATIENCE_S = 2.0
 """For workers to leave when the run is given up: a function that hangs does not come back."""
 
@@ -65,8 +66,8 @@ def ways_in(job: Job, settings: Settings, http_port: int | None) -> str:
 def _way_in(job: Job, entry: CatalogEntry, settings: Settings, http_port: int | None) -> str:
     if entry.plugin != HTTP or http_port is None:
         there = f"--zookeeper {settings.zookeeper.address} --tenancy {settings.tenancy_id}"
-        return f"onyx append {job.name} {entry.name} {there}"
+        secret = " --token-file FILE" if entry.options.keys() & TOKEN_OPTIONS else ""
+        return f"onyx append {job.name} {entry.name} {there}{secret}"
     url = f"http://127.0.0.1:{http_port}/jobs/{quote(job.name, '')}/{quote(entry.name, '')}"
-    secret = entry.options.keys() & {"tokenFile", "tokenEnv"}
-    token = " -H 'Authorization: Bearer TOKEN'" if secret else ""
+    token = " -H 'Authorization: Bearer TOKEN'" if entry.options.keys() & TOKEN_OPTIONS else ""
     return f"curl {url} -H 'Content-Type: application/json'{token} -d '{{...}}'"

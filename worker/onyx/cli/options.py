@@ -5,8 +5,11 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
+from msgspec.structs import replace
+
 from onyx.cli.command_line import Argument, Option
 from onyx.path_names import path_name
+from onyx.settings import ClientSettings, Settings
 
 
 def job_id(text: str | None) -> str | None:
@@ -18,6 +21,13 @@ def job_id(text: str | None) -> str | None:
     return None if text is None else path_name(text, "the id of a job")
 
 
+def with_token(settings: Settings, file: str | None, variable: str | None) -> Settings:
+    """The settings of a client that takes its token from there, if the command line says where."""
+    if file is None and variable is None:
+        return settings
+    return replace(settings, client=ClientSettings(file or "", variable or ""))
+
+
 JobArgument = Annotated[
     str, Argument("The job: its id or the beginning of that, or its name.", check=job_id)
 ]
@@ -27,6 +37,14 @@ ZooKeeperOption = Annotated[
 ]
 TenancyOption = Annotated[
     str | None, Option("--tenancy", "Separates clusters that share a ZooKeeper.")
+]
+TokenFileOption = Annotated[
+    str | None,
+    Option("--token-file", "File with the token to show to workers.", metavar="FILE"),
+]
+TokenEnvOption = Annotated[
+    str | None,
+    Option("--token-env", "Variable with the token to show to workers.", metavar="NAME"),
 ]
 ModulesOption = Annotated[
     list[str] | None,

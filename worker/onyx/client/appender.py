@@ -1,6 +1,6 @@
 """Hands segments to an input of a running job, and learns what became of them.
 
-    appender = Appender("worker:5555", job="orders", task="in")
+    appender = Appender("worker:5555", job="orders", task="in", client=ClientSettings("token-file"))
     appender.append({"order": 7})                # returns when all that follows is durable
     appender.append(rows, ack="journal", id="upload-17")
     answers = [appender.send(each) for each in batches]  # futures
@@ -29,6 +29,7 @@ from onyx.errors import SegmentError, Unavailable, UserError
 from onyx.flow.columns.record_batch import Columns
 from onyx.flow.segment import Segment
 from onyx.requests.append import Append, Form, Payload
+from onyx.requests.client_token import ClientToken
 from onyx.requests.content import payload_of
 from onyx.requests.request import (
     ID_CHARACTERS_MAX,
@@ -42,12 +43,16 @@ from onyx.requests.request import (
 )
 from onyx.requests.writes import Commit, Held
 from onyx.seams import Clock, SystemClock
-from onyx.settings import TlsSettings, TransportSettings
+from onyx.settings import ClientSettings, TlsSettings, TransportSettings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.requests.streams import AppendStreams
 
 Segments: TypeAlias = "Segment | Sequence[Segment] | pa.RecordBatch"
 NO_TLS = TlsSettings()
+NO_TOKEN = ClientSettings()
+HOW_TO_SHOW_ONE = (
+    "give this client the token in a file or a variable (--token-file, ClientSettings)"
+)
 AGAIN_FIRST_S = 0.05
 AGAIN_MAX_S = 1.0
 
@@ -56,7 +61,8 @@ class NotTaken(UserError):
     """A request was not taken, and never will be as it is; `answer` says why."""
 
     def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.reason)
+        how = f": {HOW_TO_SHOW_ONE}" if answer.status is Status.UNAUTHENTICATED else ""
+        super().__init__(answer.reason + how)
         self.answer = answer
 
 
@@ -90,6 +96,7 @@ class Appender:
         tls: TlsSettings = NO_TLS,
         clock: Clock | None = None,
         on_close: Callable[[], None] = lambda: None,
+        client: ClientSettings = NO_TOKEN,
     ) -> None:
         """Nothing is connected yet.
 
@@ -100,18 +107,20 @@ class Appender:
             task: the input with `plugin: requests`; empty if the job has only one.
             tls: the certificates, where workers have them.
             on_close: called when the appender is closed.
+            client: where the token is that opens the input, if it wants one.
 
         Raises:
             SettingsError: the certificates are not good.
-            UserError: an address is none.
+            UserError: an address is none, or there are two places for a token.
         """
         self._find = workers if callable(workers) else _given(workers)
         self._workers: list[str] = []
         files = CertificateFiles.named_by(tls, GROUPS, serves=False)
-        self._streams = AppendStreams(TransportSettings(), files)
+        self._clock = clock or SystemClock()
+        token = ClientToken(client, self._clock)
+        self._streams = AppendStreams(TransportSettings(), files, token)
         self._job = job
         self._task = task
-        self._clock = clock or SystemClock()
         self._turn = 0
         self._on_close = on_close
         self._closed = threading.Event()

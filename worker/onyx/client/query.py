@@ -1,9 +1,9 @@
-"""Asks for a state of a job: peers over gRPC, with the certificates of the settings; or reads it
-where it is kept."""
+"""Asks for a state of a job: peers over gRPC, with the certificates and the token of the settings;
+or reads it where it is kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from onyx.client.connection import connect
 from onyx.client.kept_state import KeptStates
@@ -11,6 +11,8 @@ from onyx.client.reader import JobReader
 from onyx.client.state_reader import TIMEOUT_S, StateReader
 from onyx.client.window_view import EXTENTS_DEFAULT, Question, WindowView
 from onyx.ids import JobId
+from onyx.requests.client_token import ClientToken
+from onyx.seams import SystemClock
 from onyx.settings import Settings
 from onyx.tls.files import GROUPS, CertificateFiles
 from onyx.transport.grpc_asking import ask
@@ -18,13 +20,22 @@ from onyx.transport.state_queries import StateAnswer, StateQuery
 from onyx.windows.selection import EVERYTHING, Selection
 
 
-def state_reader(client: JobReader, settings: Settings) -> StateReader:
-    """A reader that asks over gRPC, and reads logs where nobody can be asked. Raises SettingsError
-    when the certificates that settings name are not good."""
+def state_reader(
+    client: JobReader, settings: Settings, token: Callable[[], str] | None = None
+) -> StateReader:
+    """A reader that asks over gRPC, and reads logs where nobody can be asked.
+
+    Args:
+        token: gives the token that is shown to workers; None: the one that settings name.
+
+    Raises:
+        SettingsError: the certificates that settings name are not good.
+    """
     files = CertificateFiles.named_by(settings.tls, GROUPS, serves=False)
+    shown = token or ClientToken(settings.client, SystemClock())
 
     def dial(address: str, query: StateQuery, timeout_s: float) -> StateAnswer:
-        return ask(address, query, settings.transport, files, timeout_s)
+        return ask(address, query, settings.transport, files, timeout_s, shown())
 
     return StateReader(client, settings.tenancy_id, dial, KeptStates(settings))
 
@@ -44,7 +55,7 @@ def window_state(
 
     Args:
         settings: those of a worker: what leads to ZooKeeper and to the state, and the certificates
-            of `tls`.
+            of `tls`; and the token of `client`.
         job: its id or the beginning of that, or its name.
         window: its id; `task.state` for a state of a function; the name of a table, a join of
             streams, or a task with a processor.

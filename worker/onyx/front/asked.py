@@ -12,7 +12,9 @@ import msgspec
 
 from onyx.front.replies import Rejected
 from onyx.requests.append import Form
+from onyx.requests.caller import Caller
 from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Level
+from onyx.requests.tokens import bearer
 
 FORMS: Mapping[bytes, Form] = {
     b"application/json": Form.JSON_LINES,
@@ -41,7 +43,7 @@ class Asked(msgspec.Struct, frozen=True):
     timeout_s: float
     length: int | None
     """Bytes of the body, if the client says."""
-    token: bytes | None
+    caller: Caller
 
 
 def asked_by(scope: Mapping[str, Any]) -> Asked:
@@ -59,7 +61,7 @@ def asked_by(scope: Mapping[str, Any]) -> Asked:
         level,
         timeout_s,
         _length(headers.get(b"content-length")),
-        token_of(headers),
+        caller_of(headers),
     )
 
 
@@ -171,10 +173,6 @@ def _length(value: bytes | None) -> int | None:
     return int(value[:20])
 
 
-def token_of(headers: Mapping[bytes, bytes]) -> bytes | None:
-    """The bearer token of a request, if it has one."""
-    value = headers.get(b"authorization")
-    if value is None:
-        return None
-    kind, _, token = value.strip().partition(b" ")
-    return token.strip() if kind.lower() == b"bearer" and token.strip() else None
+def caller_of(headers: Mapping[bytes, bytes]) -> Caller:
+    """Who has sent a request."""
+    return Caller(bearer(headers.get(b"authorization")), http=True)

@@ -1,22 +1,16 @@
-"""Whether the bearer token of a request opens what it asks for."""
+"""How a client without the right token is refused over HTTP."""
 
 from __future__ import annotations
 
 from onyx.front.replies import Rejected, after
-from onyx.plugins.requests.tokens import Tokens
-
-AGAIN_S = 1.0
+from onyx.requests.request import Answer, Status
 
 
-def authorize(tokens: Tokens, token: bytes | None, what: str) -> None:
-    """Raises Rejected if the token is none of those that open `what`, if any has to."""
-    if not tokens.wanted:
+def raise_refusal(refusal: Answer | None, token: bytes) -> None:
+    """Raises Rejected if the client was refused because of the token that it has shown."""
+    if refusal is None:
         return
-    if not tokens.known():
-        raise Rejected(503, f"the token of {what} cannot be read on this worker", after(AGAIN_S))
-    challenge = 'Bearer realm="onyx"'
-    if token is None:
-        raise Rejected(401, f"{what} wants a bearer token", {"WWW-Authenticate": challenge})
-    if not tokens.opened_by(token):
-        challenge += ', error="invalid_token"'
-        raise Rejected(401, "the token is another one", {"WWW-Authenticate": challenge})
+    if refusal.status is Status.UNAUTHENTICATED:
+        challenge = 'Bearer realm="onyx"' + (', error="invalid_token"' if token else "")
+        raise Rejected(401, refusal.reason, {"WWW-Authenticate": challenge})
+    raise Rejected(503, refusal.reason, after(refusal.retry_after_s or 0))

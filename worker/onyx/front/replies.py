@@ -19,6 +19,8 @@ STATUSES: Mapping[Status, int] = {
     Status.CONFLICT: 409,
     Status.INVALID: 400,
     Status.UNKNOWN: 404,
+    Status.UNAUTHENTICATED: 401,
+    Status.DENIED: 403,
     Status.BUSY: 429,
     Status.UNAVAILABLE: 503,
     Status.TIMED_OUT: 504,

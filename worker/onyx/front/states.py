@@ -17,10 +17,11 @@ import msgspec
 
 from onyx.codec.selection_text import selection
 from onyx.errors import StateError, Unavailable, UserError
-from onyx.front.asked import headers_of, parameters_of, timeout_of, token_of
-from onyx.front.authorizing import authorize
+from onyx.front.asked import caller_of, headers_of, parameters_of, timeout_of
+from onyx.front.authorizing import raise_refusal
 from onyx.front.replies import Rejected, Reply, after
-from onyx.plugins.requests.tokens import Tokens
+from onyx.requests.caller import NOBODY, Caller
+from onyx.requests.tokens import Tokens
 from onyx.windows.selection import Selection
 
 EXTENTS_DEFAULT = 1_000
@@ -28,6 +29,7 @@ EXTENTS_MAX = 10_000
 """Extents of a page: it is in the memory of the worker that was asked."""
 AGAIN_S = 1.0
 TIMEOUT_S = 10.0
+WHAT = "a state"
 PATH = "GET /jobs/JOB/state/WINDOW"
 _SELECTING = {
     "key": "key", "prefix": "prefix", "from-key": "first_key", "to-key": "before_key",
@@ -56,6 +58,7 @@ class AskedState(msgspec.Struct, frozen=True):
     durable: bool
     timeout_s: float
     form: StateForm
+    caller: Caller = NOBODY
 
 
 class ShownState(msgspec.Struct, frozen=True):
@@ -90,14 +93,15 @@ class StateQuestions:
     async def reply(self, scope: Mapping[str, Any], what: tuple[str, str]) -> Reply:
         """The reply to a request for a state: id of the job, and name. Raises Rejected."""
         if self._states is None or not self._tokens.wanted:
-            why = "this worker shows no states: they need ONYX_HTTP_STATE_TOKEN_FILE"
+            why = "this worker shows no states: they need ONYX_STATE_TOKEN_FILE"
             raise Rejected(404, why)
         if scope["method"] != "GET":
             raise Rejected(405, PATH, {"Allow": "GET"})
         headers = headers_of(scope["headers"])
-        authorize(self._tokens, token_of(headers), "a state")
+        caller = caller_of(headers)
+        raise_refusal(self._tokens.refusal(caller.token, WHAT), caller.token)
         try:
-            asked = _asked(what, scope["query_string"], headers)
+            asked = _asked(what, scope["query_string"], headers, caller)
         except UserError as error:
             raise Rejected(400, str(error)) from error
         shown = await _answered(self._states, asked)
@@ -131,7 +135,9 @@ def state_of(scope: Mapping[str, Any]) -> tuple[str, str] | None:
     return unquote(parts[2]), unquote(parts[4]) if len(parts) == 5 else ""
 
 
-def _asked(what: tuple[str, str], query: bytes, headers: Mapping[bytes, bytes]) -> AskedState:
+def _asked(
+    what: tuple[str, str], query: bytes, headers: Mapping[bytes, bytes], caller: Caller
+) -> AskedState:
     given = dict(parameters_of(query))
     select = selection(
         **{_SELECTING[name]: given.pop(name) for name in _SELECTING if name in given}
@@ -147,7 +153,7 @@ def _asked(what: tuple[str, str], query: bytes, headers: Mapping[bytes, bytes]) 
         raise Rejected(400, "durable is true or false")
     form = _form(headers.get(b"accept", b""))
     job, state = what
-    return AskedState(job, state, select, int(limit), durable == "true", timeout_s, form)
+    return AskedState(job, state, select, int(limit), durable == "true", timeout_s, form, caller)
 
 
 def _form(accept: bytes) -> StateForm:

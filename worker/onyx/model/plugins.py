@@ -65,8 +65,8 @@ PLUGINS = (
         ends_with="segments",
     ),
     BuiltIn(
-        "input", "http", "onyx.plugins.requests.http_input:http_input",
-        "onyx.plugins.requests.options:HttpInputOptions", endless=True, journalled=True,
+        "input", "http", "onyx.plugins.requests.input:requests_input",
+        "onyx.plugins.requests.options:RequestsOptions", endless=True, journalled=True,
         takes_requests=True,
     ),
     BuiltIn(
@@ -92,7 +92,7 @@ PLUGINS = (
         takes_back=True,
     ),
     BuiltIn(
-        "input", "requests", "onyx.plugins.requests.input:RequestsInput",
+        "input", "requests", "onyx.plugins.requests.input:requests_input",
         "onyx.plugins.requests.options:RequestsOptions", endless=True, journalled=True,
         takes_requests=True,
     ),

@@ -17,8 +17,10 @@ from onyx.peer.context import new_context
 from onyx.peer.endpoint import Endpoint
 from onyx.peer.liveness import Watched
 from onyx.peer.membership import LogFactory, PeerGroup, TransportFactory
+from onyx.plugins.requests.token_options import tokens_of_states
 from onyx.recorder import Recorder
 from onyx.resolve import Resolver
+from onyx.seams import SystemClock
 from onyx.settings import Settings
 from onyx.telemetry.interface import GroupMetrics
 from onyx.telemetry.logs import follow_settings
@@ -104,12 +106,15 @@ def open_peer_group(
 def _connections(settings: Settings) -> tuple[LogFactory, TransportFactory]:
     """What opens the log and the transport of an incarnation."""
     certificates = CertificateFiles.named_by(settings.tls, GROUPS, serves=True)
+    tokens = tokens_of_states(settings, SystemClock())
     for_zookeeper = zookeeper_certificates(settings.zookeeper)
 
     def open_log(group: GroupId, identity: int | None) -> ZooKeeperGroupLog:
         return ZooKeeperGroupLog(settings, group, identity, for_zookeeper)
 
     def open_transport() -> GrpcTransport:
-        return GrpcTransport(settings.transport, settings.tenancy_id, certificates)
+        return GrpcTransport(
+            settings.transport, settings.tenancy_id, certificates, state_tokens=tokens
+        )
 
     return open_log, open_transport

@@ -46,8 +46,7 @@ class Worker:
         self._listeners = listeners
         self._group: PeerGroup | None = None
         self._threads = ThreadWatch()
-        http = settings.http
-        shows = http.port is not None and bool(http.state_token_file)
+        shows = settings.http.port is not None and bool(settings.state.token_file)
         self._states = _SERVED_STATES.load()(settings) if shows else None
 
     def start(self) -> None:

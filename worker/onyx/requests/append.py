@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from onyx.requests.caller import NOBODY, Caller
 from onyx.requests.request import TIMEOUT_S, Level
 from onyx.requests.writes import Commit, Held
 
@@ -58,6 +59,8 @@ class Append(msgspec.Struct, frozen=True):
     """Whether nobody has sent anything under this id before, so that no journal can have it."""
     write: Held | Commit | None = None
     """The request is one of a write; or it has no segments, and commits a batch of one."""
+    caller: Caller = NOBODY
+    """Who has sent it."""
 
     @property
     def is_new(self) -> bool:

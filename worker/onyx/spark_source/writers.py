@@ -52,12 +52,13 @@ class Target(msgspec.Struct, frozen=True):
     task: str
 
     def appender(self) -> Appender:
-        """With the certificates of the process that asks (`ONYX_TLS_*`)."""
+        """With the certificates and the token of the process that asks (`ONYX_TLS_*`,
+        `ONYX_CLIENT_*`)."""
         # Half of what has to be imported, and readers do not need it.
         from onyx.client.appender import Appender
 
-        tls = from_environment(os.environ).tls
-        return Appender(self.workers, self.job, self.task, tls)
+        found = from_environment(os.environ)
+        return Appender(self.workers, self.job, self.task, found.tls, client=found.client)
 
 
 @dataclass(frozen=True)

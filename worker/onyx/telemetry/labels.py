@@ -52,6 +52,8 @@ class Refusal(StrEnum):
     """Its hello did not come in time."""
     TENANCY = "tenancy"
     """It belongs to another cluster."""
+    TOKEN = "token"  # noqa: S105 - a reason
+    """It is a client's, whose token opens no state."""
 
 
 class Served(StrEnum):

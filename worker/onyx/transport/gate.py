@@ -1,4 +1,5 @@
 """Who is let in of those that call: members of this tenancy that share a job with this group.
+Clients are let in to requests and states only, with the rights of the token that they show.
 
 Anybody who reaches the port can call. So a call gets nothing that members need before its hello has
 been checked: until then it is in `pending_hellos`, and calls that wait for a shared job are bounded
@@ -15,10 +16,12 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from onyx.ids import GroupId
+from onyx.requests.caller import Caller
+from onyx.requests.tokens import KEY, bearer
 from onyx.seams import Clock
 from onyx.telemetry.labels import Refusal
 from onyx.tls.files import CertificateFiles
-from onyx.transport.grpc_tls import stranger
+from onyx.transport.grpc_tls import check_client_name, is_client, stranger
 from onyx.transport.hello import Refused, read_hello
 from onyx.transport.link import Link
 from onyx.transport.pending_hellos import PENDING_MAX, PendingHellos
@@ -47,8 +50,18 @@ class Gate:
         certificates: CertificateFiles | None,
         clock: Clock,
         expect_timeout_s: float,
+        client_name: str = "",
     ) -> None:
-        """`expect_timeout_s`: how long a member may wait until a job is known to be shared."""
+        """
+        Args:
+            expect_timeout_s: how long a member may wait until a job is known to be shared.
+            client_name: that certificates of clients carry.
+
+        Raises:
+            SettingsError: workers would carry it too.
+        """
+        check_client_name(client_name, certificates)
+        self._client_name = client_name
         self.tenancy = tenancy
         self.group = GroupId("")
         self.pending = PendingHellos()
@@ -68,7 +81,21 @@ class Gate:
         problem = stranger(context, self._certificates)
         if problem is not None:
             self.refuse(context.peer(), Refused(Refusal.CERTIFICATE, problem))
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, problem)
+            known = is_client(context, self._client_name)
+            code = grpc.StatusCode
+            context.abort(code.PERMISSION_DENIED if known else code.UNAUTHENTICATED, problem)
+
+    def caller(self, context: grpc.ServicerContext) -> Caller:
+        """Who has called, a client or a worker. Others are turned away as strangers are."""
+        if not is_client(context, self._client_name):
+            self.turn_away_strangers(context)
+        worker = self.knows_workers and stranger(context, self._certificates) is None
+        return Caller(_token_of(context), worker)
+
+    @property
+    def knows_workers(self) -> bool:
+        """Whether it is known who is a worker: by certificates."""
+        return self._certificates is not None
 
     def admit(
         self, stream: Stream, requests: Iterator[bytes], send_away: Callable[[], None]
@@ -119,3 +146,12 @@ class Gate:
     def refused(self) -> Counter[Refusal]:
         """Calls that were not let in."""
         return self.pending.refused()
+
+
+def _token_of(context: grpc.ServicerContext) -> bytes:
+    """The token of a call; empty if there is none, or more than one."""
+    found = [value for key, value in context.invocation_metadata() or () if key == KEY]
+    if len(found) != 1:
+        return b""
+    (value,) = found
+    return bearer(value.encode() if isinstance(value, str) else value)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from onyx.errors import OnyxError, SegmentError, Unavailable, UserError
+from onyx.requests.tokens import metadata_of
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
 from onyx.transport import state_queries
@@ -32,19 +33,24 @@ def ask(
     settings: TransportSettings,
     certificates: CertificateFiles | None,
     timeout_s: float,
+    token: str = "",
 ) -> StateAnswer:
     """Ask the group at an address; blocks.
 
     Raises:
         UserError: asking again is no use: the question is wrong, or the other side does not take
-            our certificates or is of another version.
+            our token or certificates or is of another version.
         Unavailable: it cannot be reached, or cannot answer now.
     """
     with open_channel(address, channel_options(settings), certificates) as channel:
         call: Callable[..., Iterator[bytes]] = channel.unary_stream(f"/{SERVICE}/{METHOD}")
         try:
             return state_queries.from_pieces(
-                call(state_queries.encode_query(query), timeout=timeout_s)
+                call(
+                    state_queries.encode_query(query),
+                    timeout=timeout_s,
+                    metadata=metadata_of(token),
+                )
             )
         except grpc.RpcError as error:
             raise _failure(error, address, query, certificates) from error
@@ -64,6 +70,8 @@ def _failure(
         return UserError(str(details))
     if code is Code.UNIMPLEMENTED:
         return UserError(f"{where} answers no questions: run the same version of Onyx everywhere")
+    if code in (Code.UNAUTHENTICATED, Code.PERMISSION_DENIED):
+        return UserError(f"{where} refuses to answer: {details}")
     if code in AGAIN:
         problem = why_not(address, certificates) if code is Code.UNAVAILABLE else None
         if problem is not None:

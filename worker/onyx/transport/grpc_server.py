@@ -14,6 +14,7 @@ import grpc
 
 from onyx.errors import SettingsError
 from onyx.ids import GroupId
+from onyx.requests.tokens import Tokens
 from onyx.seams import Clock
 from onyx.settings import TransportSettings
 from onyx.tls.files import CertificateFiles
@@ -39,9 +40,12 @@ class Server:
         tenancy: str,
         certificates: CertificateFiles | None,
         clock: Clock,
+        state_tokens: Tokens,
     ) -> None:
-        """Raises SettingsError when the address cannot be listened on."""
-        self.gate = Gate(tenancy, certificates, clock, settings.heartbeat_timeout_s)
+        """Raises SettingsError when the address cannot be listened on, or clients would count as
+        workers."""
+        client_name, timeout_s = settings.tls_client_name, settings.heartbeat_timeout_s
+        self.gate = Gate(tenancy, certificates, clock, timeout_s, client_name)
         self._handshake_timeout_s = 2 * settings.heartbeat_timeout_s
         threads = STREAMS_MAX + CALLERS_MAX + CLIENT_CALLS_MAX
         self._server = grpc.server(
@@ -51,7 +55,7 @@ class Server:
         )
         service, _, method = METHOD[1:].partition("/")
         handler = grpc.stream_stream_rpc_method_handler(self._exchange)
-        self._state = StateService(self.gate)
+        self._state = StateService(self.gate, state_tokens)
         self._requests = RequestService(self.gate)
         self._server.add_generic_rpc_handlers(
             (

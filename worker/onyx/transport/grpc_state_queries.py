@@ -14,6 +14,8 @@ from concurrent.futures import CancelledError, Future
 import grpc
 
 from onyx.errors import SegmentError, Unavailable, UserError
+from onyx.requests.request import Answer, Status
+from onyx.requests.tokens import Tokens
 from onyx.telemetry.labels import Refusal
 from onyx.transport import state_queries
 from onyx.transport.gate import Gate
@@ -30,13 +32,20 @@ QUERY_TIMEOUT_S = 30.0
 """Longest wait for a task that does not come to answering."""
 
 Code = grpc.StatusCode
+_CODES = {
+    Status.DENIED: Code.PERMISSION_DENIED,
+    Status.UNAUTHENTICATED: Code.UNAUTHENTICATED,
+    Status.UNAVAILABLE: Code.ABORTED,
+}
 
 
 class StateService:
     """Answers questions from `start` on."""
 
-    def __init__(self, gate: Gate) -> None:
+    def __init__(self, gate: Gate, tokens: Tokens) -> None:
+        """`tokens`: those that open states to clients."""
         self._gate = gate
+        self._tokens = tokens
         self._answer: AnswerQuery | None = None
         self._free = threading.BoundedSemaphore(QUERIES_MAX)
 
@@ -53,7 +62,7 @@ class StateService:
         self._answer = answer
 
     def _query(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        self._gate.turn_away_strangers(context)
+        self._authorize(context)
         query = self._question(requests, context)
         if not self._free.acquire(blocking=False):
             self._gate.pending.count(Refusal.BUSY)
@@ -62,6 +71,20 @@ class StateService:
             yield from state_queries.to_pieces(self._answered(query, context))
         finally:
             self._free.release()
+
+    def _authorize(self, context: grpc.ServicerContext) -> None:
+        """End a call to whom no state is shown, by an exception of gRPC."""
+        caller = self._gate.caller(context)
+        if caller.worker:
+            return
+        if self._gate.knows_workers and not self._tokens.wanted:
+            reason = "this worker shows states to workers alone: clients need ONYX_STATE_TOKEN_FILE"
+            refusal: Answer | None = Answer(Status.DENIED, reason)
+        else:
+            refusal = self._tokens.refusal(caller.token, "a state")
+        if refusal is not None:
+            self._gate.refuse(context.peer(), Refused(Refusal.TOKEN, refusal.reason))
+            context.abort(_CODES[refusal.status], refusal.reason)
 
     def _question(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> StateQuery:
         try:

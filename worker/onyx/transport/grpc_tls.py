@@ -3,7 +3,9 @@
 Groups are dialled by the address of a pod, which no certificate carries. So both ends ask for one
 DNS name that is the same for all workers of a cluster (`tls.server_name`); being signed by the
 authority and carrying the name is what makes a process a member. gRPC checks the name of the group
-that is dialled; that of the group that dials is checked here.
+that is dialled; that of the group that dials is checked here. A client's certificate is of the same
+authority, and carries the name of clients (`transport.tls_client_name`) and not that of workers
+([why](../../../docs/decisions/0124-clients-are-known-by-a-name.md)).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import grpc
 
+from onyx.errors import SettingsError
 from onyx.tls.diagnosis import diagnose
 from onyx.tls.files import GROUPS, CertificateFiles, Pem
 from onyx.transport.grpc_options import Options
@@ -53,19 +56,36 @@ def add_port(server: grpc.Server, where: str, files: CertificateFiles | None) ->
 
 
 def stranger(context: grpc.ServicerContext, files: CertificateFiles | None) -> str | None:
-    """Why the certificate of a group that has dialled is not enough, or None."""
+    """Why the certificate of whoever has called is not that of a worker, or None."""
     if files is None or not files.settings.server_name:
         return None
-    auth: Mapping[str, Sequence[bytes]] = context.auth_context()
-    names = [
-        each.decode(errors="replace") for each in auth.get("x509_subject_alternative_name", ())
-    ]
+    names = _names(context)
     if carries(names, files.settings.server_name):
         return None
     return (
         f"its certificate carries {', '.join(names) or 'no name'} and not "
         f"{files.settings.server_name}, which every worker's must ({GROUPS}_SERVER_NAME)"
     )
+
+
+def is_client(context: grpc.ServicerContext, client_name: str) -> bool:
+    """Whether the certificate of whoever has called is that of a client."""
+    return bool(client_name) and carries(_names(context), client_name)
+
+
+def check_client_name(client_name: str, files: CertificateFiles | None) -> None:
+    """Raises SettingsError when certificates with this name would be those of workers too."""
+    workers = "" if files is None else files.settings.server_name
+    if client_name and (not workers or carries([client_name], workers)):
+        raise SettingsError(
+            f"ONYX_TRANSPORT_TLS_CLIENT_NAME={client_name} needs certificates, and another name of "
+            f"workers: set {GROUPS}_* and {GROUPS}_SERVER_NAME"
+        )
+
+
+def _names(context: grpc.ServicerContext) -> list[str]:
+    auth: Mapping[str, Sequence[bytes]] = context.auth_context()
+    return [each.decode(errors="replace") for each in auth.get("x509_subject_alternative_name", ())]
 
 
 def carries(names: Sequence[str], wanted: str) -> bool:

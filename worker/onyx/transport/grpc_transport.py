@@ -14,6 +14,7 @@ from onyx.ids import AllocationVersion, GroupId, JobId, PeerId
 from onyx.ledger.returns import Trees
 from onyx.requests.append import Append
 from onyx.requests.request import Answer
+from onyx.requests.tokens import Tokens
 from onyx.runs import Numbers
 from onyx.seams import Clock, Randomness, SystemClock, system_randomness
 from onyx.settings import TransportSettings
@@ -42,11 +43,15 @@ class GrpcTransport:
         certificates: CertificateFiles | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
+        state_tokens: Tokens | None = None,
     ) -> None:
         """Without certificates streams are not encrypted, and whoever reaches the port may speak.
 
+        Args:
+            state_tokens: those that open states to clients.
+
         Raises:
-            SettingsError: the address cannot be listened on.
+            SettingsError: the address cannot be listened on, or clients would count as workers.
         """
         self._settings = settings
         self._certificates = certificates
@@ -54,7 +59,8 @@ class GrpcTransport:
         self._clock = clock or SystemClock()
         self._randomness = randomness or system_randomness()
         self._local = LocalTransport(settings.short_circuit)
-        self._server = Server(settings, tenancy, certificates, self._clock)
+        tokens = state_tokens or Tokens(self._clock)
+        self._server = Server(settings, tenancy, certificates, self._clock, tokens)
         self._group: GroupId | None = None
         self._links: Links | None = None
         self._appends = AppendStreams(settings, certificates)

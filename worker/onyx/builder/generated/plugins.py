@@ -356,6 +356,8 @@ class RequestsInput(TypedDict, total=False):
     remember_seconds: int
     start_from: str | Mapping[str, Any] | None
     on_failure: Literal["answer", "retry"]
+    token_file: str | None
+    token_env: str | None
 
 
 def requests(**options: Unpack[RequestsInput]) -> Source:

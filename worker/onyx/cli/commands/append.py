@@ -13,7 +13,15 @@ import msgspec
 from msgspec import Meta
 
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import (
+    JobArgument,
+    JsonOption,
+    TenancyOption,
+    TokenEnvOption,
+    TokenFileOption,
+    ZooKeeperOption,
+    with_token,
+)
 from onyx.client.appender import Appender, RequestFailed
 from onyx.client.appending import appender
 from onyx.errors import UserError
@@ -21,6 +29,7 @@ from onyx.flow.segment import Segment
 from onyx.ledger.outcomes import NOTHING, Outcomes, plain
 from onyx.processes.surroundings import settings
 from onyx.requests.request import SEGMENTS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level
+from onyx.settings import Settings
 from onyx.structs import UNREADABLE
 
 BATCH_SEGMENTS = 1_000
@@ -73,18 +82,20 @@ def append(
     batch: BatchOption = BATCH_SEGMENTS,
     timeout: TimeoutOption = TIMEOUT_S,
     worker: WorkerOption = None,
+    token_file: TokenFileOption = None,
+    token_env: TokenEnvOption = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Hand segments to an input of a running job, and wait until they are processed.
 
-    The input is a task with `plugin: requests`. Segments are JSON objects, one a line. JOB is an id
-    or its beginning, or a name if only one job of this name runs. The exit code is 1 if segments
-    have failed.
+    The input is a task with `plugin: requests` or `http`. Segments are JSON objects, one a line.
+    JOB is an id or its beginning, or a name if only one job of this name runs. The exit code is 1
+    if segments have failed.
     """
-    found = settings(zookeeper, tenancy)
-    with Appender(worker, job, task, found.tls) if worker else appender(found, job, task) as open_:
+    found = with_token(settings(zookeeper, tenancy), token_file, token_env)
+    with _appender(found, worker, job, task) as open_:
         taken, outcomes = 0, NOTHING
         for number, segments in enumerate(_batches(file, segment, batch)):
             answer = _answer(open_, segments, ack, f"{id}-{number}" if id else "", timeout)
@@ -95,6 +106,12 @@ def append(
         print(f"{taken - outcomes.final_failures:,} segments {_WORDS[ack]}{_beside(outcomes)}")
     if outcomes.final_failures:
         raise UserError(f"{_count(outcomes.final_failures)} failed:{_lines(outcomes)}")
+
+
+def _appender(found: Settings, workers: list[str] | None, job: str, task: str) -> Appender:
+    if workers:
+        return Appender(workers, job, task, found.tls, client=found.client)
+    return appender(found, job, task)
 
 
 def _answer(

@@ -14,7 +14,15 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from onyx.cli.command_line import Argument, Option
-from onyx.cli.options import JobArgument, JsonOption, TenancyOption, ZooKeeperOption
+from onyx.cli.options import (
+    JobArgument,
+    JsonOption,
+    TenancyOption,
+    TokenEnvOption,
+    TokenFileOption,
+    ZooKeeperOption,
+    with_token,
+)
 from onyx.cli.state_table import extent_table, names_table
 from onyx.client.connection import connect
 from onyx.client.query import window_pages
@@ -115,6 +123,8 @@ def state(
     all_pages: AllOption = False,
     durable: DurableOption = False,
     arrow: ArrowOption = None,
+    token_file: TokenFileOption = None,
+    token_env: TokenEnvOption = None,
     zookeeper: ZooKeeperOption = None,
     tenancy: TenancyOption = None,
     as_json: JsonOption = False,
@@ -123,10 +133,10 @@ def state(
     table that it looks up.
 
     One line an extent: its group, bounds and state; what is about no time has no bounds. It runs
-    where workers run: it dials them, with their certificates if they use TLS. Of a job that has
+    where workers run: it dials them, with a certificate if they have some. Of a job that has
     ended or is suspended it reads the state log.
     """
-    found = settings(zookeeper, tenancy)
+    found = with_token(settings(zookeeper, tenancy), token_file, token_env)
     if window is None:
         _list_states(found, job, as_json)
         return

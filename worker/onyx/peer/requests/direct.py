@@ -3,7 +3,7 @@
 Most requests are small, and most of what they cost was the event loop: a task, timers and three
 futures each (0.5 of 3.9 ms of CPU, measured). A request that has one partition, owned here, needs
 none of it. Whatever is not as plain is left to the router: an input that was not seen before, a
-refusal, a partition that moves, a large body.
+refusal, a partition that moves, a large body, a caller to whom the input is closed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from onyx.ids import GroupId
+from onyx.peer.requests.access import Access
 from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.peer.requests.waiting import WaitingAnswers
 from onyx.requests.append import Append
@@ -41,6 +42,7 @@ class DirectRequests:
     def __init__(
         self,
         inputs: RequestInputs,
+        access: Access,
         desk: Desk,
         group: GroupId,
         clock: Clock,
@@ -54,6 +56,7 @@ class DirectRequests:
             route: has a request answered on the event loop.
         """
         self._inputs = inputs
+        self._access = access
         self._desk = desk
         self._group = group
         self._clock = clock
@@ -70,6 +73,8 @@ class DirectRequests:
         """
         found = self._inputs.known(append.job, append.task)
         if found is None or append.write is not None or is_large(append.payload):
+            return None
+        if not self._access.opens(found, append.caller):
             return None
         place = self._place(found, append, new_id)
         if place is None:

@@ -7,13 +7,11 @@ there is no router: clients come again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from onyx.front.app import Target
 from onyx.front.loop import Loop
-from onyx.peer.requests.inputs import RequestInput
 from onyx.peer.requests.router import RequestRouter
 from onyx.requests.append import Append
+from onyx.requests.caller import Caller
 from onyx.requests.request import Answer, Status
 
 AGAIN_S = 1.0
@@ -38,33 +36,15 @@ class Reception:
         if self._router is router:
             self._router = None
 
-    async def find(self, job: str, task: str, is_new: bool) -> Target | Answer:
-        """An input, or the answer that there is none."""
+    async def find(self, job: str, task: str, is_new: bool, caller: Caller) -> Target | Answer:
+        """An input, or the answer that there is none for the caller."""
         router = self._router
         if router is None:
             return NOBODY
-        found = await router.find(job, task, is_new)
-        if isinstance(found, Answer):
-            return found
-        return _target(found)
-
-    async def inputs(self, job: str) -> Sequence[Target] | None:
-        """The inputs of all jobs that a client may mean; None: there is no such job."""
-        router = self._router
-        found = None if router is None else await router.inputs(job)
-        return None if found is None else [_target(each) for each in found]
-
-    async def unheard_of(self, job: str, is_new: bool) -> Answer:
-        """The answer as of a job that is not there."""
-        router = self._router
-        return NOBODY if router is None else await router.unheard_of(job, is_new)
+        found = await router.find(job, task, is_new, caller)
+        return found if isinstance(found, Answer) else Target(found.job, found.task)
 
     async def append(self, append: Append) -> Answer:
         """The answer to a request."""
         router = self._router
         return NOBODY if router is None else await router.answer(append)
-
-
-def _target(found: RequestInput) -> Target:
-    plugin, options = found.entry.plugin or "", found.entry.options
-    return Target(found.job, found.task, plugin, options, found.follows, found.job_name)

@@ -31,6 +31,7 @@ from onyx.front.loop import Loop
 from onyx.ids import GroupId
 from onyx.ledger.outcomes import NOTHING, failure_text
 from onyx.ledger.returns import Parts, put_together
+from onyx.peer.requests.access import Access, InputTokens
 from onyx.peer.requests.decoding import Decoding
 from onyx.peer.requests.direct import DirectRequests
 from onyx.peer.requests.held_writes import HeldWrites
@@ -38,6 +39,7 @@ from onyx.peer.requests.inputs import RequestInput, RequestInputs
 from onyx.peer.requests.returned import Resolve, needs_user_code, with_values
 from onyx.peer.requests.waiting import WaitingAnswers, timed_out
 from onyx.requests.append import Append, Form, Part, Payload
+from onyx.requests.caller import Caller
 from onyx.requests.content import Refused, payload_of
 from onyx.requests.desk import MOVES, Address, Desk
 from onyx.requests.request import Answer, Level, Request, Status, answered, not_final
@@ -83,9 +85,11 @@ class RequestRouter:
         resolve: Resolve,
         store: Callable[[], BlobStore],
         clock: Clock,
+        tokens: InputTokens,
     ) -> None:
         """`store` opens where the state of the cluster is kept."""
         self._inputs = inputs
+        self._access = Access(inputs, tokens, background)
         self._desk = desk
         self._transport = transport
         self._background = background
@@ -103,7 +107,7 @@ class RequestRouter:
         self._writes = HeldWrites(inputs, store, clock, self._answer, self._decoding)
         self._waiting = WaitingAnswers(loop, clock)
         self._direct = DirectRequests(
-            inputs, desk, group, clock, self._waiting, self._routed, self._finished
+            inputs, self._access, desk, group, clock, self._waiting, self._routed, self._finished
         )
 
     def append(self, append: Append) -> Future[Answer]:
@@ -129,31 +133,12 @@ class RequestRouter:
 
     # --- on the loop ----------------------------------------------------------------------------
 
-    async def find(self, job: str, task: str, is_new: bool) -> RequestInput | Answer:
-        """The input that a client names, or the answer that there is none. `is_new`: no journal
-        can have the request."""
-        known = self._inputs.known(job, task)
-        if known is not None:
-            return known
-        if self._stopped:
-            return _ENDS
-        find = self._background(lambda: self._inputs.find(job, task, is_new))
-        found: RequestInput | Answer = await asyncio.wrap_future(find)
-        return found
-
-    async def inputs(self, job: str) -> list[RequestInput] | None:
-        """The inputs of all jobs that a client may mean; None: there is no such job."""
-        if self._stopped:
-            return None
-        return await asyncio.wrap_future(self._background(lambda: self._inputs.of(job)))
-
-    async def unheard_of(self, job: str, is_new: bool) -> Answer:
-        """The answer as of a job that is not there. `is_new`: as of `find`."""
-        if self._stopped:
-            return _ENDS
-        asked = self._background(lambda: self._inputs.unheard_of(job, is_new))
-        answer: Answer = await asyncio.wrap_future(asked)
-        return answer
+    async def find(
+        self, job: str, task: str, is_new: bool, caller: Caller
+    ) -> RequestInput | Answer:
+        """The input that a caller names, or the answer that there is none for it. `is_new`: no
+        journal can have the request."""
+        return _ENDS if self._stopped else await self._access.find(job, task, is_new, caller)
 
     async def answer(self, append: Append) -> Answer:
         """The answer to a request, at the latest after the time that it gives."""
@@ -205,7 +190,7 @@ class RequestRouter:
     async def _route(self, append: Append, last: _LastAnswer) -> Answer:
         if append.part is not None:
             return await self._deliver(append, append.part, last)
-        found = await self.find(append.job, append.task, append.is_new)
+        found = await self.find(append.job, append.task, append.is_new, append.caller)
         if append.write is not None and not isinstance(found, Answer):
             return await self._writes.answer(found, append, append.write)
         id = append.id or self._new_id()
@@ -215,7 +200,7 @@ class RequestRouter:
                 return answer
             # What the job has taken of it is in its journals, which another one goes on with.
             last.of_a_job_that_ended = True
-            found = await self.find(found.job, found.task, is_new=False)
+            found = await self.find(found.job, found.task, False, append.caller)
         return not_final(found) if last.of_a_job_that_ended else found
 
     async def _asked(
@@ -317,7 +302,9 @@ class RequestRouter:
     async def _deliver(self, append: Append, part: Part, last: _LastAnswer) -> Answer:
         """A part that another worker has handed over, to this very job: whether it has ended, and
         which job comes in its place, is for that worker to find."""
-        found = await self.find(append.job, append.task, is_new=False)
+        found = await self.find(append.job, append.task, False, append.caller)
+        if isinstance(found, Answer) and found.status is Status.UNAUTHENTICATED:
+            return found
         if isinstance(found, Answer) or found.job != append.job:
             return Answer(Status.UNAVAILABLE, MOVES, AGAIN_MAX_S)
         segments: Segments = []

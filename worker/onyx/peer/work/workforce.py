@@ -9,6 +9,7 @@ from functools import partial
 from onyx.peer.events import Answer
 from onyx.peer.life import Life
 from onyx.peer.liveness import Watched
+from onyx.peer.requests.access import InputTokens
 from onyx.peer.requests.inputs import RequestInputs
 from onyx.peer.requests.reception import NOBODY
 from onyx.peer.requests.router import RequestRouter
@@ -54,6 +55,7 @@ class Workforce:
             context.resolver.resolve,
             partial(self.services.state_store, durable=True),
             context.clock,
+            InputTokens(context.settings, context.clock),
         )
         self._reception = context.reception
         self._receives = False

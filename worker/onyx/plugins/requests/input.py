@@ -1,4 +1,7 @@
-"""Input `requests`: what clients hand over, by way of a journal.
+"""Inputs `requests` and `http`: what clients hand over, by way of a journal.
+
+To the engine both are the same. An input `http` is served over HTTP (`onyx.front`) as well as over
+gRPC, and either may need a token.
 
 Any worker takes requests, and hands them to the mailbox of their partition, which is in the process
 that owns it. From there they go into the journal, and only then to the functions of the job.
@@ -6,6 +9,7 @@ that owns it. From there they go into the journal, and only then to the function
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,10 +17,30 @@ from onyx.errors import OnyxError
 from onyx.journal.journal import Journal
 from onyx.plugins.journalled.partitions import JournalledPartitions
 from onyx.plugins.journalled.reader import JournalReader
+from onyx.plugins.options import option_error, variable_of
 from onyx.plugins.protocol import Cursor, PluginContext
 from onyx.plugins.requests.mailbox import Mailbox
 from onyx.plugins.requests.options import RequestsOptions
+from onyx.plugins.requests.token_options import tokens_of
 from onyx.requests.desk import Address, Desk
+
+
+def requests_input(context: PluginContext, options: RequestsOptions) -> RequestsInput:
+    """The input of one task.
+
+    Raises:
+        UserError: there is no token where the options say that there is one, or jobs may not look
+            there.
+    """
+    if options.token_env is not None:
+        variable_of(context, "tokenEnv", options.token_env)
+    if options.token_file is not None:
+        context.located(options.token_file)
+    tokens = tokens_of(options, context.rights, context.data_dir, context.clock, os.environ)
+    if tokens.wanted and not tokens.known():
+        what = f"names {options.token_file!r}, which cannot be read or holds no token"
+        raise option_error(context, "tokenFile", what)
+    return RequestsInput(context, options)
 
 
 class RequestsInput:

@@ -13,7 +13,7 @@ from onyx.plugins.starting import StartFrom, wrong_start
 
 
 class RequestsOptions(JournalOptions, frozen=True):
-    """How requests are spread, kept and remembered."""
+    """How requests are spread, kept and remembered, and who may send them."""
 
     partitions: Annotated[int, msgspec.Meta(ge=1, le=1024)] = 1
     """Journals that take requests, each owned by one peer. A request goes to the one of its id."""
@@ -33,17 +33,6 @@ class RequestsOptions(JournalOptions, frozen=True):
     """Which failure of a segment is the answer to its request: with `answer` the first one, also
     where a function or a flow condition asks for a retry; with `retry` the one after the last
     retry."""
-
-    def wrong(self) -> Iterator[Problem]:
-        """What is wrong beyond the types of the options."""
-        yield from super().wrong()
-        if self.start_from is not None:
-            yield from wrong_start(self.start_from, {})
-
-
-class HttpInputOptions(RequestsOptions, frozen=True):
-    """Who may send requests over HTTP, and what becomes of them."""
-
     token_file: str | None = None
     """File on each worker with the tokens (`Authorization: Bearer ...`) that open the input, one a
     line. It is read again when it changes. Without it and `tokenEnv`, anybody may send."""
@@ -53,6 +42,8 @@ class HttpInputOptions(RequestsOptions, frozen=True):
     def wrong(self) -> Iterator[Problem]:
         """What is wrong beyond the types of the options."""
         yield from super().wrong()
+        if self.start_from is not None:
+            yield from wrong_start(self.start_from, {})
         if self.token_file is not None and self.token_env is not None:
             yield Problem("tokenEnv", "cannot be there together with tokenFile", "take one of them")
         for option, name in (("tokenFile", self.token_file), ("tokenEnv", self.token_env)):

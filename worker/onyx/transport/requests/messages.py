@@ -9,6 +9,7 @@ from onyx.codec.returns import decode_returns, encode_returns
 from onyx.errors import SegmentError
 from onyx.ledger.outcomes import NOTHING, FailedSegment, Outcomes
 from onyx.requests.append import Append, Form, Part, Payload
+from onyx.requests.caller import NOBODY, Caller
 from onyx.requests.request import ID_CHARACTERS_MAX, TIMEOUT_S, TIMEOUT_S_MAX, Answer, Level, Status
 from onyx.requests.writes import (
     BATCH_MAX,
@@ -38,6 +39,8 @@ _STATUS_NUMBERS = {
     Status.CONFLICT: pb.APPEND_STATUS_CONFLICT,
     Status.INVALID: pb.APPEND_STATUS_INVALID,
     Status.UNKNOWN: pb.APPEND_STATUS_UNKNOWN,
+    Status.UNAUTHENTICATED: pb.APPEND_STATUS_UNAUTHENTICATED,
+    Status.DENIED: pb.APPEND_STATUS_DENIED,
     Status.BUSY: pb.APPEND_STATUS_BUSY,
     Status.UNAVAILABLE: pb.APPEND_STATUS_UNAVAILABLE,
     Status.TIMED_OUT: pb.APPEND_STATUS_TIMED_OUT,
@@ -63,6 +66,7 @@ def encode_append(append: Append) -> bytes:
     if append.part is not None:
         message.part.partition = append.part.partition
         message.part.digest = append.part.digest
+        message.part.token = append.caller.token
     _encode_write(append.write, message)
     return message.SerializeToString()
 
@@ -86,9 +90,10 @@ def decode_append(data: bytes) -> Append:
         )
     if max(map(len, (message.tenancy, message.job, message.task))) > NAME_CHARACTERS_MAX:
         raise SegmentError(f"names of a request have at most {NAME_CHARACTERS_MAX} characters")
-    part = None
+    part, caller = None, NOBODY
     if message.HasField("part"):
         part = Part(message.part.partition, message.part.digest)
+        caller = Caller(message.part.token)
     return Append(
         job=message.job,
         task=message.task,
@@ -101,6 +106,7 @@ def decode_append(data: bytes) -> Append:
         number=message.number,
         part=part,
         write=write,
+        caller=caller,
     )
 
 

@@ -15,9 +15,11 @@ from concurrent.futures import CancelledError, Future
 from functools import partial
 
 import grpc
+from msgspec.structs import replace
 
 from onyx.errors import SegmentError
 from onyx.requests.append import Append
+from onyx.requests.caller import Caller
 from onyx.requests.request import Answer, Status
 from onyx.telemetry.labels import Refusal
 from onyx.transport.gate import Gate
@@ -60,7 +62,7 @@ class RequestService:
         self._answer = answer
 
     def _one(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        place = self._admit(context)
+        place, caller = self._admit(context)
         try:
             with self._gate.pending.waiting(context.cancel):
                 data = next(requests, None)
@@ -68,7 +70,7 @@ class RequestService:
                 context.abort(Code.INVALID_ARGUMENT, "a call without a request")
             assert data is not None
             place.begin(len(data), 0.0)
-            number, future = self._begin(data)
+            number, future = self._begin(caller, data)
             context.add_callback(future.cancel)
             yield encode_answer(_answer_of(future), number)
         except CancelledError:
@@ -77,14 +79,14 @@ class RequestService:
             place.leave()
 
     def _many(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
-        place = self._admit(context)
+        place, caller = self._admit(context)
         try:
-            yield from _Call(self._begin, requests, context, place).answers()
+            yield from _Call(partial(self._begin, caller), requests, context, place).answers()
         finally:
             place.leave()
 
-    def _admit(self, context: grpc.ServicerContext) -> Place:
-        self._gate.turn_away_strangers(context)
+    def _admit(self, context: grpc.ServicerContext) -> tuple[Place, Caller]:
+        caller = self._gate.caller(context)
         place = self._places.enter(context.cancel)
         if place is None:
             self._gate.pending.count(Refusal.BUSY)
@@ -93,9 +95,9 @@ class RequestService:
                 f"{CLIENT_CALLS_MAX} calls of clients are open, each with a request that waits",
             )
         assert place is not None
-        return place
+        return place, caller
 
-    def _begin(self, data: bytes) -> tuple[int, Future[Answer]]:
+    def _begin(self, caller: Caller, data: bytes) -> tuple[int, Future[Answer]]:
         """The number of a request, and its answer to be."""
         assert self._answer is not None, "listens only once it is started"
         try:
@@ -106,6 +108,12 @@ class RequestService:
         if append.tenancy not in ("", self._gate.tenancy):
             reason = f"this is tenancy {self._gate.tenancy!r}, and {append.tenancy!r} was asked"
             return append.number, _settled(Answer(Status.UNKNOWN, reason))
+        if append.part is None:
+            append = replace(append, caller=caller)
+        elif caller.worker:
+            append = replace(append, caller=Caller(worker=True))
+        elif self._gate.knows_workers:
+            return append.number, _settled(Answer(Status.DENIED, "only workers hand over parts"))
         return append.number, self._answer(append)
 
 

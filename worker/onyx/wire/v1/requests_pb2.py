@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bonyx/wire/v1/requests.proto\x12\x0conyx.wire.v1\"\xde\x02\n\rAppendRequest\x12\x0f\n\x07tenancy\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\x12#\n\x03\x61\x63k\x18\x05 \x01(\x0e\x32\x16.onyx.wire.v1.AckLevel\x12\x0e\n\x04json\x18\x06 \x01(\x0cH\x00\x12\x0f\n\x05\x61rrow\x18\x07 \x01(\x0cH\x00\x12\x11\n\x07msgpack\x18\x08 \x01(\x0cH\x00\x12\x0e\n\x06number\x18\t \x01(\x04\x12\x12\n\ntimeout_ms\x18\n \x01(\r\x12\'\n\x04part\x18\x0b \x01(\x0b\x32\x19.onyx.wire.v1.RequestPart\x12\'\n\x04held\x18\x0c \x01(\x0b\x32\x19.onyx.wire.v1.HeldRequest\x12+\n\x06\x63ommit\x18\r \x01(\x0b\x32\x1b.onyx.wire.v1.CommitRequest\x12\r\n\x05\x66resh\x18\x0e \x01(\x08\x42\n\n\x08segments\"K\n\x0bHeldRequest\x12\r\n\x05write\x18\x01 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x04\x12\x0e\n\x06writer\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\r\"]\n\rCommitRequest\x12\r\n\x05write\x18\x01 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x04\x12.\n\x07writers\x18\x03 \x03(\x0b\x32\x1d.onyx.wire.v1.CommittedWriter\"1\n\x0f\x43ommittedWriter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08requests\x18\x02 \x01(\r\"0\n\x0bRequestPart\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\"\xb3\x01\n\x0e\x41ppendOutcomes\x12\x0e\n\x06\x66\x61iled\x18\x01 \x01(\x04\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x02 \x01(\x04\x12\x12\n\nexceptions\x18\x03 \x01(\x04\x12\x11\n\tunmatched\x18\x04 \x01(\x04\x12\x10\n\x08given_up\x18\x05 \x01(\x04\x12\x13\n\x0b\x66irst_error\x18\x06 \x01(\t\x12-\n\x08\x66\x61ilures\x18\x07 \x03(\x0b\x32\x1b.onyx.wire.v1.FailedSegment\"N\n\rFailedSegment\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\x14\n\x07segment\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_segment\"\x9f\x04\n\x0c\x41ppendAnswer\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.onyx.wire.v1.AppendStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x04 \x01(\r\x12\x10\n\x08segments\x18\x05 \x01(\r\x12\x36\n\x06values\x18\x06 \x03(\x0b\x32&.onyx.wire.v1.AppendAnswer.ValuesEntry\x12\x36\n\x06\x65rrors\x18\x08 \x03(\x0b\x32&.onyx.wire.v1.AppendAnswer.ErrorsEntry\x12\r\n\x05parts\x18\t \x01(\x0c\x12\x13\n\x0bvalues_lost\x18\x0b \x01(\x08\x12\x38\n\x07refused\x18\x07 \x03(\x0b\x32\'.onyx.wire.v1.AppendAnswer.RefusedEntry\x12\r\n\x05owner\x18\n \x01(\t\x12.\n\x08outcomes\x18\x0c \x01(\x0b\x32\x1c.onyx.wire.v1.AppendOutcomes\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*H\n\x08\x41\x63kLevel\x12\x11\n\rACK_LEVEL_ACK\x10\x00\x12\x15\n\x11\x41\x43K_LEVEL_JOURNAL\x10\x01\x12\x12\n\x0e\x41\x43K_LEVEL_NONE\x10\x02*\xc4\x02\n\x0c\x41ppendStatus\x12\x1d\n\x19\x41PPEND_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41PPEND_STATUS_PROCESSED\x10\x01\x12\x1c\n\x18\x41PPEND_STATUS_JOURNALLED\x10\x02\x12\x1a\n\x16\x41PPEND_STATUS_ACCEPTED\x10\x03\x12\x1a\n\x16\x41PPEND_STATUS_CONFLICT\x10\x04\x12\x19\n\x15\x41PPEND_STATUS_INVALID\x10\x05\x12\x19\n\x15\x41PPEND_STATUS_UNKNOWN\x10\x06\x12\x16\n\x12\x41PPEND_STATUS_BUSY\x10\x07\x12\x1d\n\x19\x41PPEND_STATUS_UNAVAILABLE\x10\x08\x12\x1b\n\x17\x41PPEND_STATUS_TIMED_OUT\x10\t\x12\x18\n\x14\x41PPEND_STATUS_FAILED\x10\n2\x98\x01\n\x08Requests\x12\x41\n\x06\x41ppend\x12\x1b.onyx.wire.v1.AppendRequest\x1a\x1a.onyx.wire.v1.AppendAnswer\x12I\n\nAppendMany\x12\x1b.onyx.wire.v1.AppendRequest\x1a\x1a.onyx.wire.v1.AppendAnswer(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bonyx/wire/v1/requests.proto\x12\x0conyx.wire.v1\"\xde\x02\n\rAppendRequest\x12\x0f\n\x07tenancy\x18\x01 \x01(\t\x12\x0b\n\x03job\x18\x02 \x01(\t\x12\x0c\n\x04task\x18\x03 \x01(\t\x12\n\n\x02id\x18\x04 \x01(\t\x12#\n\x03\x61\x63k\x18\x05 \x01(\x0e\x32\x16.onyx.wire.v1.AckLevel\x12\x0e\n\x04json\x18\x06 \x01(\x0cH\x00\x12\x0f\n\x05\x61rrow\x18\x07 \x01(\x0cH\x00\x12\x11\n\x07msgpack\x18\x08 \x01(\x0cH\x00\x12\x0e\n\x06number\x18\t \x01(\x04\x12\x12\n\ntimeout_ms\x18\n \x01(\r\x12\'\n\x04part\x18\x0b \x01(\x0b\x32\x19.onyx.wire.v1.RequestPart\x12\'\n\x04held\x18\x0c \x01(\x0b\x32\x19.onyx.wire.v1.HeldRequest\x12+\n\x06\x63ommit\x18\r \x01(\x0b\x32\x1b.onyx.wire.v1.CommitRequest\x12\r\n\x05\x66resh\x18\x0e \x01(\x08\x42\n\n\x08segments\"K\n\x0bHeldRequest\x12\r\n\x05write\x18\x01 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x04\x12\x0e\n\x06writer\x18\x03 \x01(\t\x12\x0e\n\x06number\x18\x04 \x01(\r\"]\n\rCommitRequest\x12\r\n\x05write\x18\x01 \x01(\t\x12\r\n\x05\x62\x61tch\x18\x02 \x01(\x04\x12.\n\x07writers\x18\x03 \x03(\x0b\x32\x1d.onyx.wire.v1.CommittedWriter\"1\n\x0f\x43ommittedWriter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08requests\x18\x02 \x01(\r\"?\n\x0bRequestPart\x12\x11\n\tpartition\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\x0c\x12\r\n\x05token\x18\x03 \x01(\x0c\"\xb3\x01\n\x0e\x41ppendOutcomes\x12\x0e\n\x06\x66\x61iled\x18\x01 \x01(\x04\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x02 \x01(\x04\x12\x12\n\nexceptions\x18\x03 \x01(\x04\x12\x11\n\tunmatched\x18\x04 \x01(\x04\x12\x10\n\x08given_up\x18\x05 \x01(\x04\x12\x13\n\x0b\x66irst_error\x18\x06 \x01(\t\x12-\n\x08\x66\x61ilures\x18\x07 \x03(\x0b\x32\x1b.onyx.wire.v1.FailedSegment\"N\n\rFailedSegment\x12\x0c\n\x04task\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t\x12\x14\n\x07segment\x18\x03 \x01(\rH\x00\x88\x01\x01\x42\n\n\x08_segment\"\x9f\x04\n\x0c\x41ppendAnswer\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12*\n\x06status\x18\x02 \x01(\x0e\x32\x1a.onyx.wire.v1.AppendStatus\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x16\n\x0eretry_after_ms\x18\x04 \x01(\r\x12\x10\n\x08segments\x18\x05 \x01(\r\x12\x36\n\x06values\x18\x06 \x03(\x0b\x32&.onyx.wire.v1.AppendAnswer.ValuesEntry\x12\x36\n\x06\x65rrors\x18\x08 \x03(\x0b\x32&.onyx.wire.v1.AppendAnswer.ErrorsEntry\x12\r\n\x05parts\x18\t \x01(\x0c\x12\x13\n\x0bvalues_lost\x18\x0b \x01(\x08\x12\x38\n\x07refused\x18\x07 \x03(\x0b\x32\'.onyx.wire.v1.AppendAnswer.RefusedEntry\x12\r\n\x05owner\x18\n \x01(\t\x12.\n\x08outcomes\x18\x0c \x01(\x0b\x32\x1c.onyx.wire.v1.AppendOutcomes\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a-\n\x0b\x45rrorsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a.\n\x0cRefusedEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01*H\n\x08\x41\x63kLevel\x12\x11\n\rACK_LEVEL_ACK\x10\x00\x12\x15\n\x11\x41\x43K_LEVEL_JOURNAL\x10\x01\x12\x12\n\x0e\x41\x43K_LEVEL_NONE\x10\x02*\x81\x03\n\x0c\x41ppendStatus\x12\x1d\n\x19\x41PPEND_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n\x17\x41PPEND_STATUS_PROCESSED\x10\x01\x12\x1c\n\x18\x41PPEND_STATUS_JOURNALLED\x10\x02\x12\x1a\n\x16\x41PPEND_STATUS_ACCEPTED\x10\x03\x12\x1a\n\x16\x41PPEND_STATUS_CONFLICT\x10\x04\x12\x19\n\x15\x41PPEND_STATUS_INVALID\x10\x05\x12\x19\n\x15\x41PPEND_STATUS_UNKNOWN\x10\x06\x12!\n\x1d\x41PPEND_STATUS_UNAUTHENTICATED\x10\x0b\x12\x18\n\x14\x41PPEND_STATUS_DENIED\x10\x0c\x12\x16\n\x12\x41PPEND_STATUS_BUSY\x10\x07\x12\x1d\n\x19\x41PPEND_STATUS_UNAVAILABLE\x10\x08\x12\x1b\n\x17\x41PPEND_STATUS_TIMED_OUT\x10\t\x12\x18\n\x14\x41PPEND_STATUS_FAILED\x10\n2\x98\x01\n\x08Requests\x12\x41\n\x06\x41ppend\x12\x1b.onyx.wire.v1.AppendRequest\x1a\x1a.onyx.wire.v1.AppendAnswer\x12I\n\nAppendMany\x12\x1b.onyx.wire.v1.AppendRequest\x1a\x1a.onyx.wire.v1.AppendAnswer(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,10 +37,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APPENDANSWER_ERRORSENTRY']._serialized_options = b'8\001'
   _globals['_APPENDANSWER_REFUSEDENTRY']._loaded_options = None
   _globals['_APPENDANSWER_REFUSEDENTRY']._serialized_options = b'8\001'
-  _globals['_ACKLEVEL']._serialized_start=1479
-  _globals['_ACKLEVEL']._serialized_end=1551
-  _globals['_APPENDSTATUS']._serialized_start=1554
-  _globals['_APPENDSTATUS']._serialized_end=1878
+  _globals['_ACKLEVEL']._serialized_start=1494
+  _globals['_ACKLEVEL']._serialized_end=1566
+  _globals['_APPENDSTATUS']._serialized_start=1569
+  _globals['_APPENDSTATUS']._serialized_end=1954
   _globals['_APPENDREQUEST']._serialized_start=46
   _globals['_APPENDREQUEST']._serialized_end=396
   _globals['_HELDREQUEST']._serialized_start=398
@@ -50,19 +50,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COMMITTEDWRITER']._serialized_start=570
   _globals['_COMMITTEDWRITER']._serialized_end=619
   _globals['_REQUESTPART']._serialized_start=621
-  _globals['_REQUESTPART']._serialized_end=669
-  _globals['_APPENDOUTCOMES']._serialized_start=672
-  _globals['_APPENDOUTCOMES']._serialized_end=851
-  _globals['_FAILEDSEGMENT']._serialized_start=853
-  _globals['_FAILEDSEGMENT']._serialized_end=931
-  _globals['_APPENDANSWER']._serialized_start=934
-  _globals['_APPENDANSWER']._serialized_end=1477
-  _globals['_APPENDANSWER_VALUESENTRY']._serialized_start=1337
-  _globals['_APPENDANSWER_VALUESENTRY']._serialized_end=1382
-  _globals['_APPENDANSWER_ERRORSENTRY']._serialized_start=1384
-  _globals['_APPENDANSWER_ERRORSENTRY']._serialized_end=1429
-  _globals['_APPENDANSWER_REFUSEDENTRY']._serialized_start=1431
-  _globals['_APPENDANSWER_REFUSEDENTRY']._serialized_end=1477
-  _globals['_REQUESTS']._serialized_start=1881
-  _globals['_REQUESTS']._serialized_end=2033
+  _globals['_REQUESTPART']._serialized_end=684
+  _globals['_APPENDOUTCOMES']._serialized_start=687
+  _globals['_APPENDOUTCOMES']._serialized_end=866
+  _globals['_FAILEDSEGMENT']._serialized_start=868
+  _globals['_FAILEDSEGMENT']._serialized_end=946
+  _globals['_APPENDANSWER']._serialized_start=949
+  _globals['_APPENDANSWER']._serialized_end=1492
+  _globals['_APPENDANSWER_VALUESENTRY']._serialized_start=1352
+  _globals['_APPENDANSWER_VALUESENTRY']._serialized_end=1397
+  _globals['_APPENDANSWER_ERRORSENTRY']._serialized_start=1399
+  _globals['_APPENDANSWER_ERRORSENTRY']._serialized_end=1444
+  _globals['_APPENDANSWER_REFUSEDENTRY']._serialized_start=1446
+  _globals['_APPENDANSWER_REFUSEDENTRY']._serialized_end=1492
+  _globals['_REQUESTS']._serialized_start=1957
+  _globals['_REQUESTS']._serialized_end=2109
 # @@protoc_insertion_point(module_scope)

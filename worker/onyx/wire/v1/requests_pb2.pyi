@@ -22,6 +22,8 @@ class AppendStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     APPEND_STATUS_CONFLICT: _ClassVar[AppendStatus]
     APPEND_STATUS_INVALID: _ClassVar[AppendStatus]
     APPEND_STATUS_UNKNOWN: _ClassVar[AppendStatus]
+    APPEND_STATUS_UNAUTHENTICATED: _ClassVar[AppendStatus]
+    APPEND_STATUS_DENIED: _ClassVar[AppendStatus]
     APPEND_STATUS_BUSY: _ClassVar[AppendStatus]
     APPEND_STATUS_UNAVAILABLE: _ClassVar[AppendStatus]
     APPEND_STATUS_TIMED_OUT: _ClassVar[AppendStatus]
@@ -36,6 +38,8 @@ APPEND_STATUS_ACCEPTED: AppendStatus
 APPEND_STATUS_CONFLICT: AppendStatus
 APPEND_STATUS_INVALID: AppendStatus
 APPEND_STATUS_UNKNOWN: AppendStatus
+APPEND_STATUS_UNAUTHENTICATED: AppendStatus
+APPEND_STATUS_DENIED: AppendStatus
 APPEND_STATUS_BUSY: AppendStatus
 APPEND_STATUS_UNAVAILABLE: AppendStatus
 APPEND_STATUS_TIMED_OUT: AppendStatus
@@ -104,12 +108,14 @@ class CommittedWriter(_message.Message):
     def __init__(self, name: _Optional[str] = ..., requests: _Optional[int] = ...) -> None: ...
 
 class RequestPart(_message.Message):
-    __slots__ = ("partition", "digest")
+    __slots__ = ("partition", "digest", "token")
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
     partition: int
     digest: bytes
-    def __init__(self, partition: _Optional[int] = ..., digest: _Optional[bytes] = ...) -> None: ...
+    token: bytes
+    def __init__(self, partition: _Optional[int] = ..., digest: _Optional[bytes] = ..., token: _Optional[bytes] = ...) -> None: ...
 
 class AppendOutcomes(_message.Message):
     __slots__ = ("failed", "dead_letters", "exceptions", "unmatched", "given_up", "first_error", "failures")

@@ -1,33 +1,37 @@
-"""The bearer tokens that open an input.
+"""The bearer tokens that open something, as files and variables of a worker hold them.
 
 A job is stored and shown, so it names where its tokens are. A file may hold several, one a line, so
 that a token can be replaced while clients still have the old one. It is read again when it has
 changed, and what it no longer holds opens nothing: an empty file opens to nobody. A file that is
 away holds what it held for a minute, because whoever replaces it may remove it first; then nothing.
-An input whose tokens were never there is open to nobody.
+What has tokens that were never there is open to nobody.
+
+All wires ask here: requests and states, over HTTP and over gRPC.
 """
 
 from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Mapping
+import threading
 from hashlib import sha256
 
-from onyx.plugins.requests.options import HttpInputOptions
-from onyx.rights import Rights
+from onyx.requests.request import Answer, Status
 from onyx.seams import Clock
-from onyx.storage.opening import absolute
 
 FILE_BYTES_MAX = 65_536
 LOOK_INTERVAL_S = 1.0
 """How often it is looked whether a file has changed."""
 KEPT_S = 60.0
 """How long the tokens of a file count that is away."""
+AGAIN_S = 1.0
+SCHEME = b"bearer"
+KEY = "authorization"
+"""Name of the header, or of the metadata, that has a token."""
 
 
 class Tokens:
-    """The tokens of one input. Used by one thread."""
+    """The tokens of one input, or of the states. Safe from any thread."""
 
     def __init__(self, clock: Clock, path: str | None = None, value: str | None = None) -> None:
         """`path`: of a file with tokens; `value`: the token itself."""
@@ -35,36 +39,52 @@ class Tokens:
         self._path = path
         self.wanted = path is not None or value is not None
         """Whether a client has to show one."""
+        self._lock = threading.Lock()
         self._digests = _digests(value or "")
         self._stamp: tuple[int, int, int] | None = None
         self._looked_s: float | None = None
         self._away_since_s: float | None = None
 
     def known(self) -> bool:
-        """Whether there is a token that opens the input."""
-        self._look()
-        return bool(self._digests)
+        """Whether there is a token that opens it."""
+        return bool(self._current())
 
     def opened_by(self, token: bytes) -> bool:
         """Whether this is one of the tokens. How long that takes tells nothing about them."""
-        self._look()
         digest, found = sha256(token.strip()).digest(), False
-        for each in self._digests:
+        for each in self._current():
             found |= hmac.compare_digest(each, digest)
         return found
 
-    def _look(self) -> None:
-        if self._path is None:
-            return
+    def refusal(self, token: bytes, what: str) -> Answer | None:
+        """Why a client with this token, empty if it has none, may not use `what`; None: it may."""
+        if not self.wanted:
+            return None
+        if not self.known():
+            reason = f"the token of {what} cannot be read on this worker"
+            return Answer(Status.UNAVAILABLE, reason, AGAIN_S)
+        if not token:
+            return Answer(Status.UNAUTHENTICATED, f"{what} wants a bearer token")
+        if not self.opened_by(token):
+            return Answer(Status.UNAUTHENTICATED, "the token is another one")
+        return None
+
+    def _current(self) -> tuple[bytes, ...]:
+        if self._path is not None:
+            with self._lock:
+                self._look(self._path)
+        return self._digests
+
+    def _look(self, path: str) -> None:
         now_s = self._clock.monotonic_s()
         if self._looked_s is not None and now_s - self._looked_s < LOOK_INTERVAL_S:
             return
         self._looked_s = now_s
         try:
-            found = os.stat(self._path)
+            found = os.stat(path)
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
             if stamp != self._stamp:
-                with open(self._path, encoding="utf-8") as file:
+                with open(path, encoding="utf-8") as file:
                     self._digests = _digests(file.read(FILE_BYTES_MAX))
                 self._stamp = stamp
             self._away_since_s = None
@@ -79,17 +99,15 @@ class Tokens:
             self._digests, self._stamp = (), None
 
 
-def tokens_of(
-    options: HttpInputOptions, rights: Rights, data_dir: str, clock: Clock, env: Mapping[str, str]
-) -> Tokens:
-    """The tokens of an input of a job. What the job may not name holds none."""
-    path = options.token_file and absolute(options.token_file, data_dir)
-    if path is not None and rights.why_not_path(path) is not None:
-        path = os.devnull
-    value = options.token_env
-    if value is not None:
-        value = "" if rights.why_not_variable(value) else env.get(value, "")
-    return Tokens(clock, path, value)
+def bearer(authorization: bytes | None) -> bytes:
+    """The token in the header `authorization` of a call; empty if there is none."""
+    kind, _, token = (authorization or b"").strip().partition(b" ")
+    return token.strip() if kind.lower() == SCHEME else b""
+
+
+def metadata_of(token: str) -> list[tuple[str, str]]:
+    """The metadata of a call that shows a token, if there is one."""
+    return [(KEY, f"Bearer {token}")] if token else []
 
 
 def _digests(text: str) -> tuple[bytes, ...]:
