@@ -141,8 +141,8 @@ def test_a_typo_in_a_pod_template_is_a_condition_and_a_warning(
     kube: Kube, workers: Cluster, tmp_path: Path
 ) -> None:
     body: Any = pool(workers)
-    body["spec"]["podTemplate"] = {"spec": {"nodeSelektor": {"disk": "ssd"}}}
-    what = "spec.podTemplate.spec.nodeSelektor: field not declared in schema"
+    body["spec"]["podTemplate"] = {"spec": {"affinity": {"nodeAffinitty": {}}}}
+    what = "spec.podTemplate.spec.affinity.nodeAffinitty: field not declared in schema"
     with operator(kube, tmp_path / "operator.log", **allowed(workers, kube.namespace)):
         kube.apply(body)
         until(lambda: reported(kube), "it is said")

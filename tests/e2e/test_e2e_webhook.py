@@ -82,7 +82,11 @@ def test_mistakes_are_refused_at_once_before_and_after_a_renewal(
     assert "use spec.modules" in refusal(kube, {**pool, "spec": {"env": env}})
     typo = {"podTemplate": {"spec": {"nodeSelektor": {"disk": "ssd"}}}}
     reported = refusal(kube, {**pool, "spec": {**typo, "image": "onyx-worker:1"}})
-    assert "spec.podTemplate.spec.nodeSelektor: field not declared in schema" in reported
+    assert "spec.podTemplate.spec.nodeSelektor: " in reported
+    assert "did you mean nodeSelector?" in reported
+    typo = {"podTemplate": {"spec": {"affinity": {"nodeAffinitty": {}}}}}
+    reported = refusal(kube, {**pool, "spec": {**typo, "image": "onyx-worker:1"}})
+    assert "spec.podTemplate.spec.affinity.nodeAffinitty: field not declared in schema" in reported
     kube.apply(good)
     guarded.await_completed("squares")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 from tests.operator.declaring import FAST, condition, declare, phase, started, submitted
 from tests.operator.fake_api.faults import Fault
 from tests.operator.fake_api.server import FakeApi
@@ -26,6 +27,8 @@ from tests.support.servers.ports import free_port
 from onyx_operator.jobs.check import check
 
 TYPO = {"podTemplate": {"spec": {"nodeSelektor": {"disk": "ssd"}}}, "image": "onyx-worker:1"}
+UNKNOWN = "nodeSelektor"
+"""Whoever allows even this leaves it to Kubernetes."""
 GOOD = {"podTemplate": {"spec": {"nodeSelector": {"disk": "ssd"}}}, "image": "onyx-worker:1"}
 
 
@@ -85,6 +88,14 @@ def test_the_operator_serves_the_webhook_when_it_has_a_certificate(
 def test_a_typo_in_a_pod_template_is_refused_with_its_path(api: FakeApi, tmp_path: Path) -> None:
     with guarded(api, tmp_path) as webhook:
         refused = webhook.review(cluster(**TYPO))
+        assert "did you mean nodeSelector?" in refused["status"]["message"]
+
+
+def test_what_kubernetes_refuses_in_a_pod_template_is_refused_with_its_path(
+    api: FakeApi, tmp_path: Path
+) -> None:
+    with guarded(api, tmp_path, CLUSTERS_POD_RIGHTS=UNKNOWN) as webhook:
+        refused = webhook.review(cluster(**TYPO))
         assert not refused["allowed"]
         reported = refused["status"]["message"]
         assert "spec.podTemplate.spec.nodeSelektor: field not declared in schema" in reported
@@ -93,10 +104,11 @@ def test_a_typo_in_a_pod_template_is_refused_with_its_path(api: FakeApi, tmp_pat
 
 
 @pytest.mark.parametrize("of", ["server", "executors"])
-def test_a_typo_in_a_template_of_spark_is_refused_with_its_path(
+def test_what_kubernetes_refuses_in_a_template_of_spark_is_refused_with_its_path(
     api: FakeApi, tmp_path: Path, of: str
 ) -> None:
-    with guarded(api, tmp_path, CLUSTERS_SPARK_ROLE="Role/onyx-spark") as webhook:
+    spark_role = {"CLUSTERS_SPARK_ROLE": "Role/onyx-spark"}
+    with guarded(api, tmp_path, **spark_role, CLUSTERS_POD_RIGHTS=UNKNOWN) as webhook:
         wanted = TYPO | {"podTemplate": {}}
         spark: Any = {"podTemplate": TYPO["podTemplate"]}
         path = "spec.spark.podTemplate"
@@ -123,7 +135,8 @@ def test_an_api_server_that_does_not_say_is_a_warning(
     api: FakeApi, tmp_path: Path, fault: Fault
 ) -> None:
     api.faults.add(fault)
-    with guarded(api, tmp_path, KUBE_READ_TIMEOUT_S="0.5") as webhook:
+    more = {"KUBE_READ_TIMEOUT_S": "0.5", "CLUSTERS_POD_RIGHTS": UNKNOWN}
+    with guarded(api, tmp_path, **more) as webhook:
         answer = webhook.review(cluster(**TYPO))
     assert answer["allowed"]
     (warning,) = answer["warnings"]
@@ -220,9 +233,12 @@ def test_an_edit_to_such_a_job_does_not_stop_the_one_that_runs(
         assert logs.commands("drain-job") == logs.commands("kill-job") == []
 
 
-def test_a_typo_is_told_in_conditions_and_in_one_warning(api: FakeApi, logs: Logs) -> None:
+def test_what_kubernetes_refuses_is_told_in_conditions_and_in_one_warning(
+    api: FakeApi, logs: Logs
+) -> None:
     api.create(cluster(**TYPO))
-    with Operator(api, logs.connect, FAST):
+    chosen = replace(FAST, clusters=replace(FAST.clusters, pod_rights=(UNKNOWN,)))
+    with Operator(api, logs.connect, chosen):
         found = api.wait_for("onyxclusters", "onyx", lambda each: each["status"]["conditions"])
         eventually(lambda: len(warnings(api)) > 0)
     of_workers = [each for each in found["status"]["conditions"] if each["type"] != "Stable"]

@@ -14,6 +14,7 @@ from tests.operator.harness import cluster as declared
 from tests.operator.test_clusters_operator import says
 
 from onyx_operator.clusters.check import check
+from onyx_operator.clusters.pod_rights import PROBLEMS_MAX
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.spec import Refusal, read_spec
 from onyx_operator.settings import ClusterSettings, OperatorSettings
@@ -174,6 +175,15 @@ def test_another_container_is_restricted_even_where_it_is_allowed() -> None:
     found = asked(PLACES[0], {"spec": {"containers": [other]}}, "containers")
 
     refused(found, f"{PLACES[0]}.spec.containers[other].securityContext.privileged", "privileged")
+
+
+def test_thousands_of_fields_are_some_problems_of_a_known_number() -> None:
+    fields = {f"field{number}": 1 for number in range(10_000)}
+
+    found = asked(PLACES[0], {"spec": fields})
+
+    assert isinstance(found, Refusal)
+    assert len(found.problems) == PROBLEMS_MAX
 
 
 def test_an_annotation_takes_no_profile_away() -> None:

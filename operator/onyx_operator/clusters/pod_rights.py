@@ -14,6 +14,7 @@ on, and knows nothing of identities and other programs.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -21,9 +22,12 @@ from msgspec.structs import replace
 
 from onyx.errors import Problem
 from onyx.model.cluster import PodTemplate
+from onyx.model.report import nearest
 from onyx_operator.clusters.pool import Pool
 from onyx_operator.clusters.resources import trials
 
+PROBLEMS_MAX = 20
+"""Problems of one cluster that are reported."""
 SETTING = "ONYX_OPERATOR_CLUSTERS_POD_RIGHTS"
 Object = Mapping[str, Any]
 Rule = Callable[[Any], bool]
@@ -47,6 +51,12 @@ _FREE_VOLUMES = _names(
     "configMap downwardAPI emptyDir ephemeral persistentVolumeClaim projected secret"
 )
 _FREE_PROJECTIONS = _names("clusterTrustBundle configMap downwardAPI secret")
+_GATED_OF_POD = _names(
+    "activeDeadlineSeconds automountServiceAccountToken ephemeralContainers hostIPC hostNetwork "
+    "hostPID nodeName overhead priority priorityClassName resourceClaims resources "
+    "runtimeClassName serviceAccount serviceAccountName"
+)
+"""Fields of a pod that are no typo, though they are not free."""
 _CONFINED = ("RuntimeDefault", "Localhost")
 _APP_ARMOR = "container.apparmor.security.beta.kubernetes.io/"
 _ALIASES = {"serviceAccount": "serviceAccountName"}
@@ -90,6 +100,8 @@ class Excess(msgspec.Struct, frozen=True):
     """Where it is asked for: `spec.podTemplate.spec.hostNetwork`."""
     right: str
     """Its name in the setting."""
+    known: Collection[str] = ()
+    """What its author may have meant instead."""
 
 
 def not_allowed(pool: Pool, allowed: Sequence[str]) -> tuple[Problem, ...]:
@@ -99,17 +111,22 @@ def not_allowed(pool: Pool, allowed: Sequence[str]) -> tuple[Problem, ...]:
         pool: what the OnyxCluster asks for.
         allowed: names of rights, each for all namespaces or as `namespace/right` for one.
     """
-    found = {
-        excess.path: Problem(
-            excess.path,
-            f"needs the right {excess.right}, which pods of OnyxClusters do not have here",
-            f"take it out, or let whoever installs the operator add {pool.namespace}/"
-            f"{excess.right} to {SETTING}",
-        )
+    lacking = (
+        excess
         for excess in _asked(pool)
         if not {excess.right, f"{pool.namespace}/{excess.right}"} & set(allowed)
-    }
-    return tuple(found.values())
+    )
+    return tuple(_problem(each, pool.namespace) for each in islice(lacking, PROBLEMS_MAX))
+
+
+def _problem(excess: Excess, namespace: str) -> Problem:
+    guess = nearest(excess.right, excess.known)
+    return Problem(
+        excess.path,
+        f"needs the right {excess.right}, which pods of OnyxClusters do not have here",
+        f"{guess}{' Else ' if guess else ''}take it out, or let whoever installs the operator add "
+        f"{namespace}/{excess.right} to {SETTING}",
+    )
 
 
 def _asked(pool: Pool) -> Iterator[Excess]:
@@ -203,7 +220,8 @@ def _fields(
         value, rule = theirs.get(key), rules.get(key)
         harmless = key in free or value == own.get(key) or (rule is not None and rule(value))
         if not harmless:
-            yield Excess(f"{path}.{key}", _ALIASES.get(key, key))
+            known = () if key in {*_GATED_OF_POD, *_SECURITY} else free
+            yield Excess(f"{path}.{key}", _ALIASES.get(key, key), known)
 
 
 def _items(of: Object, key: str, path: str) -> Iterator[tuple[Object, str]]:
